@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from benchmarks import paths, report
+from benchmarks import hop, paths, report
 from benchmarks.cases import CASES
 from benchmarks.event import event_cost
 from benchmarks.rounds import Against, rounds
@@ -17,13 +17,15 @@ from benchmarks.store import machine
 from parley.errors import ConfigError
 from parley.settings import load_settings
 
-EVENT, PATHS = "event", "paths"
+EVENT, PATHS, HOP = "event", "paths", "hop"
 
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join([EVENT, PATHS, *CASES]))
+    options.add_argument(
+        "cases", nargs="*", metavar="CASE", help=", ".join([EVENT, PATHS, HOP, *CASES])
+    )
     options.add_argument("--json", action="store_true", help="one JSON object a line")
     options.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
     options.add_argument("--rounds", type=int, default=5, help="of ours and the baseline")
@@ -47,7 +49,7 @@ def main() -> None:
     """Run the cases that were asked for, or all."""
     options = parser()
     given = options.parse_args()
-    known = [PATHS, *CASES] if given.beside else [EVENT, PATHS, *CASES]
+    known = [PATHS, *CASES] if given.beside else [EVENT, PATHS, HOP, *CASES]
     unknown = set(given.cases) - set(known)
     if unknown:
         options.error(f"no such case: {', '.join(sorted(unknown))}")
@@ -66,6 +68,10 @@ def main() -> None:
         if name == PATHS:
             for row in paths.count_paths(beside=settings):
                 print(json.dumps({"case": PATHS, **row}) if given.json else paths.line(row))
+            continue
+        if name == HOP:
+            for row in hop.compare(given.seconds, given.rounds):
+                print(json.dumps({"case": HOP, **row}) if given.json else hop.line(row))
             continue
         task = CASES[name].lasting(given.seconds)
         against: Against | None = ("baseline", task)

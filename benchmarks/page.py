@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import federation, growth, paths, report, store, tables, tuning
+from benchmarks import federation, growth, hop, paths, report, store, tables, tuning
 from benchmarks.bus import __main__ as bus
 from benchmarks.bus import run as bus_run
 from benchmarks.bus import stored as bus_stored
@@ -74,6 +74,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "resume-machine": tables.machine_text(store.machine_of("resume", directory), resumed),
         "resume": tables.cases_table(resumed, with_or_without, digits=3),
         "resume-paths": tables.paths_beside_table(resumed_paths, with_or_without),
+        "hop": tables.hop_table(store.load("hop", directory)),
         "tuning": tables.tuning_table(store.load("tuning", directory)),
         "federation": federation.federation_table(store.load("federation", directory)),
         "dialects-machine": dialects_machine(dialects_on, dialects, faults),
@@ -145,6 +146,11 @@ def _paths(_: Effort) -> None:
     store.save("paths", [_shown(row, paths.line) for row in paths.count_paths()])
 
 
+def _hop(effort: Effort) -> None:
+    rows = hop.compare(effort.seconds, effort.rounds)
+    store.save("hop", [_shown(row, hop.line) for row in rows])
+
+
 def _resume(effort: Effort) -> None:
     """In many short rounds: the ratios are near 1."""
     done = []
@@ -188,6 +194,7 @@ MEASURES: dict[str, Callable[[Effort], None]] = {
     "trio": _trio,
     "profile": _profile,
     "paths": _paths,
+    "hop": _hop,
     "resume": _resume,
     "growth": _growth,
     "federation": _federation,

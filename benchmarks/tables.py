@@ -110,6 +110,15 @@ def paths_beside_table(rows: list[Row], sides: tuple[str, str]) -> str:
     return table(["one", *sides], body)
 
 
+def hop_table(rows: list[Row]) -> str:
+    """What a second of processor time does, through a tunnel and directly."""
+    body = [
+        [row["what"], f"{row['tunnel']:,.0f}", f"{row['direct']:,.0f}", f"{row['ratio']:.2f}"]
+        for row in rows
+    ]
+    return table(["in a second of processor time", "one hop", "direct", "ratio"], body)
+
+
 def tuning_table(rows: list[Row]) -> str:
     """The effect of one change at a time, by processor time."""
     usual = {row["case"]: row["cpu_us"] for row in rows if row["trial"] == "default"}

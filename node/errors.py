@@ -3,6 +3,7 @@
     ParleyError
       AddressError           an address that cannot be read or used          (also ValueError)
       UnreachableError       nobody answers there, or the port is taken      (also OSError)
+        TunnelRefusedError   no tunnel leads there; `code` and `hop` say why and where
       HandshakeError         met, but could not agree; `code` says why
         NotTrustedError      the peer is not the expected one, or refused us
           IdentityChangedError   the name dialled is on record under another id
@@ -60,6 +61,19 @@ class UnreachableError(ParleyError, OSError):
     def __str__(self) -> str:
         # OSError would show the tuple of its arguments.
         return str(self.args[0]) if self.args else ""
+
+
+class TunnelRefusedError(UnreachableError):
+    """A Dial was answered with a code other than 0, or was not answered (section 19). `hop` is the
+    place in the path of the node that answered, the first being 0; None for this node."""
+
+    def __init__(self, code: int, hop: int | None = None, text: str = "") -> None:
+        sentence = text or RESULT_SENTENCES.get(code, "refused")
+        where = "here" if hop is None else f"at hop {hop}"
+        super().__init__(f"no tunnel: {sentence} ({where})")
+        self.code = code
+        self.hop = hop
+        self.text = text
 
 
 class ConfigError(ParleyError, ValueError):

@@ -5,6 +5,7 @@ What it is made of, how it lives and what it lets in is up to `Node`.
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, cast
 
 from anyio.abc import ByteStream
@@ -12,6 +13,9 @@ from anyio.abc import ByteStream
 from crypto.identity import NodeId
 from node.backoff import Pauses
 from node.config import NodeConfig
+from node.errors import ConfigError
+from node.federation.exports import Exports
+from node.federation.tunnel_record import TunnelRecord
 from node.links.link import Link
 from node.links.redial import random_fraction
 from node.offering import Offering
@@ -24,12 +28,17 @@ from node.peer.dialling import (
     stream_dial,
 )
 from node.peer.peer import Peer
-from node.remote.redialling import Redialling
+from node.remote.redialling import Dial, Redialling
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
 from node.trust.accept_hook import AcceptHook, Decider
-from node.trust.policies import TrustPolicy
+from node.trust.policies import Pinned, TrustPolicy
+from node.tunnels.home import Home
+from node.tunnels.homes import Homes
+from node.tunnels.service import TunnelService, offer_tunnels
+from node.tunnels.switch import Switch
+from node.tunnels.via import Outers
 
 CONNECT_TIMEOUT: Final = 10.0
 
@@ -43,6 +52,8 @@ class Meeting(Offering):
         super().__init__(config, loop)
         self._listeners: list[Listener] = []
         self._links: set[Link] = set()
+        self._outers = Outers(self.connect, loop)
+        self._homes = Homes(self)
 
     @property
     def backend(self) -> Backend:
@@ -75,10 +86,12 @@ class Meeting(Offering):
         also: Iterable[str] = (),
         trust: TrustPolicy | AcceptHook | None = None,
         timeout: float = CONNECT_TIMEOUT,
+        resumable: bool = True,
     ) -> Peer:
         """Dial a node and do the handshake; `timeout` is seconds for both. `also` are more
         addresses of the same node: they are tried in turn, and so they are when the transport
-        is lost and the session is to go on over another (docs/protocol.md section 17).
+        is lost and the session is to go on over another (docs/protocol.md section 17). One that
+        is not `resumable` ends with its transport.
 
         The peer must be the one whose id the address carries; without an id `trust` has
         to say who will do.
@@ -92,9 +105,42 @@ class Meeting(Offering):
         addresses = parse_addresses(address, also)
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
-        peer = self._peer(policy, place, initiator=True, dialled=place)
-        await open_peer(peer, addresses, timeout, self._anew(place))
+        peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
+        dials = [self._dial(one) for one in addresses]
+        await open_peer(peer, dials, timeout, self._anew(place))
         return peer
+
+    async def connect_by(
+        self,
+        dials: Sequence[Dial],
+        node_id: NodeId,
+        *,
+        name: str,
+        timeout: float = CONNECT_TIMEOUT,
+    ) -> Peer:
+        """Do the handshake with the node `node_id` over whatever one of `dials` leads to
+        (`tunnel_dial`); they are tried in turn, now and when the session has lost its transport.
+        `name` is for the log. Raises as `connect`."""
+        policy = policy_for(None, Pinned(node_id), self.config)
+        peer = self._peer(policy, name, initiator=True)
+        await open_peer(peer, dials, timeout, self._anew(name))
+        return peer
+
+    def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
+        """Let the session of a peer that was dialled go on over these addresses of the same node,
+        too; AddressError, ConfigError as `connect`."""
+        dials = [self._dial(address) for address in map(Address.parse, addresses)]
+        if isinstance(peer.live.redialling, Redialling):
+            peer.live.redialling.add(dials)
+
+    def serve_tunnels(
+        self, switch: Switch, on_over: Callable[[TunnelRecord], None] = lambda record: None
+    ) -> TunnelService:
+        """Let peers dial tunnels to this node and through it, as `switch` decides. `on_over` is
+        given the record of each tunnel that was joined here. ParleyError if they may already."""
+        service = TunnelService(self.node_id, switch, self._accept, on_over)
+        offer_tunnels(self.handlers, service)
+        return service
 
     def link(
         self,
@@ -114,6 +160,37 @@ class Meeting(Offering):
                 node ids, or too many addresses.
         """
         return Link(self, self._links, address, also, trust=trust, pauses=pauses, draw=draw)
+
+    def home(
+        self,
+        address: str,
+        *,
+        exports: Iterable[str] = (),
+        also: Sequence[str] = (),
+        trust: TrustPolicy | AcceptHook | None = None,
+        pauses: Pauses | None = None,
+        draw: Callable[[], float] = random_fraction,
+    ) -> Home:
+        """Keep a server reachable at which this node has an account, and stay logged in there:
+        `async with` it. `exports` are what peers that come through a tunnel may ask for, at most
+        64 names and patterns that end in `*` (of calls, topics, events, labels of streams, and of
+        the bus), beside what `allow=` says; nothing by default. The rest is as in `link`.
+
+        Raises:
+            ConfigError: as `link`, or `exports` are not such patterns. AddressError: not an
+                address.
+        """
+        return Home(
+            self,
+            self._links,
+            self._homes,
+            address,
+            also,
+            exports=Exports(exports),
+            trust=trust,
+            pauses=pauses,
+            draw=draw,
+        )
 
     async def connect_stream(
         self,
@@ -141,6 +218,18 @@ class Meeting(Offering):
         await open_over(peer, stream)
         became = peer.live.became
         return peer if became is None else cast(Peer, became.remote)
+
+    def _dial(self, address: Address) -> Dial:
+        """How an address is dialled.
+
+        Raises:
+            ConfigError: it is to be reached by a tunnel, and says no node id.
+        """
+        if address.scheme != "via":
+            return partial(self._loop().connect, address)
+        if address.node_id is None:
+            raise ConfigError("an address via a server says whom to reach there: #NODEID")
+        return self._outers.dial(address)
 
     def _anew(self, name: str) -> Callable[[TrustPolicy], Peer]:
         """What makes a peer that is only to prove that it answers."""

@@ -34,7 +34,7 @@ from node.transport.backend import Backend
 from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
-from node.transport.waiting import Changes
+from node.transport.waiting import Changes, turn_of
 from node.trust.accept_hook import AcceptHook, Decider, decider
 from node.trust.admission import Admission
 from node.trust.deciding import Deciding
@@ -197,9 +197,10 @@ class Node(Meeting):
                 await self._drain()
         self._sessions.end("the node stops, and there is no transport")
         with anyio.move_on_after(CLOSE_TIMEOUT):
-            async with anyio.create_task_group() as closing:
-                for peer in list(self._peers):
-                    closing.start_soon(peer.close, CloseCode.GOING_AWAY)
+            for peers in self._inner_first():
+                async with anyio.create_task_group() as closing:
+                    for peer in peers:
+                        closing.start_soon(peer.close, CloseCode.GOING_AWAY)
         logger.debug("closed %d peers", drained)
         await self._close_buses()
 
@@ -220,8 +221,10 @@ class Node(Meeting):
         await self._end_links(graceful=False)
         await self._stop_listening()
         self._sessions.end("the node stops, and there is no transport")
-        for peer in list(self._peers):
-            peer.live.drop(CloseCode.GOING_AWAY)
+        for peers in self._inner_first():
+            for peer in peers:
+                peer.live.drop(CloseCode.GOING_AWAY)
+            await turn_of(self._running())  # what they say has to be on its way
         with anyio.move_on_after(HASTY_TIMEOUT):
             await self._changes.until(lambda: not self._peers)
 
@@ -230,6 +233,11 @@ class Node(Meeting):
         buses, self._buses = self._buses, None
         if buses is not None:
             await buses.aclose()
+
+    def _inner_first(self) -> tuple[list[Peer], list[Peer]]:
+        """Those that are reached through tunnels, then those that these may lead over."""
+        peers = list(self._peers)
+        return [peer for peer in peers if peer.path], [peer for peer in peers if not peer.path]
 
     async def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []

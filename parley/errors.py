@@ -49,6 +49,7 @@ from node.errors import (
     StreamedAnswerError,
     StreamResetError,
     SubscribeRejected,
+    TunnelRefusedError,
     UnreachableError,
     UnreadRepliesError,
 )
@@ -118,6 +119,7 @@ __all__ = [
     "StreamResetError",
     "StreamedAnswerError",
     "SubscribeRejected",
+    "TunnelRefusedError",
     "UnknownAlgorithmError",
     "UnreachableError",
     "UnreadRepliesError",

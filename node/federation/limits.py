@@ -24,7 +24,6 @@ MOST_AVOIDED: Final = 1_024
 ATTEMPTS: Final = 3
 
 # Tunnels.
-TUNNEL_WINDOW: Final = 65_536
 LARGEST_TUNNEL_DATA: Final = 16_384
 TUNNEL_MEMORY: Final = 80 * 1024  # in each direction
 TUNNEL_IDLE: Final = 600.0

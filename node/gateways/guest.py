@@ -85,6 +85,11 @@ class Guest(ABC):
         return self.carrier.node_id if self.carrier is not None else None
 
     @property
+    def path(self) -> tuple[NodeId, ...]:
+        """Empty: clients of dialects come directly."""
+        return ()
+
+    @property
     def encrypted(self) -> bool:
         """Whether an encrypted native connection carries it."""
         return self.carrier is not None and self.carrier.encrypted

@@ -4,7 +4,7 @@ Below it, a session outlives its transport (section 17). What a link adds begins
 ends: it dials again, what asks waits for the connection, and its subscriptions go on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -49,6 +49,9 @@ class Dialler(Protocol):
 
     async def connect(self, address: str, *, trust: TrustPolicy | AcceptHook | None = None) -> Peer:
         """Dial a node and do the handshake; raises as `Node.connect`."""
+
+    def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
+        """Let the session of a peer that was dialled go on over these addresses, too."""
 
 
 class Link(Reachable[Peer], LinkRequests):
@@ -262,13 +265,15 @@ class Link(Reachable[Peer], LinkRequests):
         if trust is not None and node_id is not None:
             trust = one_only(node_id, trust)
         failed: Exception | None = None
-        for address in await self._places.found():
+        found = await self._places.found()
+        for address in found:
             try:
                 peer = await self._node.connect(address, trust=trust)
             except ParleyError as error:
                 failed = error
             else:
                 self._places.answered(address, peer.node_id)
+                self._node.add_addresses(peer, [one for one in found if one != address])
                 return peer
         raise failed or UnreachableError(f"{self._places}: no address was found")
 

@@ -2,9 +2,8 @@
 leaves behind: nothing.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import anyio
 from anyio.abc import ByteStream
@@ -24,7 +23,7 @@ from node.trust.policies import Pinned, TrustPolicy
 
 
 def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
-    """The addresses of one node; if one of them carries its id, so does the first.
+    """The addresses of one node; if one of them carries its id, so do all.
 
     Raises:
         AddressError: not an address. ConfigError: two carry different ids.
@@ -35,7 +34,9 @@ def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
             first = first.with_node_id(other.node_id)
         if other.node_id not in (None, first.node_id):
             raise ConfigError(f"{other} is not another address of {first}")
-    return [first, *others]
+    if first.node_id is None:
+        return [first, *others]
+    return [one.with_node_id(first.node_id) for one in (first, *others)]
 
 
 def policy_for(
@@ -57,32 +58,31 @@ def policy_for(
 
 
 async def open_peer(
-    peer: Peer, addresses: list[Address], timeout: float, anew: Callable[[TrustPolicy], Peer]
+    peer: Peer, dials: Sequence[Dial], timeout: float, anew: Callable[[TrustPolicy], Peer]
 ) -> None:
-    """Dial until one of the addresses answers, and do the handshake there; raises as
+    """Dial until one of the ways leads to an answer, and do the handshake there; raises as
     `Node.connect`. `anew` makes another peer, in case that the session is not known any more."""
     backend = peer.backend
-    dials: list[Dial] = [partial(backend.connect, address) for address in addresses]
     redialling = peer.live.redialling = Redialling(peer.live, dials, proof(peer, anew))
     with given_up(peer):
         try:
             with anyio.fail_after(timeout):
-                redialling.next = await _dial(peer, addresses, backend.now() + timeout)
+                redialling.next = await _dial(peer, dials, backend.now() + timeout)
                 await peer.live.opened()
         except TimeoutError as error:
             text = f"no handshake in {timeout:g} s"
             raise HandshakeError(CloseCode.TIMEOUT, text) from error
 
 
-async def _dial(peer: Peer, addresses: list[Address], until: float) -> int:
+async def _dial(peer: Peer, dials: Sequence[Dial], until: float) -> int:
     """Dial in turn, each with its share of the time; returns the number of the one that
     answered."""
-    backend, last = peer.backend, len(addresses) - 1
-    for number, address in enumerate(addresses):
+    backend, last = peer.backend, len(dials) - 1
+    for number, dial in enumerate(dials):
         share = (until - backend.now()) / (last - number + 1)
         try:
             with anyio.move_on_after(share if number < last else None):
-                await backend.connect(address, lambda: peer.driver)
+                await dial(lambda: peer.driver)
         except UnreachableError:
             if number == last:
                 raise

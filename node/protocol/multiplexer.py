@@ -22,6 +22,7 @@ from node.protocol.codes import (
     RESET,
     SIM,
     STREAM,
+    TUNNEL_LABEL,
     WINDOW,
     CloseCode,
 )
@@ -48,6 +49,7 @@ from node.protocol.reports import (
 )
 from node.protocol.requests import LAST_ASYNC_ID
 from node.protocol.streams import Streams, StreamState
+from node.protocol.window import TUNNEL_WINDOW
 
 Control = Callable[[OutgoingEvent], None]
 # Least window that a short memory names in Open.
@@ -66,7 +68,8 @@ class Multiplexer:
     `limits` are those that were agreed; `windows` are those that a request (Subscribe)
     named for streams that will be opened in answer, by label; `expected` is how many Windows
     and Resets of the other side have a reason in what was sent and opened. What is reported
-    and not given back, and streams of the other side, are charged to `account`.
+    and not given back, and streams of the other side, are charged to `account`. Tunnels stand
+    apart: their windows are fixed, and whatever else the account holds does not end them.
     """
 
     def __init__(
@@ -143,7 +146,7 @@ class Multiplexer:
             known.window.take(cost)
         if known.resetting:
             return cost > 0  # what its credit lets come until it has read our Reset
-        if not self._account.has_room():
+        if not (known.apart or self._account.has_room()):
             # Windows of streams that the other side opened cannot be made smaller, so
             # what is firm is this: it holds at most one event more than the bound.
             self.reset(stream, CloseCode.OVERLOADED, "")
@@ -203,11 +206,11 @@ class Multiplexer:
         if not isinstance(label, str):  # the other side would end the connection
             raise TypeError("a label is text")
         limits = self.limits
-        if window is None:
-            window = limits.stream_window
+        if apart := label == TUNNEL_LABEL:
+            window = credit = TUNNEL_WINDOW
+        elif window is None:
             room = self._windows - self._streams.committed
-            if room < window:
-                window = max(LEAST_WINDOW, room)
+            window = max(LEAST_WINDOW, min(limits.stream_window, room))
         elif not 1 <= window <= LARGEST_CREDIT:
             raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
         cells: dict[int, Value] = {keys.LABEL: label}
@@ -216,7 +219,7 @@ class Multiplexer:
         payload = encode(cells)
         if len(payload) > limits.max_payload:
             raise PayloadTooLargeError("the label is longer than a payload may be")
-        known = self._streams.open_local(credit or limits.stream_window, window)
+        known = self._streams.open_local(credit or limits.stream_window, window, apart=apart)
         self.expected += 2
         self._control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
         return known.id
@@ -302,9 +305,17 @@ class Multiplexer:
 
     def consume(self, stream: int, cost: int, count: int) -> None:
         """The application used up `count` reports of this cost: grant credit when it is time."""
+        self.free(cost, count)
+        self.give_back(stream, cost)
+
+    def free(self, cost: int, count: int) -> None:
+        """The caller bounds what was reported itself; its credit goes back with `give_back`."""
         self.unconsumed -= cost
         self._unconsumed_events -= count
         self._account.release(cost + EXTRA_WEIGHT * count)
+
+    def give_back(self, stream: int, cost: int) -> None:
+        """Grant credit for what was freed, when it is time."""
         known = self._streams.open.get(stream)
         if known is None or not known.remote_open or known.resetting:
             return
@@ -319,10 +330,10 @@ class Multiplexer:
         if known is not None:
             self._streams.resize(known, window)
 
-    def has_credit(self, stream: int) -> bool:
-        """Whether an event on a stream from 2 up would not have to wait for credit."""
+    def credit(self, stream: int) -> int:
+        """What may be sent on a stream from 2 up, what waits included; 0 if our side has ended."""
         known = self._streams.open.get(stream)
-        return known is not None and known.local_open and known.credit.left > 0
+        return known.credit.left if known is not None and known.local_open else 0
 
     def watch(self, stream: int, *, credit: bool) -> None:
         """Report StreamWritable once; see `Connection.notify_writable`."""
@@ -352,21 +363,22 @@ class Multiplexer:
 
     def flow(self) -> Flow:
         """Credit and windows of all open streams."""
-        flows, committed = stream_flows(self._streams), self._streams.committed
-        return Flow(flows, self.unconsumed, committed, self.outbox.count)
+        streams = self._streams
+        return Flow(stream_flows(streams), self.unconsumed, streams.committed, self.outbox.count)
 
     # Steps of the above.
 
     def _opened(self, stream: int, cells: Mapping[int, Any]) -> None:
-        label, window = cells[keys.LABEL], self.limits.stream_window
-        credit = cells.get(keys.WINDOW, window)
-        window = self.windows.get(label, window)
-        self._streams.open_remote(stream, credit, window)
+        label = cells[keys.LABEL]
+        apart = label == TUNNEL_LABEL
+        window = TUNNEL_WINDOW if apart else self.limits.stream_window
+        credit, window = cells.get(keys.WINDOW, window), self.windows.get(label, window)
+        self._streams.open_remote(stream, credit, window, apart=apart)
         self.expected += 2
-        if not self._account.has_room():
+        if self._account.has_room():
+            self._received.append(StreamOpened(stream, label))
+        else:
             self.reset(stream, CloseCode.OVERLOADED, "")
-            return
-        self._received.append(StreamOpened(stream, label))
 
     def _send_reset(self, stream: int, code: int, text: str) -> None:
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CODE: code}

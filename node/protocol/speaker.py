@@ -139,12 +139,28 @@ class Speaker:
 
     def has_credit(self, stream: int) -> bool:
         """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
-        return self._session is not None and self._session.mux.has_credit(stream)
+        return self.credit(stream) > 0
+
+    def credit(self, stream: int) -> int:
+        """What may be sent on `stream`, one from 2 up, in bytes of cost; what waits in the outbox
+        is not taken from it yet."""
+        return self._session.mux.credit(stream) if self._session is not None else 0
 
     def consume(self, stream: int, cost: int, count: int = 1) -> None:
         """Give back the `cost` of `count` EventReceived once the application has used them."""
         if cost and self._session is not None:
             self._session.mux.consume(stream, cost, count)
+
+    def free(self, cost: int, count: int = 1) -> None:
+        """The caller bounds what it keeps of `count` EventReceived of this `cost` itself: they
+        are charged no more. Their credit goes back with `give_back`."""
+        if cost and self._session is not None:
+            self._session.mux.free(cost, count)
+
+    def give_back(self, stream: int, cost: int) -> None:
+        """Give back the `cost` of what was freed once it is used."""
+        if cost and self._session is not None:
+            self._session.mux.give_back(stream, cost)
 
     def count_dropped(self, *, charged: bool = True) -> None:
         """Nobody takes an event of the other side. It is `charged` unless the reason is ours: no

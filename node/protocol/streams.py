@@ -17,9 +17,11 @@ from node.protocol.window import ReceiveWindow, SendCredit
 
 
 class StreamState:
-    """One stream from 2 up. `resetting` means that we sent Reset: drop what comes."""
+    """One stream from 2 up. `resetting` means that we sent Reset: drop what comes; `apart` that its
+    window counts for itself."""
 
     __slots__ = (
+        "apart",
         "credit",
         "finishing",
         "id",
@@ -30,8 +32,11 @@ class StreamState:
         "window",
     )
 
-    def __init__(self, stream: int, ours: bool, credit: SendCredit, window: ReceiveWindow) -> None:
+    def __init__(
+        self, stream: int, ours: bool, credit: SendCredit, window: ReceiveWindow, apart: bool
+    ) -> None:
         self.id = stream
+        self.apart = apart
         self.ours = ours
         self.credit = credit
         self.window = window
@@ -44,8 +49,8 @@ class StreamState:
 class Streams:
     """All streams of one connection that are not gone.
 
-    `committed` is the sum of the windows we read under, in bytes. Those that the other side
-    opened are charged to `account`.
+    `committed` is the sum of the windows we read under, in bytes, but for those `apart`. Those that
+    the other side opened are charged to `account`.
     """
 
     __slots__ = (
@@ -87,7 +92,7 @@ class Streams:
         if self._is_local(stream) or stream <= self._last_remote:
             raise violation(f"an event on stream {stream}, which is not open")
 
-    def open_local(self, credit: int, window: int) -> StreamState:
+    def open_local(self, credit: int, window: int, *, apart: bool = False) -> StreamState:
         """Open a stream of ours.
 
         Raises:
@@ -101,9 +106,13 @@ class Streams:
             raise LocalProtocolError("the stream ids of this connection are used up")
         self._last_local = stream
         self._ours += 1
-        return self._add(StreamState(stream, True, SendCredit(credit), ReceiveWindow(window)))
+        return self._add(
+            StreamState(stream, True, SendCredit(credit), ReceiveWindow(window), apart)
+        )
 
-    def open_remote(self, stream: int, credit: int, window: int) -> StreamState:
+    def open_remote(
+        self, stream: int, credit: int, window: int, *, apart: bool = False
+    ) -> StreamState:
         """The other side opens a stream (`admit` let it pass).
 
         Raises:
@@ -118,7 +127,9 @@ class Streams:
         self._last_remote = stream
         self._theirs += 1
         self._account.charge(STREAM_WEIGHT)
-        return self._add(StreamState(stream, False, SendCredit(credit), ReceiveWindow(window)))
+        return self._add(
+            StreamState(stream, False, SendCredit(credit), ReceiveWindow(window), apart)
+        )
 
     def get_live(self, stream: int) -> StreamState | None:
         """The stream that a Window or Reset names; None if it is gone.
@@ -152,7 +163,7 @@ class Streams:
 
     def end_remote(self, stream: StreamState) -> None:
         """The other side's direction has ended."""
-        if stream.remote_open:
+        if stream.remote_open and not stream.apart:
             self.committed -= stream.window.size
         stream.remote_open = False
         self._sweep(stream)
@@ -165,6 +176,8 @@ class Streams:
 
     def consume(self, stream: StreamState, cost: int, budget: int) -> int:
         """The application used up `cost`: the credit to grant now, 0 for none."""
+        if stream.apart:
+            return stream.window.consume(cost)
         before = stream.window.size
         grant = stream.window.consume(cost, shrink=self.committed > budget)
         self.committed += stream.window.size - before
@@ -177,7 +190,8 @@ class Streams:
 
     def _add(self, stream: StreamState) -> StreamState:
         self.open[stream.id] = stream
-        self.committed += stream.window.size
+        if not stream.apart:
+            self.committed += stream.window.size
         return stream
 
     def _sweep(self, stream: StreamState) -> None:

@@ -4,8 +4,13 @@ Credit is what may still be sent; one event may take it below zero, and none
 is sent or taken at zero or below.
 """
 
+from typing import Final
+
 from node.protocol.errors import violation
 from node.protocol.limits import LARGEST_CREDIT
+
+# Of streams `tunnel` (section 19) at first, both ways, whatever was agreed for others.
+TUNNEL_WINDOW: Final = 65_536
 
 
 class SendCredit:

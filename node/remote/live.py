@@ -34,8 +34,8 @@ class Redials(Protocol):
     def begin(self) -> None:
         """The session is parted."""
 
-    def now(self) -> None:
-        """Make one now, also while it is not."""
+    def now(self, by: int | None = None) -> None:
+        """Make one now, also while it is not; `by` one of several ways."""
 
     def stop(self) -> None:
         """The session is over."""
@@ -55,8 +55,6 @@ class LiveConnection:
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
         resumes: how often the session went on over a new transport.
-        path: the way its transport takes through a federation (section 19), from the first server
-            to the target; empty for a direct one. Only the neighbour in it is proven.
         asks_anew: whether a session that the other side says it does not know is put to the proof
             by a new one, and then ends; otherwise it is kept to its time.
         parted_by: why it lost its transport the last time.
@@ -89,7 +87,6 @@ class LiveConnection:
         "on_change",
         "parted_by",
         "parted_for",
-        "path",
         "redialling",
         "refused",
         "rekeys",
@@ -127,7 +124,6 @@ class LiveConnection:
         self.asks_anew = True
         self.parted_by = ""
         self.parted_for = 0.0
-        self.path: tuple[NodeId, ...] = ()
         self.found_by: tuple[bytes, ...] = ()
         self.unknown = False
         self.redialling: Redials | None = None
@@ -143,6 +139,12 @@ class LiveConnection:
         """The node id that the other side proved; None without encryption."""
         identity = self.agreed.identity if self.agreed else None
         return identity.node_id if identity else None
+
+    @property
+    def path(self) -> tuple[NodeId, ...]:
+        """The way that its transport takes through a federation (section 19), from the first server
+        to the target; empty for a direct one. Only the neighbour in it is proven."""
+        return self.driver.path
 
     @property
     def limits(self) -> Limits:

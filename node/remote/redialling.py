@@ -6,7 +6,7 @@ It ends with the session, or as soon as that goes on.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import anyio
@@ -48,7 +48,7 @@ class Redialling:
 
     def __init__(self, live: LiveConnection, dials: Sequence[Dial], prove: Prove) -> None:
         self._live = live
-        self._dials = dials
+        self._dials = list(dials)
         self._prove = prove
         self.next = 0
         self._wanted = False
@@ -56,13 +56,20 @@ class Redialling:
         self._runner: Runner | None = None
         self._pausing: Waiter | None = None
 
+    def add(self, dials: Iterable[Dial]) -> None:
+        """Try these, too."""
+        self._dials.extend(dials)
+
     def begin(self) -> None:
         """The session is parted."""
         if self._runner is None:
             self._runner = self._live.backend.spawn(self._run)
 
-    def now(self) -> None:
-        """Begin an attempt now, also while the session has a transport."""
+    def now(self, by: int | None = None) -> None:
+        """Begin an attempt now, also while the session has a transport; `by` the dial of this
+        number, or else by the one whose turn it is."""
+        if by is not None:
+            self.next = by
         self._wanted = True
         self.begin()
         if self._pausing is not None:

@@ -33,6 +33,10 @@ class Remote(Protocol):
         """The node id that it proved; None if it proved none."""
 
     @property
+    def path(self) -> tuple[NodeId, ...]:
+        """The way of its transport through a federation; empty for a direct one (`Peer.path`)."""
+
+    @property
     def encrypted(self) -> bool:
         """Whether the connection is encrypted and its other side authenticated."""
 

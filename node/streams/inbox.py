@@ -69,6 +69,12 @@ class Inbox(Generic[T]):
         _, cost = self._items.popleft()
         self._live.core.consume(self._stream, cost)
 
+    def take_all(self) -> list[tuple[T, int]]:
+        """All things, with what each took of the credit, which does not go back."""
+        items = list(self._items)
+        self._items.clear()
+        return items
+
     # The stream's side.
 
     def put(self, item: T, cost: int) -> None:

@@ -8,15 +8,33 @@ from typing import Final
 
 from node.errors import ConfigError, PeerClosedError, StreamResetError
 from node.handlers.registry import parse_types
-from node.messaging.application_events import APPLICATION, BUS_ASKING, Carries
+from node.messaging.application_events import (
+    APPLICATION,
+    BUS_ASKING,
+    FEDERATION_EVENTS,
+    TUNNEL_EVENTS,
+    Carries,
+)
 from node.messaging.stream_requests import StreamRequests
-from node.protocol.codes import BUS, BUS_LABEL, RESERVED_LABELS, STREAM, BusType
+from node.protocol.codes import (
+    BUS,
+    BUS_LABEL,
+    FEDERATION_LABEL,
+    RESERVED_LABELS,
+    STREAM,
+    TUNNEL,
+    TUNNEL_ANSWER,
+    TUNNEL_LABEL,
+    BusType,
+)
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 from node.remote.live import LiveConnection
 from node.streams.stream import Stream
+from node.streams.tunnel_stream import TunnelStream
 
 BUS_ANSWERS: Final = frozenset({(BUS, BusType.ANSWER.value)})
+TUNNEL_ANSWERS: Final = frozenset({(TUNNEL, TUNNEL_ANSWER)})
 
 
 class StreamTable:
@@ -46,6 +64,16 @@ class StreamTable:
         """Open a stream to the bus that the other side offers; raises as `Peer.open_stream`."""
         return self._open(BUS_LABEL, BUS_ANSWERS, BUS_ASKING)
 
+    def open_federation(self) -> Stream:
+        """Open the stream on which two servers tell each other cards; raises likewise."""
+        return self._open(FEDERATION_LABEL, frozenset(), FEDERATION_EVENTS)
+
+    def open_tunnel(self) -> TunnelStream:
+        """Open a stream on which a tunnel begins; raises as `Peer.open_stream`."""
+        stream = self._open(TUNNEL_LABEL, TUNNEL_ANSWERS, TUNNEL_EVENTS)
+        assert isinstance(stream, TunnelStream)  # its label says so
+        return stream
+
     def add(
         self,
         stream_id: int,
@@ -54,7 +82,8 @@ class StreamTable:
         carries: Carries = APPLICATION,
     ) -> Stream:
         """A stream was opened, by either side; `answers` are the types that answer requests."""
-        stream = self._streams[stream_id] = Stream(
+        kind = TunnelStream if label == TUNNEL_LABEL else Stream
+        stream = self._streams[stream_id] = kind(
             self._live, self.requests, self.forget, stream_id, label, answers, carries
         )
         return stream

@@ -5,6 +5,10 @@ it also serves as a name in the file of known peers.
 
     tcp://host:port[#node id]    host: a name, an IPv4 address, or [an IPv6 address]
     unix:///path[#node id]       path: absolute, percent-encoded as in RFC 3986
+    via://host:port/server[/home]#node id
+                                 by a tunnel (docs/protocol.md section 19): `server` is the node id
+                                 of the server at host and port, `home` that of the server at which
+                                 the node has an account, if it is not a server itself
 """
 
 import re
@@ -18,13 +22,14 @@ from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import AddressError
 
-Scheme = Literal["tcp", "unix"]
+Scheme = Literal["tcp", "unix", "via"]
 
 MAX_TEXT_SIZE: Final = 1_024
 MAX_PORT: Final = 65_535
 MAX_HOST_SIZE: Final = 253  # RFC 1035, section 2.3.4, as text
 MAX_PATH_SIZE: Final = 107  # bytes; Linux's sun_path has 108, the last of which is zero
 
+_NO_SCHEME: Final = "an address starts with tcp://, unix:// or via://"
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _ZONE: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")  # Linux: IFNAMSIZ is 16, with a zero
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -34,7 +39,8 @@ _PATH_SAFE: Final = "/:@+="
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place to listen or dial: `host` and `port` with tcp, `path` with unix.
+    """A place to listen or dial: `host` and `port` with tcp, `path` with unix; `server`, and
+    perhaps `home`, too with via.
 
     Port 0 lets the system choose one. `node_id` is the id expected there, or None.
     AddressError, also when made without `parse`, if it does not fit together.
@@ -45,11 +51,17 @@ class Address:
     port: int = 0
     path: str = ""
     node_id: NodeId | None = None
+    server: NodeId | None = None
+    home: NodeId | None = None
 
     def __post_init__(self) -> None:
-        if self.scheme == "tcp":
+        if (self.server is not None) is not (self.scheme == "via"):
+            raise AddressError("a via address names a server, and no other does")
+        if self.home is not None and self.server is None:
+            raise AddressError("without a server there is no home")
+        if self.scheme in ("tcp", "via"):
             if self.path:
-                raise AddressError("a tcp address has no path")
+                raise AddressError(f"a {self.scheme} address has no path")
             # One spelling for each host: otherwise a changed case would be a new name,
             # and first use would trust whoever answers under it.
             object.__setattr__(self, "host", _canonical_host(self.host))
@@ -60,27 +72,30 @@ class Address:
                 raise AddressError("a unix address has neither host nor port")
             _require_path(self.path)
         else:
-            raise AddressError("an address starts with tcp:// or unix://")
+            raise AddressError(_NO_SCHEME)
 
     @classmethod
     @lru_cache(maxsize=256)  # the same few are dialled again and again
     def parse(cls, text: str) -> "Address":
-        """Read `tcp://host:port[#node id]` or `unix:///path[#node id]`; else AddressError."""
+        """Read an address in any of its forms; else AddressError."""
         if len(text) > MAX_TEXT_SIZE:
             raise AddressError(f"an address has at most {MAX_TEXT_SIZE} characters")
         if not text.isprintable():
             raise AddressError("an address has no control characters")
         scheme, mark, rest = text.partition("://")
-        if not mark or scheme not in ("tcp", "unix"):
-            raise AddressError("an address starts with tcp:// or unix://")
+        if not mark or scheme not in ("tcp", "unix", "via"):
+            raise AddressError(_NO_SCHEME)
         rest, mark, fragment = rest.partition("#")
         node_id = _node_id(fragment) if mark else None
         if "?" in rest:
             raise AddressError("an address has no query (write ? in a path as %3F)")
         if scheme == "unix":
             return cls("unix", path=_decoded_path(rest), node_id=node_id)
+        server = home = None
+        if scheme == "via":
+            rest, server, home = _servers(rest)
         host, port = _host_and_port(rest)
-        return cls("tcp", host, port, node_id=node_id)
+        return cls("via" if server else "tcp", host, port, "", node_id, server, home)
 
     def with_node_id(self, node_id: NodeId) -> "Address":
         """Return this address with another expected node id."""
@@ -97,23 +112,38 @@ class Address:
         return replace(self, port=port)
 
     @property
+    def of_server(self) -> "Address":
+        """Of a via address: where its server is dialled."""
+        return Address("tcp", self.host, self.port, node_id=self.server)
+
+    @property
     def place(self) -> str:
         """The text of `without_node_id`."""
         if self.scheme == "unix":
             return f"unix://{quote(self.path, safe=_PATH_SAFE)}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"tcp://{host}:{self.port}"
+        servers = [f"/{one}" for one in (self.server, self.home) if one is not None]
+        return f"{self.scheme}://{host}:{self.port}{''.join(servers)}"
 
     def __str__(self) -> str:
         """Return the one spelling, which `parse` reads back as this address."""
         return self.place if self.node_id is None else f"{self.place}#{self.node_id}"
 
 
-def _node_id(fragment: str) -> NodeId:
+def _node_id(text: str, where: str = "after #") -> NodeId:
     try:
-        return NodeId.parse(fragment)
+        return NodeId.parse(text)
     except IdentityError as error:
-        raise AddressError("after # stands a node id: 52 characters of base32") from error
+        raise AddressError(f"{where} stands a node id: 52 characters of base32") from error
+
+
+def _servers(rest: str) -> tuple[str, NodeId, NodeId | None]:
+    """What stands before the first slash of a via address, its server and its home."""
+    place, *ids = rest.split("/")
+    if not 1 <= len(ids) <= 2:
+        raise AddressError("a via address is via://host:port/SERVER[/HOME]#NODE")
+    server, *homes = [_node_id(one, "in the path of a via address") for one in ids]
+    return place, server, homes[0] if homes else None
 
 
 def _host_and_port(rest: str) -> tuple[str, int]:

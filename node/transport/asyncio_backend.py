@@ -22,6 +22,7 @@ from node.transport.endpoints import (
     connect_error,
     listen_error,
     remote_name,
+    require_socket,
 )
 from node.transport.gate import Served
 from node.transport.turns import Line
@@ -220,6 +221,7 @@ class AsyncioBackend:
 
     async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
         """Dial `address`."""
+        require_socket(address)
         made: list[AsyncioOutlet] = []
 
         def make() -> AsyncioOutlet:
@@ -243,6 +245,7 @@ class AsyncioBackend:
 
     async def listen(self, address: Address, accept: Accept) -> AsyncioListener:
         """Listen on `address`."""
+        require_socket(address)
 
         def make() -> AsyncioOutlet:
             return AsyncioOutlet(accept, self._outlets)

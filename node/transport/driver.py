@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from crypto.identity import NodeId
 from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE
 from node.transport.alarm import NEVER, Alarm
@@ -38,8 +39,8 @@ class Driver:
     to be written, callers wait in `room`. What came is taken in turns (node/transport/turns.py):
     the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
     is read while anything waits for that. While `gate`, which is set before the transport is there,
-    is shut, the core gets nothing and gives nothing, and its time stands still. A core that is
-    parted has lost its transport, and goes on with that of another driver (`hand_over`).
+    is shut, the core gets nothing and gives nothing, and its time stands still. A parted core goes
+    on with the transport of another driver (`hand_over`). `path` is its way through a federation.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class Driver:
         "gate",
         "high_water",
         "on_closed",
+        "path",
         "rooms",
         "turns",
         "was_connected",
@@ -75,13 +77,12 @@ class Driver:
         next_deadline: Callable[[], float],
         handle_deadline: Callable[[float], None],
     ) -> None:
-        self.core = core
-        self._loop = loop
+        self.core, self._loop = core, loop
         self._on_reports = on_reports
         self._next_deadline = next_deadline
         self._handle_deadline = handle_deadline
         self.high_water = HIGH_WATER
-        self.turns = Turns()
+        self.turns, self.rooms = Turns(), Rooms()
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
         self._writable = self._paused = self._flush_due = False
@@ -89,8 +90,8 @@ class Driver:
         self._eof_came = self._eof_written = self._closed = False
         self._alarm = Alarm(loop, self._rung)
         self._grace_until = -NEVER
-        self.rooms = Rooms()
         self.was_connected = False  # there was a transport once
+        self.path: tuple[NodeId, ...] = ()
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
         self._waker = core.outbox.waker
         self._waker.wake = self._woken
@@ -170,16 +171,15 @@ class Driver:
     def hand_over(self, to: "Driver", data: bytes) -> None:
         """Give the transport to another driver behind the same gate, with `data` and what this
         one has kept. This one is over, without a word."""
-        turns = self.turns
-        turns.size = WHOLE
-        data += turns.take()
+        self.turns.size = WHOLE
+        data += self.turns.take()
         outlet, self._outlet = self._outlet, None
         to.let_go()
         if outlet is None or to._closed:
             self._outlet = outlet  # nobody's any more: closed below
         else:
             outlet.serve(to)
-            to._outlet = outlet
+            to._outlet, to.path = outlet, self.path
             to._writable, to._paused, to._eof_came = self._writable, self._paused, self._eof_came
             to.turns.put(data)
             to.settle()

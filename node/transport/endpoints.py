@@ -10,7 +10,7 @@ import stat
 
 from anyio import to_thread
 
-from node.errors import UnreachableError
+from node.errors import AddressError, UnreachableError
 from node.transport.address import Address
 
 
@@ -19,6 +19,12 @@ def remote_name(peer: object) -> str:
     if isinstance(peer, tuple) and peer:
         return str(peer[0])
     return "unix"
+
+
+def require_socket(address: Address) -> None:
+    """Raise AddressError for an address that names no socket: a tunnel is dialled by a node."""
+    if address.scheme == "via":
+        raise AddressError("via:// is for native nodes, and only to be dialled")
 
 
 def connect_error(address: Address, error: OSError) -> UnreachableError:

@@ -23,6 +23,7 @@ from node.transport.endpoints import (
     connect_error,
     listen_error,
     remote_name,
+    require_socket,
 )
 from node.transport.stream_outlet import StreamOutlet
 from node.transport.turns import Line
@@ -129,6 +130,7 @@ class TrioBackend:
 
     async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
         """Dial `address`."""
+        require_socket(address)
         stream: ByteStream
         try:
             if address.scheme == "unix":
@@ -145,6 +147,7 @@ class TrioBackend:
 
     async def listen(self, address: Address, accept: Accept) -> TrioListener:
         """Listen on `address`."""
+        require_socket(address)
         listeners: Sequence[SocketListener]
         try:
             if address.scheme == "unix":

@@ -5,7 +5,7 @@ A change wakes all that wait, and each of them looks again.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -16,13 +16,20 @@ if TYPE_CHECKING:
     from node.transport.loop import Loop, Waiter
 
 
+class Woken(Protocol):
+    """Who is told that something may have changed."""
+
+    def wake(self) -> None:
+        """Look again; a second time is fine."""
+
+
 class Rooms:
     """Those who wait for room at one place."""
 
     __slots__ = ("waiters",)
 
     def __init__(self) -> None:
-        self.waiters: list[Waiter] = []
+        self.waiters: list[Woken] = []
 
     async def wait(self, waiter: "Waiter") -> None:
         """Wait for `waiter`, which is woken when there may be room."""

@@ -149,9 +149,9 @@ def test_data_that_cannot_be_sent(
 @pytest.mark.parametrize(
     ("address", "code", "sentence"),
     [
-        ("", 2, "an address starts with tcp:// or unix://"),
-        ("127.0.0.1:1", 2, "an address starts with tcp:// or unix://"),
-        ("http://127.0.0.1:1", 2, "an address starts with tcp:// or unix://"),
+        ("", 2, "an address starts with tcp://, unix:// or via://"),
+        ("127.0.0.1:1", 2, "an address starts with tcp://, unix:// or via://"),
+        ("http://127.0.0.1:1", 2, "an address starts with tcp://, unix:// or via://"),
         ("tcp://127.0.0.1", 2, "a tcp address needs a port"),
         ("tcp://127.0.0.1:99999", 2, "a port is a number from 0 to 65535"),
         ("tcp://::1:4000", 2, "an IPv6 address stands in brackets"),

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from random import Random  # noqa: TID251 - seeded: in which order cards pass
 
 from crypto.identity import Identity, NodeId
@@ -19,7 +19,7 @@ MS = 1_700_000_000_000  # some moment of 2023
 TRACE = bytes(range(16))
 
 # Each card is read, and its signature verified, once for all servers of a process.
-read_once = cache(read_card)
+read_once = lru_cache(maxsize=10_000)(read_card)
 
 
 @cache

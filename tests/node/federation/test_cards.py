@@ -97,13 +97,15 @@ def test_a_card_is_forgotten_when_it_expires_and_its_number_later() -> None:
     assert cards.next_expiry() == forgets + HOUR
 
 
-def test_a_card_that_comes_after_one_expired_is_kept() -> None:
+def test_the_number_of_a_server_that_came_back_is_kept() -> None:
     cards = table()
     cards.take(card(5), 0, MS)
     cards.expire(MS + HOUR)
-    assert cards.take(card(6, made_ms=MS + HOUR), 0, MS + HOUR) is None
-    cards.expire(MS + HOUR + int(NUMBER_KEPT * 1000) - HOUR)
-    assert cards[node_id(0)].number == 6
+    assert cards.take(card(7, made_ms=MS + 2 * HOUR), 0, MS + 2 * HOUR) is None
+    forgets = MS + HOUR + int(NUMBER_KEPT * 1000)
+    cards.expire(forgets)
+    assert cards.take(card(6, made_ms=forgets), 0, forgets) is CardRefusal.KNOWN
+    assert cards[node_id(0)].number == 7
 
 
 def test_of_cards_that_come_too_often_the_newest_is_taken_in_time() -> None:

@@ -128,6 +128,16 @@ def test_a_server_without_accounts() -> None:
     assert judge(ACCOUNT, US, by=ACCOUNT, dials=dials) == Refused(ResultCode.NOT_AUTHORISED)
 
 
+def test_a_linked_server_has_no_account() -> None:
+    class Everybody(Accounts):
+        def is_reachable_account(self, node_id: NodeId) -> bool:
+            return True
+
+    dials = Dials(US, SERVERS, LINKS, (), Everybody())
+    assert judge(BEFORE, US, AFTER, dials=dials) == Refused(ResultCode.NOT_AUTHORISED, 1)
+    assert isinstance(judge(BEFORE, US, PARTED, dials=dials), Onward)
+
+
 def test_what_is_not_a_dial() -> None:
     good = DIAL.read(encode_dial(TRACE, 5, path=(BEFORE, US)))
     for cells in (

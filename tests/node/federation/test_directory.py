@@ -124,6 +124,22 @@ def test_a_link_is_listed_for_a_minute_after_it_closed() -> None:
     assert server.card.number == number
 
 
+def test_each_link_that_closed_has_its_own_minute() -> None:
+    server = Server()
+    for neighbour in (ONE, TWO, THREE):
+        server.up(neighbour)
+    server.down(ONE)
+    server.wait(10)
+    server.down(TWO)
+    server.up(ONE)
+    server.wait(10)
+    server.down(ONE)
+    server.wait(LINK_REMEMBERED - 10)
+    assert set(server.card.links) == {ONE, THREE}
+    server.wait(10)
+    assert set(server.card.links) == {THREE}
+
+
 def test_it_is_made_anew_every_20_minutes() -> None:
     server = Server()
     server.up(ONE)
@@ -218,8 +234,25 @@ def test_an_exchange_ends_with_its_link_or_stream() -> None:
     # A stream that is opened in place of it begins anew.
     server.exchanging(ONE)
     assert server.sent(ONE) == [(US, server.card.number)]
+    server.exchanging(TWO)
     server.down(ONE)
-    assert server.directory.ready() == []
+    server.receive(card(7, server=3), by=TWO)
+    assert server.directory.ready() == [TWO]
+    server.up(ONE)
+    assert server.directory.next_event(ONE) is None
+
+
+def test_a_way_is_known_as_long_as_its_first_link_is_open() -> None:
+    server = Server()
+    server.exchanging(ONE)
+    server.receive(card(7, [US, THREE], server=1), card(7, [ONE], server=3))
+    assert server.directory.path([THREE]) == (US, ONE, THREE)
+    attempts = server.directory.attempts([THREE], 3.0)
+    assert (attempts.next(server.now), attempts.timeout) == ((US, ONE, THREE), 1.0)
+    server.down(ONE)
+    assert server.directory.path([THREE]) is None
+    server.up(ONE)
+    assert server.directory.path([THREE]) == (US, ONE, THREE)
 
 
 def test_a_forged_card_resets_the_stream() -> None:

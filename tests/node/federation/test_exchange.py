@@ -70,6 +70,8 @@ def test_news_is_sent_unless_they_have_it() -> None:
     exchange.news(news)
     exchange.news(news)
     assert sent(exchange) == [(node_id(1), 6)]
+    exchange.news(news)
+    assert sent(exchange) == []
     from_them = card(7, server=1)
     exchange.came(from_them)
     cards.put(from_them)

@@ -190,6 +190,16 @@ SQUARE: Said = {
 }
 
 
+def test_of_equal_ones_all_choose_the_one_of_the_least_ids() -> None:
+    cards = cards_of(SQUARE)
+    for server in range(4):
+        origin = node_id(server)
+        first, second = sorted(node_id(other) for other in SQUARE[server])
+        for neighbours in ([first, second], [second, first]):
+            paths = shortest_paths(origin, neighbours, cards)
+            assert paths[node_id(3 - server)] == (origin, first, node_id(3 - server))
+
+
 def test_what_failed_is_gone_around_for_10_seconds() -> None:
     finder = finder_of(SQUARE)
     to = [node_id(3)]

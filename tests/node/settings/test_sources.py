@@ -17,7 +17,7 @@ from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import AddressError, ConfigError
 from node.gateways.named import peer as named
 from node.protocol.limits import Limits
-from node.settings import BusSettings, Settings, load_settings
+from node.settings import BusSettings, FederationSettings, Settings, load_settings
 from node.settings.dialects import FORMATS, NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings, parse_forward
@@ -283,14 +283,14 @@ WRONG: list[tuple[str, object, str]] = [
     ("node.require.cipher", ["aes"], "there is no cipher 'aes'"),
     ("node.network_key_file", "/nowhere", "cannot read /nowhere: No such file or directory"),
     ("node.info", "x", "'x' is not a table"),
-    ("serve.listen", ["http://x"], "an address starts with tcp:// or unix://"),
+    ("serve.listen", ["http://x"], "an address starts with tcp://, unix:// or via://"),
     ("serve.listen", [], "is not a list of texts"),
     ("serve.trust", "anyone", "trust is any, first-use, known"),
     ("serve.clock_interval", 0, "it must be 0.001 or more"),
     ("serve.clock_interval", "often", "'often' is not a number, 0.001 or more"),
     ("serve.forward", ["news"], "'news' is not TOPIC=ADDR"),
     ("serve.forward", ["news=tcp://x"], "tcp"),
-    ("simproto.listen", ["x"], "an address starts with tcp:// or unix://"),
+    ("simproto.listen", ["x"], "an address starts with tcp://, unix:// or via://"),
     ("simproto.values", "xml", "values is 'xml'; it must be one of cbor, msgpack, json"),
     ("simproto.limits.dialogs", 0, "dialogs is 0; it is a whole number from 1 to 1,048,576"),
     ("simproto.limits.dialogs", "few", "'few' is not a whole number, 1..1,048,576"),
@@ -438,6 +438,7 @@ def test_every_field_has_its_name_and_variable() -> None:
     expected |= {f"serve.{field.name}" for field in fields(ServeSettings)}
     expected |= {f"journal.{field.name}" for field in fields(JournalSettings)}
     expected |= {f"bus.{field.name}" for field in fields(BusSettings)}
+    expected |= {f"federation.{field.name}" for field in fields(FederationSettings)}
     for table, settings in (
         ("simproto", SimProtoSettings()),
         ("named", NamedSettings()),

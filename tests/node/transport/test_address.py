@@ -30,6 +30,15 @@ OTHER_ID = NodeId(hashlib.sha256(b"somebody else").digest())
         ("unix:///caf%C3%A9", Address("unix", path="/café")),
         (f"tcp://h:1#{NODE_ID}", Address("tcp", "h", 1, node_id=NODE_ID)),
         (f"unix:///s#{NODE_ID}", Address("unix", path="/s", node_id=NODE_ID)),
+        (
+            f"via://h:1/{OTHER_ID}#{NODE_ID}",
+            Address("via", "h", 1, node_id=NODE_ID, server=OTHER_ID),
+        ),
+        (f"via://[::1]:1/{OTHER_ID}", Address("via", "::1", 1, server=OTHER_ID)),
+        (
+            f"via://h:1/{NODE_ID}/{OTHER_ID}#{NODE_ID}",
+            Address("via", "h", 1, "", NODE_ID, NODE_ID, OTHER_ID),
+        ),
     ],
 )
 def test_an_address_is_read_and_written(text: str, address: Address) -> None:
@@ -57,12 +66,12 @@ def test_other_spellings_become_the_one(text: str, spelling: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "an address starts with tcp:// or unix://"),
-        ("localhost:4000", "an address starts with tcp:// or unix://"),
-        ("udp://h:1", "an address starts with tcp:// or unix://"),
-        ("TCP://h:1", "an address starts with tcp:// or unix://"),
-        (" tcp://h:1", "an address starts with tcp:// or unix://"),
-        ("tcp:/h:1", "an address starts with tcp:// or unix://"),
+        ("", "an address starts with tcp://, unix:// or via://"),
+        ("localhost:4000", "an address starts with tcp://, unix:// or via://"),
+        ("udp://h:1", "an address starts with tcp://, unix:// or via://"),
+        ("TCP://h:1", "an address starts with tcp://, unix:// or via://"),
+        (" tcp://h:1", "an address starts with tcp://, unix:// or via://"),
+        ("tcp:/h:1", "an address starts with tcp://, unix:// or via://"),
         ("tcp://h", "a tcp address needs a port"),
         ("tcp://h:", "a tcp address needs a port"),
         ("tcp://[::1]", "a tcp address needs a port"),
@@ -120,6 +129,11 @@ def test_other_spellings_become_the_one(text: str, spelling: str) -> None:
         ("tcp://h:1\n", "an address has no control characters"),
         ("unix:///\udcff", "an address has no control characters"),
         ("unix:///" + "a" * MAX_TEXT_SIZE, "an address has at most 1024 characters"),
+        ("via://h:1", "a via address is via://host:port/SERVER[/HOME]#NODE"),
+        (f"via://h:1/{NODE_ID}/{NODE_ID}/{NODE_ID}", "a via address is via://"),
+        ("via://h:1/x", "in the path of a via address stands a node id"),
+        (f"via://h/{NODE_ID}", "a tcp address needs a port"),
+        (f"via:///{NODE_ID}", "the address names no host"),
     ],
 )
 def test_each_mistake_has_its_sentence(text: str, sentence: str) -> None:
@@ -174,6 +188,13 @@ def test_parts_are_replaced() -> None:
     assert pinned.with_node_id(OTHER_ID).node_id == OTHER_ID
     assert pinned.without_node_id() == address
     assert address.without_node_id() == address
+
+
+def test_a_via_address_knows_where_its_server_is() -> None:
+    address = Address.parse(f"via://h:1/{OTHER_ID}#{NODE_ID}")
+    assert str(address.of_server) == f"tcp://h:1#{OTHER_ID}"
+    assert address.place == f"via://h:1/{OTHER_ID}"
+    assert address.without_node_id().with_node_id(NODE_ID) == address
 
 
 def test_a_replaced_port_is_checked() -> None:

@@ -1,0 +1,114 @@
+"""`TunnelStream`: one hop of a tunnel (docs/protocol.md section 19).
+
+A Dial is asked and answered on it as on any stream. From then on it carries Data alone, which goes
+to a taker in the moment that it comes: no task reads it.
+"""
+
+from typing import Protocol
+
+from node.errors import PeerClosedError, StreamResetError
+from node.federation.limits import LARGEST_TUNNEL_DATA
+from node.protocol.codes import CloseCode
+from node.protocol.reports import EventReceived
+from node.streams.stream import Stream
+
+
+class Taker(Protocol):
+    """Who takes what comes through an open tunnel. It bounds what it keeps, and gives the credit
+    back (`TunnelStream.give_back`)."""
+
+    def data_received(self, data: bytes, cost: int) -> None:
+        """Data came, which took `cost` of the credit."""
+
+    def finished(self) -> None:
+        """No more Data comes."""
+
+    def failed(self, code: int) -> None:
+        """The stream was reset with this code, or has ended with its connection (1)."""
+
+    def writable(self) -> None:
+        """Nothing of ours waits in the connection, or there is credit again: it was asked for."""
+
+
+class TunnelStream(Stream):
+    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes; longer ones, and events behind
+    the Answer, reset it (`protocol-error`)."""
+
+    _taker: Taker | None = None
+
+    def pass_to(self, taker: Taker) -> None:
+        """The tunnel is open: `taker` is told of all that comes, first of what waits here."""
+        self._taker = taker
+        for data, cost in self._bytes.take_all():
+            self.live.core.free(cost)
+            taker.data_received(data, cost)
+        if self._events:
+            self._violated()
+        elif self._error is not None:
+            taker.failed(_code_of(self._error))
+        elif self._eof:
+            taker.finished()
+            self._forget_if_over()
+
+    def give_back(self, cost: int) -> None:
+        """The taker has used what took `cost` of the credit."""
+        self.live.core.give_back(self.id, cost)
+
+    def finish(self) -> None:
+        """Our direction ends behind what was sent; a second time changes nothing."""
+        self._finish()
+
+    def leave(self) -> None:
+        """Finish our direction, and take no more: what still comes is answered by Reset."""
+        self._taker = None
+        if not self._closed:
+            self._close()
+            self._finish()
+
+    # From the peer.
+
+    def data_received(self, data: bytes, cost: int) -> None:
+        """A Data event came."""
+        taker = self._taker
+        if len(data) > LARGEST_TUNNEL_DATA:
+            self.live.core.consume(self.id, cost)
+            self._violated()
+        elif taker is None or self._closed:
+            super().data_received(data, cost)
+        else:
+            self.live.core.free(cost)
+            taker.data_received(data, cost)
+
+    def event_received(self, event: EventReceived) -> bool:
+        """An event came: a Dial, or an Answer."""
+        if self._taker is not None:
+            self._violated()
+            return False
+        return super().event_received(event)
+
+    def finished(self) -> None:
+        """The other side sends no more."""
+        super().finished()
+        if self._taker is not None:
+            self._taker.finished()
+
+    def failed(self, error: StreamResetError | PeerClosedError) -> None:
+        """Reset, or the end of the connection."""
+        super().failed(error)
+        if self._taker is not None:
+            self._taker.failed(_code_of(error))
+
+    def writable(self) -> None:
+        """Nothing waits to be written any more, or there is credit."""
+        super().writable()
+        if self._taker is not None:
+            self._taker.writable()
+
+    def _violated(self) -> None:
+        """What came may not be in a tunnel."""
+        self.reset(CloseCode.PROTOCOL_ERROR)
+        self.failed(StreamResetError(CloseCode.PROTOCOL_ERROR, ""))
+
+
+def _code_of(error: StreamResetError | PeerClosedError) -> int:
+    return error.code if isinstance(error, StreamResetError) else CloseCode.GOING_AWAY

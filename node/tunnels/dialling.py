@@ -1,0 +1,102 @@
+"""Dialling a tunnel: Dial on a stream of its own, and what was answered (section 19)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import anyio
+
+from crypto.identity import NodeId
+from lbm import keys
+from lbm.codec import Value, encode
+from lbm.errors import LbmDecodeError
+from node.errors import CallTimeout, PeerClosedError, StreamResetError, TunnelRefusedError
+from node.federation.limits import HOP_ALLOWANCE
+from node.peer.peer import Peer
+from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
+from node.protocol.errors import LocalProtocolError
+from node.protocol.federation_types import TUNNEL_ANSWER
+from node.remote.redialling import Dial
+from node.streams.tunnel_stream import TunnelStream
+from node.transport.driver import Driver
+from node.tunnels.outlet import TunnelOutlet
+
+# What the end of the stream says of the tunnel.
+_RESETS: Final[dict[int, int]] = {
+    CloseCode.OVERLOADED: ResultCode.OVERLOADED,
+    CloseCode.NOT_AUTHORISED: ResultCode.NOT_AUTHORISED,
+}
+
+
+async def dial_tunnel(
+    peer: Peer,
+    *,
+    to: Sequence[NodeId] | None = None,
+    path: Sequence[NodeId] | None = None,
+    trace: bytes,
+    timeout: float,
+) -> TunnelOutlet:
+    """Open a tunnel whose first hop is `peer`: to a server or to [home, node], by a way that `peer`
+    writes; or along a path. `trace` is 16 random bytes, `timeout` seconds for all of it, of which
+    the other side is given 100 ms less, so that its own answer comes first.
+
+    Whoever is given the tunnel closes it, unless a driver does.
+
+    Raises:
+        TunnelRefusedError: it is not there; the code says why, 28 also if `peer` hung up or knows
+            nothing of tunnels.
+    """
+    server = peer.node_id
+    if server is None or peer.live.path:
+        raise TunnelRefusedError(ResultCode.NOT_AUTHORISED)
+    left_ms = int((timeout - HOP_ALLOWANCE) * 1_000)
+    if left_ms <= 0:
+        raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED)
+    cells: dict[int, Value] = {keys.TRACE: trace, keys.DEADLINE_MS: left_ms}
+    if path is not None:
+        way = tuple(path)
+        cells[keys.PATH] = list(way)
+    else:
+        way = (server, *(one for one in to or () if one != server))
+        cells[keys.TO] = list(to or ())
+    try:
+        stream = peer.streams.open_tunnel()
+    except PeerClosedError as error:
+        raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
+    except LocalProtocolError as error:
+        raise TunnelRefusedError(ResultCode.OVERLOADED) from error
+    try:
+        await _ask(stream, encode(cells), timeout)
+    except BaseException:
+        stream.reset()
+        raise
+    return TunnelOutlet(stream, way)
+
+
+async def _ask(stream: TunnelStream, payload: bytes, timeout: float) -> None:
+    """Ask for it; raises TunnelRefusedError unless the answer is 0."""
+    try:
+        event = await stream.request(TUNNEL, DIAL, payload=payload, timeout=timeout)
+        answer = TUNNEL_ANSWER.read(event.payload)
+    except CallTimeout as error:
+        raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED) from error
+    except StreamResetError as error:
+        raise TunnelRefusedError(_RESETS.get(error.code, ResultCode.UNREACHABLE)) from error
+    except (PeerClosedError, LocalProtocolError, anyio.EndOfStream, LbmDecodeError) as error:
+        raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
+    code = answer[keys.CODE]
+    if code:
+        raise TunnelRefusedError(code, answer.get(keys.HOP, 0), answer.get(keys.TEXT, ""))
+
+
+def tunnel_dial(reach: Callable[[], Awaitable[TunnelOutlet]]) -> Dial:
+    """How a session is given another transport: an open tunnel that `reach` returns."""
+
+    async def dial(accept: Callable[[], Driver | None]) -> None:
+        tunnel = await reach()
+        driver = accept()
+        if driver is None:
+            tunnel.close()
+        else:
+            tunnel.attach(driver)
+
+    return dial
