@@ -18,7 +18,13 @@ from node.federation.card import Card, read_card, sign_card
 from node.federation.cards import CardRefusal, Cards
 from node.federation.dials import AccountLookup, Dials, NoAccounts
 from node.federation.exchange import CardEvent, CardExchange
-from node.federation.limits import CARD_INTERVAL, CARD_RENEWED, LINK_REMEMBERED, MOST_LINKS
+from node.federation.limits import (
+    CARD_INTERVAL,
+    CARD_RENEWED,
+    FIRST_CARD,
+    LINK_REMEMBERED,
+    MOST_LINKS,
+)
 from node.federation.paths import Path, PathFinder
 from node.protocol.errors import RemoteProtocolError, violation
 
@@ -69,6 +75,7 @@ class Directory:
         self._said: dict[NodeId, bool] = {}  # the links in it
         self._outdone = 0  # the highest number of a card of ours that others have
         self._made_at = float("-inf")
+        self._first_due: float | None = None
         self._stale = False  # our card is to be made anew, for another reason than its links
         self._deadline: float | None = None
         self._wall = 0.0  # `now_ms` less `now`, in ms
@@ -249,13 +256,16 @@ class Directory:
         if card is None:
             if not links:
                 return
-            changed, renewal = True, now_ms
+            # The links that come up together, as servers start, stand in one card.
+            if self._first_due is None:
+                self._first_due = now + FIRST_CARD
+            due = self._first_due
         else:
             # A clock that was set back has made a card that others think is ahead.
             made = card.made_ms
             renewal = made + _CARD_RENEWED_MS if made <= now_ms else now_ms
             changed = self._stale or links != self._said or card.number < self._outdone
-        due = now if changed else now + (renewal - now_ms) / 1000
+            due = now if changed else now + (renewal - now_ms) / 1000
         self._deadline = max(due, self._made_at + CARD_INTERVAL)
         if self._deadline > now:
             return

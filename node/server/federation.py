@@ -18,7 +18,7 @@ from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from node.backoff import Pauses
 from node.discovery.announcement import reachable
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, UnreachableError
 from node.federation.card import Card
 from node.federation.directory import Directory
 from node.federation.exports import Exports
@@ -113,8 +113,8 @@ class Federation:
             exports=settings.exports,
             accounts=AccountsHere(self._accounts),
         )
-        cards = DirectoryDriver(self._directory, wall, self._addresses)
-        self._neighbours = Neighbours(node.node_id, settings, cards, pauses)
+        self._cards = DirectoryDriver(self._directory, wall, self._addresses)
+        self._neighbours = Neighbours(node.node_id, settings, self._cards, pauses)
         self._exports = Exports(settings.exports)
         self._opener = Opener(self._directory, self._neighbour, self._now)
         self._switch = ServerSwitch(self._directory, self._opener, self._now)
@@ -158,6 +158,20 @@ class Federation:
         return node_id in self._directory.members or self._accounts.may(node_id)
 
     # What to do with it.
+
+    async def ready(self, *to: NodeId, timeout: float = REACH_TIMEOUT) -> tuple[NodeId, ...]:
+        """Wait until there is a way to a server, or to a home and a node there; returns it. Cards
+        take some seconds to go round when servers have just been started.
+
+        Raises:
+            UnreachableError: there is none after `timeout` seconds. ParleyError: it has not begun.
+        """
+        with anyio.move_on_after(timeout):
+            await self._cards.changes.until(lambda: self.path(*to) is not None)
+        path = self.path(*to)
+        if path is None:
+            raise UnreachableError(f"no way to {to[-1]} in {timeout:g} s")
+        return path
 
     async def reach(
         self,
