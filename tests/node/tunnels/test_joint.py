@@ -61,7 +61,7 @@ async def test_small_pieces_are_joined_where_they_wait(anyio_backend: str) -> No
         ends = end_raw(made.target, reading=False)
         here = RawEnd((await made.open()).stream)
         here.writer.write(bytes(TUNNEL_WINDOW))
-        await eventually(lambda: len(ends[0].data) > TUNNEL_WINDOW - LARGEST_TUNNEL_DATA)
+        await eventually(lambda: len(ends[0].data) == TUNNEL_WINDOW)
         await settled()
         before = ends[0].events
         core, stream = here.stream.live.core, here.stream.id
