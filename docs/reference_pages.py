@@ -52,8 +52,9 @@ PAGES: Final[dict[str, Page]] = {
     "links": Page(
         "Links",
         "A node that is kept reachable, over as many sessions as it takes. Links are made with "
-        "[Node.link](node.md#nodelink).",
-        ("parley.Link", "parley.LinkSubscription"),
+        "[Node.link](node.md#nodelink), those with a server that knows this node with "
+        "[Node.home](node.md#nodehome).",
+        ("parley.Link", "parley.Home", "parley.LinkSubscription"),
         "bad-network",
     ),
     "calls": Page(
@@ -210,6 +211,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.journal.EVENT_COLUMNS",
             "parley.journal.Finding",
             "parley.journal.SessionRow",
+            "parley.journal.TunnelRow",
             "parley.journal.list_segments",
             "parley.journal.read_range",
             "parley.journal.encode_record",
@@ -232,6 +234,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.settings.RelaySettings",
             "parley.settings.JournalSettings",
             "parley.settings.BusSettings",
+            "parley.settings.FederationSettings",
             "parley.dialects.SimProtoLimits",
             "parley.dialects.NamedLimits",
             "parley.dialects.RelayLimits",
@@ -322,6 +325,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.testing.FaultyLink",
             "parley.testing.FaultyWay",
             "parley.testing.FaultyProxy",
+            "parley.testing.MemoryNetwork",
             "parley.testing.memory_pair",
             "parley.testing.MemoryStream",
         ),
@@ -374,6 +378,17 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "discovery",
     ),
+    "federation": Page(
+        "Federation",
+        "What makes a node a server: links with others, their cards, and the way to them.",
+        (
+            "parley.federation.Federation",
+            "parley.federation.FederatedServer",
+            "parley.federation.LinkState",
+            "parley.federation.FederationFinding",
+        ),
+        "run-a-server",
+    ),
     "pipeline": Page(
         "The data pipeline",
         "Journals as tables of Apache Spark; the tables, the commands and how to run them on a "
@@ -386,6 +401,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.pipeline.Tables",
             "parley.pipeline.events",
             "parley.pipeline.sessions",
+            "parley.pipeline.tunnels",
             "parley.pipeline.findings",
             "parley.pipeline.read_gold",
         ),

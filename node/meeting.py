@@ -14,6 +14,7 @@ from crypto.identity import NodeId
 from node.backoff import Pauses
 from node.config import NodeConfig
 from node.errors import ConfigError
+from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.links.link import Link
 from node.links.redial import random_fraction
@@ -33,6 +34,8 @@ from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
 from node.trust.accept_hook import AcceptHook, Decider
 from node.trust.policies import Pinned, TrustPolicy
+from node.tunnels.home import Home
+from node.tunnels.homes import Homes
 from node.tunnels.service import TunnelService, offer_tunnels
 from node.tunnels.switch import Switch
 from node.tunnels.via import Outers
@@ -50,6 +53,7 @@ class Meeting(Offering):
         self._listeners: list[Listener] = []
         self._links: set[Link] = set()
         self._outers = Outers(self.connect, loop)
+        self._homes = Homes(self)
 
     @property
     def backend(self) -> Backend:
@@ -82,10 +86,12 @@ class Meeting(Offering):
         also: Iterable[str] = (),
         trust: TrustPolicy | AcceptHook | None = None,
         timeout: float = CONNECT_TIMEOUT,
+        resumable: bool = True,
     ) -> Peer:
         """Dial a node and do the handshake; `timeout` is seconds for both. `also` are more
         addresses of the same node: they are tried in turn, and so they are when the transport
-        is lost and the session is to go on over another (docs/protocol.md section 17).
+        is lost and the session is to go on over another (docs/protocol.md section 17). One that
+        is not `resumable` ends with its transport.
 
         The peer must be the one whose id the address carries; without an id `trust` has
         to say who will do.
@@ -99,7 +105,7 @@ class Meeting(Offering):
         addresses = parse_addresses(address, also)
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
-        peer = self._peer(policy, place, initiator=True, dialled=place)
+        peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
         dials = [self._dial(one) for one in addresses]
         await open_peer(peer, dials, timeout, self._anew(place))
         return peer
@@ -154,6 +160,37 @@ class Meeting(Offering):
                 node ids, or too many addresses.
         """
         return Link(self, self._links, address, also, trust=trust, pauses=pauses, draw=draw)
+
+    def home(
+        self,
+        address: str,
+        *,
+        exports: Iterable[str] = (),
+        also: Sequence[str] = (),
+        trust: TrustPolicy | AcceptHook | None = None,
+        pauses: Pauses | None = None,
+        draw: Callable[[], float] = random_fraction,
+    ) -> Home:
+        """Keep a server reachable at which this node has an account, and stay logged in there:
+        `async with` it. `exports` are what peers that come through a tunnel may ask for, at most
+        64 names and patterns that end in `*` (of calls, topics, events, labels of streams, and of
+        the bus), beside what `allow=` says; nothing by default. The rest is as in `link`.
+
+        Raises:
+            ConfigError: as `link`, or `exports` are not such patterns. AddressError: not an
+                address.
+        """
+        return Home(
+            self,
+            self._links,
+            self._homes,
+            address,
+            also,
+            exports=Exports(exports),
+            trust=trust,
+            pauses=pauses,
+            draw=draw,
+        )
 
     async def connect_stream(
         self,

@@ -13,8 +13,9 @@ from node.handlers.hints import checked
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
+from node.handlers.writers import take_notes
 from node.messaging.fanout import Slow
-from node.messaging.topics import LABEL
+from node.messaging.topics import LABEL, PUBLISH
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
@@ -79,9 +80,11 @@ class Offering:
         does not stop it. Peers that connect from then on know that this node remembers.
 
         Raises:
-            ParleyError: the topic has a handler. ConfigError: an option is wrong, `once` with a
-                handler that yields, or a hint that cannot be checked.
+            ParleyError: the topic has a handler, or begins with 'publish:'. ConfigError: an option
+                is wrong, `once` with a handler that yields, or a hint that cannot be checked.
         """
+        if str(topic).startswith(PUBLISH):
+            raise ParleyError(f"reserved is what begins with {PUBLISH!r}: use topic(writers=)")
         if once:
             require_room_for_epoch(self.config.info)
 
@@ -219,6 +222,7 @@ class Offering:
         note_type: type[N] | None = None,
         *,
         allow: Allow | None = ...,
+        writers: Allow | None = ...,
         supercategories: Collection[Supercategory] | None = ...,
         slow: Slow = ...,
         buffer: int = ...,
@@ -234,6 +238,7 @@ class Offering:
         note_type: UnionType | type[Any],
         *,
         allow: Allow | None = ...,
+        writers: Allow | None = ...,
         supercategories: Collection[Supercategory] | None = ...,
         slow: Slow = ...,
         buffer: int = ...,
@@ -248,6 +253,7 @@ class Offering:
         note_type: Any = None,
         *,
         allow: Allow | None = None,
+        writers: Allow | None = None,
         supercategories: Collection[Supercategory] | None = None,
         slow: Slow = "unsubscribe",
         buffer: int = BUFFER,
@@ -267,6 +273,10 @@ class Offering:
         first, or those `after` its position, and one that does not keep up goes on with what
         is remembered; what is not is counted (`Subscription.gaps`). `slow` holds for guests.
 
+        With `writers`, which takes what `allow` does, these peers publish its notes too
+        (`Peer.publish`); nobody else may. Data that is not of its type is answered with code 23.
+        It is a handler with `once`, as in `on_call`.
+
         Raises:
             ParleyError: the topic exists. ConfigError: an option is wrong.
         """
@@ -276,7 +286,10 @@ class Offering:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
             raise ConfigError("a topic is one name; patterns are for on_subscribe")
-        topic = self.topics[name] = Topic[Any](
+        if writers is not None:
+            require_room_for_epoch(self.config.info)
+        kind = None if note_type is None else data_type(note_type)
+        topic = Topic[Any](
             name,
             self.handlers,
             self._loop,
@@ -288,8 +301,11 @@ class Offering:
             patience=patience,
             keep=keep,
             keep_bytes=keep_bytes,
-            note_type=None if note_type is None else data_type(note_type),
+            note_type=kind,
         )
+        if writers is not None:
+            take_notes(topic, kind, writers, self.handlers)
+        self.topics[name] = topic
         return topic
 
     def bus(

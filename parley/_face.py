@@ -43,6 +43,7 @@ from node.remote.remote import Remote
 from node.remote.requests import Call
 from node.streams.event import StreamEvent
 from node.streams.stream import Stream
+from node.tunnels.home import Home
 
 __all__ = [
     "Allow",
@@ -58,6 +59,7 @@ __all__ = [
     "FormattedPayload",
     "Forward",
     "HandshakeError",
+    "Home",
     "Identity",
     "Limits",
     "Link",

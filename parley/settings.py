@@ -3,6 +3,7 @@
 from lbm.noise import Padding, parse_padding
 from node.settings import (
     BusSettings,
+    FederationSettings,
     JournalSettings,
     NamedSettings,
     RelaySettings,
@@ -14,6 +15,7 @@ from node.settings import (
 
 __all__ = [
     "BusSettings",
+    "FederationSettings",
     "JournalSettings",
     "NamedSettings",
     "Padding",

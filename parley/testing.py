@@ -9,6 +9,7 @@ from node.testing import (
     connect_nodes,
     connected_nodes,
 )
+from node.testing.servers import MemoryNetwork
 from node.transport.memory import MemoryStream, memory_pair
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "FaultyLink",
     "FaultyProxy",
     "FaultyWay",
+    "MemoryNetwork",
     "MemoryStream",
     "connect_nodes",
     "connected_nodes",

@@ -31,6 +31,7 @@ FIXED_EXAMPLES = 60
 SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
 CUT_SEEDS = 3
+FEDERATIONS = 3
 # The marks of what `--require-servers` does not let be skipped.
 SERVERS: Final = ("redis", "lightbus", "mounts")
 
@@ -63,6 +64,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=CUT_SEEDS,
         metavar="N",
         help=f"how many simulated journals are cut at each record, instead of {CUT_SEEDS}",
+    )
+    parser.addoption(
+        "--federations",
+        type=int,
+        default=FEDERATIONS,
+        metavar="N",
+        help="random federations that exchange cards, find paths and are dialled through, instead "
+        f"of {FEDERATIONS}; from 100 on all small ones too, and 1000 is what section 19 claims",
     )
     parser.addoption(
         "--every-cut",

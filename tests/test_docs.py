@@ -28,18 +28,22 @@ from node.cli.main import app
 from node.config import RANGES, NodeConfig
 from node.dialects.limits import RANGES as DIALECT_RANGES
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from node.federation.limits import MOST_LINKS
 from node.protocol import limits
 from node.protocol.allowance import Rate
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.config import CoreConfig
+from node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
 from node.settings import (
     BusSettings,
+    FederationSettings,
     NamedSettings,
     RelaySettings,
     Settings,
     SimProtoSettings,
     load_settings,
 )
+from node.settings.federation import ACCOUNT_RULES, MOST_ACCOUNTS, MOST_PLACES
 from node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSettings
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 from node.settings.sources import variables
@@ -359,6 +363,23 @@ def test_the_settings_of_a_bus() -> None:
     assert [(row[0], row[2]) for row in table] == [("url", "none"), ("allow", "none")]
     assert [field.name for field in fields(BusSettings)] == ["url", "allow"]
     assert BusSettings() == BusSettings(url=None, allow=())
+
+
+def test_the_settings_of_a_server() -> None:
+    table = {row[0]: row for row in rows("docs/reference/settings.md", "FederationSettings")}
+    assert list(table) == [field.name for field in fields(FederationSettings)]
+    usual = FederationSettings()
+    for name, row in table.items():
+        assert (row[2].replace("none", "") or ()) == getattr(usual, name), name
+    for name, most in (
+        ("links", (MOST_LINKS, MOST_PLACES)),
+        ("members", (MOST_SERVERS - 1,)),
+        ("exports", (MOST_EXPORTS, LONGEST_EXPORT)),
+        ("accounts", (MOST_ACCOUNTS,)),
+    ):
+        said = [number(word) for word in re.findall(r"[\d,]*\d", "".join(table[name][1:4:2]))]
+        assert set(most) <= set(said), name
+    assert table["accounts"][1].replace("`", "").startswith(", ".join(ACCOUNT_RULES))
 
 
 def test_the_settings_of_the_bus_itself() -> None:

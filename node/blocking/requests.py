@@ -83,6 +83,20 @@ class BlockingRequests(Generic[A]):
         options = {"timeout": timeout, "headers": headers, "once": once, "returns": returns}
         return self._background.run(partial(self._asked.call, topic, data, **options))
 
+    def publish(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes | OnceKey = False,
+    ) -> int | None:
+        """Publish a note of a topic of the other node, and return its number; as `Peer.publish`,
+        or `Link.publish`."""
+        options: dict[str, Any] = {"timeout": timeout, "headers": headers, "once": once}
+        return self._background.run(partial(self._asked.publish, topic, data, **options))
+
     @overload
     def subscribe(
         self,

@@ -37,8 +37,15 @@ def find(
 async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> None:
     nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
-        out.say(" ".join([*node.addresses, one_line(node.name)]).rstrip())
-        out.event("node", node_id=str(node.node_id), name=node.name, addresses=list(node.addresses))
+        kind = ["(server)"] if node.server else []
+        out.say(" ".join([*node.addresses, one_line(node.name), *kind]).rstrip())
+        out.event(
+            "node",
+            node_id=str(node.node_id),
+            name=node.name,
+            addresses=list(node.addresses),
+            server=node.server,
+        )
     if not nodes:
         out.remark("nobody is announced here")
     out.done(count=len(nodes))

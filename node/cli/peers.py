@@ -50,7 +50,7 @@ def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> Non
     else:
         out.say(f"nobody is on record in {known.path}")
     for peer in peers:
-        out.say(f"{peer.node_id}  {_first_seen(peer):20}  {', '.join(peer.names) or '-'}")
+        out.say(f"{peer.node_id}  {utc(peer):20}  {', '.join(peer.names) or '-'}")
     out.done(count=len(peers), known_peers=str(known.path))
 
 
@@ -60,7 +60,7 @@ def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) 
     peer = find_peer(known, who)
     if not known.forget(peer.node_id):
         raise ConfigError(f"{peer.node_id} has just been struck out of {known.path}")
-    out.say(f"forgot {peer.node_id}, known since {_first_seen(peer)}")
+    out.say(f"forgot {peer.node_id}, known since {utc(peer)}")
     out.say(f"names  {', '.join(peer.names) or '-'}")
     out.done(**_described(peer), known_peers=str(known.path))
 
@@ -136,7 +136,8 @@ def _file(path: Path | None) -> KnownPeers:
     return KnownPeers(path)
 
 
-def _first_seen(peer: KnownPeer) -> str:
+def utc(peer: KnownPeer) -> str:
+    """When a peer was first seen."""
     return peer.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -144,5 +145,5 @@ def _described(peer: KnownPeer) -> dict[str, object]:
     return {
         "node_id": str(peer.node_id),
         "names": list(peer.names),
-        "first_seen": _first_seen(peer),
+        "first_seen": utc(peer),
     }

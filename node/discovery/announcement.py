@@ -1,6 +1,6 @@
 """What a node tells the local network of itself, as the TXT record of RFC 6763 has it.
 
-    txtvers=1  id=<node id>  [name=<text>]  a0=tcp://<IP address>:<port>  ..  a7=...
+    txtvers=1  id=<node id>  [name=<text>]  [server=1]  a0=tcp://<IP address>:<port>  ..  a7=...
 
 The instance is named by the node id too. Everybody there can read an announcement, and make one;
 so reading is strict, everything has a limit, and what does not fit is dropped.
@@ -19,6 +19,7 @@ from node.transport.address import Address
 
 SERVICE: Final = "_parley._tcp.local."
 VERSION: Final = b"1"
+SERVER: Final = b"1"  # of a server of a federation (docs/protocol.md section 19)
 MOST_ADDRESSES: Final = 8
 LONGEST_NAME: Final = 63  # bytes
 LONGEST_TEXT: Final = 1_300  # bytes: what fits into one packet (RFC 6763, section 6.2)
@@ -33,12 +34,13 @@ class FoundNode:
 
     `addresses` are at most 8, each with the node id, so that whoever answers there has to be this
     node. `name` is what it calls itself: anybody may take any, and it may hold what steers a
-    terminal.
+    terminal. `server` is whether it says that it is a server of a federation.
     """
 
     node_id: NodeId
     name: str
     addresses: tuple[str, ...]
+    server: bool = False
 
 
 def require_name(name: str) -> None:
@@ -78,11 +80,15 @@ def is_on_loopback(places: Iterable[str]) -> bool:
     return all(host is not None and host.is_loopback for host in hosts)
 
 
-def properties(node_id: NodeId, name: str, places: Iterable[str]) -> dict[str, str]:
+def properties(
+    node_id: NodeId, name: str, places: Iterable[str], *, server: bool = False
+) -> dict[str, str]:
     """The keys and values of a node's TXT record."""
     said = {"txtvers": VERSION.decode(), "id": node_id.text}
     if name:
         said["name"] = name
+    if server:
+        said["server"] = SERVER.decode()
     return said | dict(zip(_KEYS, places, strict=False))
 
 
@@ -112,7 +118,8 @@ def read_announcement(instance: str, text: bytes) -> FoundNode | None:
     addresses = dict.fromkeys(_addresses(said, node_id))
     if not addresses:
         return None
-    return FoundNode(node_id, _name(said.get("name", b"")), tuple(addresses))
+    server = said.get("server") == SERVER
+    return FoundNode(node_id, _name(said.get("name", b"")), tuple(addresses), server)
 
 
 def _strings(text: bytes) -> Iterator[tuple[str, bytes]]:

@@ -44,7 +44,7 @@ class Announced(Protocol):
 
 @asynccontextmanager
 async def announce(
-    node: Announced, *, name: str = "", interfaces: Sequence[str] = ()
+    node: Announced, *, name: str = "", interfaces: Sequence[str] = (), server: bool = False
 ) -> AsyncIterator[None]:
     """Announce `node` on the local network while the block lasts.
 
@@ -52,6 +52,7 @@ async def announce(
     most 63 bytes of UTF-8): what it listens on when the block begins. Where the machine's own
     addresses change, the announcement does within 15 s. `interfaces` are IPv4 addresses of those to
     announce on; by default all, or loopback alone for a node that only this machine can dial.
+    `server` says that it is a server of a federation.
 
     Raises:
         ConfigError: the extra `discovery` is not installed; a name or an interface that does
@@ -62,7 +63,7 @@ async def announce(
     require_name(name)
     _require_interfaces(interfaces)
     async with own_loop() as loop:
-        announcer = mdns.Announcer(node.node_id, name, interfaces)
+        announcer = mdns.Announcer(node.node_id, name, interfaces, server=server)
         try:
             if not await loop.run(announcer.start, _listeners(node)):
                 raise ConfigError("the node listens on no TCP address that others could dial")

@@ -49,11 +49,15 @@ _ASKED: Final = DNSQuestionType.QM
 
 
 class Announcer:
-    """Announces a node until it is closed. `interfaces` are IPv4 addresses of this machine, empty
-    for all of them; a node that only this machine can dial is announced on loopback alone."""
+    """Announces a node, or a `server` of a federation, until it is closed. `interfaces` are IPv4
+    addresses of this machine, empty for all of them; a node that only this machine can dial is
+    announced on loopback alone."""
 
-    def __init__(self, node_id: NodeId, name: str, interfaces: Sequence[str]) -> None:
+    def __init__(
+        self, node_id: NodeId, name: str, interfaces: Sequence[str], *, server: bool = False
+    ) -> None:
         self._node_id = node_id
+        self._server = server
         self._name = name
         self._interfaces = interfaces
         self._places: list[str] = []
@@ -112,7 +116,7 @@ class Announcer:
             f"{self._node_id}.{SERVICE}",
             port=dialled[0].port,
             addresses=[ip_address(address.host).packed for address in dialled],
-            properties=properties(self._node_id, self._name, places),
+            properties=properties(self._node_id, self._name, places, server=self._server),
             server=f"{self._node_id}.local.",
         )
         interfaces = self._interfaces or (_LOOPBACK if is_on_loopback(places) else ())

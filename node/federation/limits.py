@@ -12,6 +12,7 @@ MOST_LINKS: Final = 64
 CARD_VALID: Final = 3_600.0
 CARD_RENEWED: Final = 1_200.0
 CARD_INTERVAL: Final = 5.0  # between two cards that something changed for
+CARDS_OF_ORIGIN: Final = Rate(12, CARD_INTERVAL)  # that are taken; a restart makes one at once
 LINK_REMEMBERED: Final = 60.0  # a link that was open is listed for so long
 NUMBER_KEPT: Final = 3_900.0  # after a card has expired
 CLOCK_AHEAD: Final = 300.0
@@ -19,6 +20,7 @@ LEAST_LINK_PAYLOAD: Final = 128 * 1024
 
 # Paths.
 AVOIDED: Final = 10.0  # what a failed Dial named
+MOST_AVOIDED: Final = 1_024
 ATTEMPTS: Final = 3
 
 # Tunnels.
@@ -30,3 +32,5 @@ TUNNELS_OF_LINK: Final = 256
 TUNNELS_OF_ACCOUNT: Final = 16
 DIALS_OF_LINK: Final = Rate(50, 1 / 50)
 DIALS_OF_ACCOUNT: Final = Rate(10, 1 / 10)
+LONGEST_DIAL: Final = 60.0  # its deadline, whatever it says
+MOST_DIALLERS: Final = 4_096  # nodes whose rate of Dials is remembered at once

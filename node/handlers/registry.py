@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from node.errors import ConfigError, ParleyError
+from node.federation.accounts import Accounts
+from node.federation.exports import Exports
 from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.messaging.application_events import answering_types
+from node.messaging.topics import PUBLISH
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
 
@@ -96,13 +99,14 @@ class Entry(Generic[H]):
 
 class Registry(Generic[H]):
     """The handlers of one kind; `kind` is for messages. `remembers` says whether there is one
-    with `once`."""
+    with `once`. No pattern stands for a name that begins as one of `reserved`."""
 
-    __slots__ = ("_exact", "_patterns", "kind", "remembers")
+    __slots__ = ("_exact", "_patterns", "_reserved", "kind", "remembers")
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, reserved: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.remembers = False
+        self._reserved = reserved
         self._exact: dict[str, Entry[H]] = {}
         self._patterns: list[tuple[str, Entry[H]]] = []  # the longest first
 
@@ -152,7 +156,7 @@ class Registry(Generic[H]):
     def find(self, name: str) -> Entry[H] | None:
         """The handler that serves `name`; patterns are for 1,024 characters at most."""
         entry = self._exact.get(name)
-        if entry is not None or len(name) > LONGEST_NAME:
+        if entry is not None or len(name) > LONGEST_NAME or name.startswith(self._reserved):
             return entry
         for prefix, pattern in self._patterns:
             if name.startswith(prefix):
@@ -177,23 +181,35 @@ class Registry(Generic[H]):
 @dataclass(slots=True, eq=False)
 class Handlers:
     """All that peers may ask a node for, and the roles that its `allow=` speak of. `reserved` are
-    the handlers of streams with reserved labels, which no pattern of `streams` stands for."""
+    the handlers of streams with reserved labels, which no pattern of `streams` stands for. Peers
+    that came through a tunnel may ask for what one of the `exports` names, and for nothing else
+    (section 19). With `accounts`, whose sessions are connections, it is a home (section 20).
+    `find_elsewhere` gives the topics that are other nodes', by name and who asks, or the code that
+    refuses it; None for a topic of nobody."""
 
-    calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
+    calls: Registry[Any] = field(default_factory=lambda: Registry("topic", (PUBLISH,)))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
     subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
     events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
     roles: Roles = field(default_factory=Roles)
     reserved: dict[str, Entry[Any]] = field(default_factory=dict)
+    exports: set[Exports] = field(default_factory=set)
+    accounts: Accounts[Any] | None = None
+    find_elsewhere: Callable[[str, Any], Any] | None = None  # its Topic is made with handlers
     # For the log, of what peers cause apart from failures of one handler.
     unsent: LogRation = field(default_factory=LogRation)
     refused: LogRation = field(default_factory=LogRation)
+    logins: LogRation = field(default_factory=LogRation)
     violations: LogRation = field(default_factory=LogRation)
     ended: LogRation = field(default_factory=LogRation)
 
     def find_stream(self, label: str) -> Entry[Any] | None:
         """The handler of streams of this label."""
         return self.reserved.get(label) if label in RESERVED_LABELS else self.streams.find(label)
+
+    def exported(self, name: str) -> bool:
+        """Whether peers that came through a tunnel may ask for this name."""
+        return any(one.names(name) for one in self.exports)
 
     def find_event(self, namespace: str, name: str) -> Entry[Any] | None:
         """The handler of a named event: that of its namespace alone, if it has one."""

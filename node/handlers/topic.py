@@ -4,7 +4,6 @@ Publishing waits at most `patience` seconds for subscribers at the high-water ma
 does not keep up loses is the topic's choice. How notes travel is up to each subscriber's `Feed`.
 """
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Generic, TypeVar, cast
@@ -12,14 +11,13 @@ from typing import Any, Final, Generic, TypeVar, cast
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable
-from node.errors import CallRefused, ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError
 from node.handlers.registry import Handlers, parse_supercategories
-from node.handlers.rules import Allow, Rule, permitted
-from node.handlers.running import FAILED, Outcome, log_failure
+from node.handlers.rules import Allow, Rule
 from node.messaging.fanout import Fanout, Feed, Slow
 from node.messaging.kept import TopicPosition, make_kept
 from node.messaging.notes import encode_note, read_headers
-from node.protocol.codes import ResultCode, Supercategory
+from node.protocol.codes import Supercategory
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.event_types import EPOCH_SIZE
 from node.remote.remote import Remote
@@ -163,9 +161,9 @@ class Topic(Generic[N]):
         headers: Mapping[str, Encodable] | None = None,
         *,
         source: Tap | None = None,
-    ) -> None:
+    ) -> int | None:
         """Send a note to all subscribers, in the order of publishing; and to all taps, but
-        for `source`, from which it comes.
+        for `source`, from which it comes. Returns its number, if the topic remembers.
 
         Returns at once, unless much was published in this turn of the loop or a
         subscriber is at its high-water mark (half of `buffer`): then others run first,
@@ -188,10 +186,12 @@ class Topic(Generic[N]):
             self._flush_due = True
         fanout = self._fanout
         fanout.add(note, fixed)
+        number = None if self._kept is None else self._kept.last
         if self._taps:
             self._tell_taps(plain, headers, source)
         if fanout.turn_size > TURN_SIZE or fanout.crowded:
             await self._room()
+        return number
 
     def flush(self) -> None:
         """Hand on what was published now, not with the loop's next turn."""
@@ -268,6 +268,15 @@ class Topic(Generic[N]):
         rules = () if entry is None else entry.rules
         return rules if self._own_rule is None else (self._own_rule, *rules)
 
+    async def open(self, request: SubscribeRequest, after: TopicPosition | None) -> "Topic[N]":
+        """Whatever has to be done before a subscriber that was accepted, and has the notes up to
+        `after`, can join; returns the topic to be joined, at once.
+
+        Raises:
+            CallRefused: it cannot join.
+        """
+        return self
+
     def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
         """A subscriber more: `make` makes its feed of the fanout and of what is to be called
         when the feed is closed, which is `on_closed` and more."""
@@ -343,47 +352,3 @@ class Topic(Generic[N]):
             await self._changes.until(lambda: condition() or loop.now() >= deadline)
         finally:
             timer.cancel()
-
-
-async def decide(
-    topic: Topic[Any],
-    request: SubscribeRequest,
-    handlers: Handlers,
-    supercategory: Supercategory | None,
-) -> Outcome:
-    """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
-    data. Who may at all is asked first."""
-    if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
-        return ResultCode.NOT_AUTHORISED, None
-    outcome = await _ask_handler(topic, request, handlers, supercategory)
-    # Looked at last: forwarding may have begun while the handler took its time.
-    if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
-        return ResultCode.REJECTED, FORWARD_LOOP
-    return outcome
-
-
-async def _ask_handler(
-    topic: Topic[Any],
-    request: SubscribeRequest,
-    handlers: Handlers,
-    supercategory: Supercategory | None,
-) -> Outcome:
-    """What the topic's handler says, if it has one."""
-    entry = handlers.subscribes.find(topic.name)
-    if entry is None:
-        return ResultCode.ACCEPTED, None
-    if not entry.takes(supercategory):
-        return ResultCode.WRONG_SUPERCATEGORY, None
-    try:
-        data = entry.handler(request)
-        if inspect.isawaitable(data):
-            data = await data
-    except CallRefused as refused:
-        if not refused.received:
-            return refused.code, refused.data
-        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
-    except Exception:
-        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
-    else:
-        return ResultCode.ACCEPTED, data
-    return FAILED

@@ -1,4 +1,4 @@
-"""The bodies of records: segment, block, secret, key update, the ends, parted and resumed.
+"""The bodies of records: segment, block, secret, key update, the ends, changes, tunnels.
 
 What is parsed has the types and sizes that docs/journal.md gives, or else raises
 JournalFormatError; whether it is true is for the audit to find out.
@@ -12,11 +12,14 @@ from typing import Any, Final
 from crypto.identity import NodeId
 from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
 from lbm.codec import encode
+from node.federation.tunnel_record import TunnelRecord
 from node.journal import keys
 from node.journal.errors import JournalFormatError
 from node.journal.fields import (
     EVENT,
     EVENT_HEAD,
+    LARGEST,
+    LARGEST_COUNT,
     SESSION,
     BodyReader,
     Box,
@@ -27,9 +30,11 @@ from node.journal.fields import (
     parse_event_head,
 )
 from node.journal.sessions import Generation
+from node.protocol.federation_types import LONGEST_PATH, SHORTEST_PATH
 
 _BLOCK: Final = Struct(">II")
 _OFFSET: Final = Struct(">Q")
+_SECOND_NS: Final = 1_000_000_000
 # A key update has all of them or none.
 _OF_REKEY: Final = (keys.GENERATION, keys.AFTER_OFFER, keys.AFTER_ANSWER, keys.REKEY_COMMIT)
 
@@ -224,6 +229,71 @@ CHANGES: Final[dict[int, Callable[[bytes], SessionParted | SessionResumed]]] = {
     keys.PARTED: SessionParted.parse,
     keys.RESUMED: SessionResumed.parse,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTunnel:
+    """A tunnel that the node joined, once it is over; what `TunnelRecord` has, times in ns."""
+
+    trace: bytes
+    hop: int
+    length: int
+    before: NodeId
+    after: NodeId
+    began: int
+    ended: int
+    forward: int
+    back: int
+
+    @classmethod
+    def of(cls, told: TunnelRecord) -> "JoinedTunnel":
+        """As the shell told of it."""
+        began, ended = (round(time * _SECOND_NS) for time in (told.began, told.ended))
+        return cls(
+            told.trace,
+            told.hop,
+            told.length,
+            told.before,
+            told.after,
+            began,
+            ended,
+            told.forward,
+            told.back,
+        )
+
+    def encode(self) -> bytes:
+        """The body."""
+        return encode(
+            {
+                keys.TRACE: self.trace,
+                keys.HOP: self.hop,
+                keys.LENGTH: self.length,
+                keys.BEFORE: bytes(self.before),
+                keys.AFTER: bytes(self.after),
+                keys.BEGAN: self.began,
+                keys.ENDED: self.ended,
+                keys.FORWARD: self.forward,
+                keys.BACK: self.back,
+            }
+        )
+
+    @classmethod
+    def parse(cls, body: bytes) -> "JoinedTunnel":
+        """Read a body; raises JournalFormatError."""
+        with BodyReader("tunnel") as parsing:
+            cells = parsing.cells(body)
+            length = read_uint(cells, keys.LENGTH, minimum=SHORTEST_PATH, maximum=LONGEST_PATH)
+            return cls(
+                read_bytes(cells, keys.TRACE, size=16),
+                read_uint(cells, keys.HOP, maximum=length - 2),
+                length,
+                NodeId(read_bytes(cells, keys.BEFORE, size=32)),
+                NodeId(read_bytes(cells, keys.AFTER, size=32)),
+                read_uint(cells, keys.BEGAN, maximum=LARGEST),
+                read_uint(cells, keys.ENDED, maximum=LARGEST),
+                read_uint(cells, keys.FORWARD, maximum=LARGEST_COUNT),
+                read_uint(cells, keys.BACK, maximum=LARGEST_COUNT),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ import anyio
 
 from crypto.identity import Identity
 from node.errors import ParleyError
+from node.federation.tunnel_record import TunnelRecord
+from node.journal import keys
+from node.journal.bodies import JoinedTunnel
 from node.journal.errors import JournalBusyError, JournalFailedError
 from node.journal.options import (
     BUFFER_SIZE,
@@ -233,6 +236,15 @@ class Journal:
         if run is None:
             raise ParleyError("no node writes this journal")
         return SessionLog(run.log, self.settings.auditors, self._local_keys, address)
+
+    def tunnel(self, record: TunnelRecord) -> None:
+        """Record a tunnel that this node joined, once it is over; never waits.
+
+        As with all records, nothing is kept while no node writes the journal, or once it failed.
+        """
+        run = self._run
+        if run is not None:
+            run.log.record(keys.TUNNEL, JoinedTunnel.of(record).encode())
 
     def _has_failed(self, failed: JournalFailedError) -> None:
         self.failed = failed

@@ -20,6 +20,7 @@ SESSION_END: Final = 8
 SEGMENT_END: Final = 9
 PARTED: Final = 10
 RESUMED: Final = 11
+TUNNEL: Final = 12
 
 KIND_NAMES: Final = {
     SEGMENT: "segment",
@@ -33,6 +34,7 @@ KIND_NAMES: Final = {
     SEGMENT_END: "segment end",
     PARTED: "parted",
     RESUMED: "resumed",
+    TUNNEL: "tunnel",
 }
 
 RECEIVED: Final = 0
@@ -81,6 +83,15 @@ RECORDS: Final = 294
 BLOCKS: Final = 295
 CUT: Final = 296
 RESUMPTION: Final = 297
+TRACE: Final = 298
+HOP: Final = 299
+LENGTH: Final = 300
+BEFORE: Final = 301
+AFTER: Final = 302
+BEGAN: Final = 303
+ENDED: Final = 304
+FORWARD: Final = 305
+BACK: Final = 306
 
 # The only key of the map inside `labels`.
 LABEL_LIST: Final = 256

@@ -12,8 +12,14 @@ import anyio
 
 from crypto.randomness import random_bytes
 from node.backoff import Pauses
-from node.errors import ConfigError, HandshakeError, ParleyError, PeerClosedError
-from node.protocol.codes import CloseCode
+from node.errors import (
+    CallRefused,
+    ConfigError,
+    HandshakeError,
+    ParleyError,
+    PeerClosedError,
+)
+from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ProtocolError
 from node.transport.backend import Backend
 from node.transport.job import Job
@@ -48,7 +54,10 @@ def random_fraction() -> float:
 
 def is_lasting(error: Exception) -> bool:
     """Whether dialling again soon would be in vain: the other side is another node, one side does
-    not trust the other, the two have nothing in common, or a setting is wrong."""
+    not trust the other or gives it no account, the two have nothing in common, or a setting is
+    wrong."""
+    if isinstance(error, CallRefused):
+        return error.code == ResultCode.NOT_AUTHORISED
     if isinstance(error, HandshakeError | PeerClosedError):
         return error.code in _LASTING
     return isinstance(error, ConfigError)

@@ -14,8 +14,9 @@ from node.links.subscription import LinkSubscription
 from node.messaging.formats import FormatName
 from node.messaging.kept import TopicPosition
 from node.messaging.payloads import Payload, Tandem, make_payload
+from node.messaging.topics import PUBLISH
 from node.peer.once_key import OnceKey
-from node.peer.requests import DEFAULT_TIMEOUT
+from node.peer.requests import DEFAULT_TIMEOUT, note_number
 from node.protocol.limits import ONCE_AGAIN
 from node.remote.emission import Emission
 from node.typed.data_type import data_type
@@ -93,6 +94,20 @@ class LinkRequests(Sessions):
             peer, timeout = await self.connected(timeout)
             return await peer.call(topic, data, timeout=timeout, headers=headers, returns=returns)
         return await self._call_once(OnceKey.of(once), topic, data, timeout, headers, returns)
+
+    async def publish(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes | OnceKey = False,
+    ) -> int | None:
+        """As `Peer.publish`; what waits, is asked again and is raised as by `call`."""
+        return note_number(
+            await self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
+        )
 
     async def _call_once(
         self,

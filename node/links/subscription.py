@@ -1,7 +1,8 @@
 """`LinkSubscription`: a topic of a node, as its subscriber reads it, over as many sessions as it
 takes.
 
-When a session ends it subscribes again over the next one. What had come and was not read stays
+When a session ends it subscribes again over the next one; and over the same one where a node in
+between, which follows the topic for us, has lost its own. What had come and was not read stays
 readable, and comes first.
 """
 
@@ -15,7 +16,7 @@ import anyio
 
 from lbm.codec import Encodable, Value
 from node.backoff import Pauses
-from node.errors import CallRefused, ParleyError, PeerClosedError
+from node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
 from node.links.redial import random_fraction
 from node.links.sessions import Sessions
 from node.logs import one_line
@@ -40,6 +41,7 @@ PASSING: Final = frozenset(
         ResultCode.DEADLINE_EXCEEDED,
         ResultCode.CANCELLED,
         ResultCode.OVERLOADED,
+        ResultCode.UNREACHABLE,
     }
 )
 PAUSES: Final = Pauses(first=0.2, longest=10.0)
@@ -84,6 +86,7 @@ class LinkSubscription(Generic[D]):
         self._part: Subscription[D] | None = None  # the one that is read
         self._hook: Callable[[], Awaitable[None] | None] | None = None
         self._session: Peer | None = None
+        self._newest: Subscription[D] | None = None  # over that session
         # Of parts that were read to their end.
         self._dropped = self._gaps = self._number = 0
         self._recovered = False
@@ -155,9 +158,7 @@ class LinkSubscription(Generic[D]):
                 has ended it.
         """
         await left_after(
-            lambda: self._changes.until(
-                lambda: self.is_over or (self._session is not None and self._session.is_open)
-            ),
+            lambda: self._changes.until(lambda: self.is_over or self._is_subscribed),
             timeout,
             self._link.backend.now,
         )
@@ -251,7 +252,9 @@ class LinkSubscription(Generic[D]):
                     await self._turn_to(part)
                 try:
                     result = await read(part)
-                except PeerClosedError:
+                except (PeerClosedError, StreamResetError):
+                    if not part.was_lost:
+                        raise
                     self._at_end(part)
                 else:
                     self.headers = part.headers
@@ -285,6 +288,11 @@ class LinkSubscription(Generic[D]):
 
     # Inside.
 
+    @property
+    def _is_subscribed(self) -> bool:
+        session, newest = self._session, self._newest
+        return session is not None and session.is_open and not (newest and newest.was_lost)
+
     async def _first(self) -> None:
         link, timeout = self._link, self._timeout
         while True:
@@ -313,15 +321,17 @@ class LinkSubscription(Generic[D]):
         )
         await part.__aenter__()
         self.sessions += 1
-        self._session = peer
+        self._session, self._newest = peer, part
         self._parts.append(part)
         self._changes.notify()
 
     async def _keep(self) -> None:
         try:
             while True:
-                if self._session is not None:
-                    await self._session.closed()
+                if self._session is not None and self._newest is not None:
+                    await self._newest.over()
+                    if not self._newest.was_lost:
+                        await self._session.closed()
                 if self.is_over:
                     return
                 await self._changes.until(lambda: len(self._parts) < _MOST_UNREAD)

@@ -24,13 +24,17 @@ class Batch:
 
     `size` is the bytes of all notes and headers, `cost` what they count in a subscriber's
     buffer: 64 more for each note; `weight` what they take in memory, also as a payload.
+    `missing` is how many numbers there are between the note before and the first of these.
     """
 
-    __slots__ = ("_forms", "_payload", "cost", "headers", "notes", "size", "weight")
+    __slots__ = ("_forms", "_payload", "cost", "headers", "missing", "notes", "size", "weight")
 
-    def __init__(self, notes: list[bytes], headers: Headers | None = None) -> None:
+    def __init__(
+        self, notes: list[bytes], headers: Headers | None = None, missing: int = 0
+    ) -> None:
         self.notes = notes
         self.headers = headers
+        self.missing = missing
         self.size = sum(map(len, notes)) + (headers.size if headers else 0)
         self.cost = self.size + EVENT_COST * len(notes)
         self.weight = BATCH_WEIGHT + 2 * self.size + NOTE_WEIGHT * len(notes)

@@ -1,6 +1,6 @@
 """Requests both ways on one connection: what we ask, and what we are asked (section 9).
 
-It joins `Asking`, `Answering`, `NamedEvents` and `StreamRequests`, which share
+It joins `Asking`, `Answering`, `NamedEvents`, `Logins` and `StreamRequests`, which share
 ids and a timer, and decides nothing of its own.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from node.messaging.answering import Answering
 from node.messaging.asking import Asking
 from node.messaging.emits import IncomingEmit
+from node.messaging.logins import Decide, Logins, nobody
 from node.messaging.named_events import NO_HANDLER, NamedEvents
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_requests import StreamRequests
@@ -23,9 +24,10 @@ def _nobody(namespace: str, name: str) -> ResultCode:
 
 class Calls:
     """All requests of one connection; the arguments are those of `Answering`, and
-    `find_event` that of `NamedEvents`, whose events `run_event` (or `run`) and `stop` get."""
+    `find_event` that of `NamedEvents`, whose events `run_event` (or `run`) and `stop` get;
+    `login` decides for `Logins`."""
 
-    __slots__ = ("answering", "asking", "named", "stream_requests")
+    __slots__ = ("answering", "asking", "logins", "named", "stream_requests")
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Calls:
         *,
         find_event: Callable[[str, str], object] = _nobody,
         run_event: Callable[[IncomingEmit], None] | None = None,
+        login: Decide = nobody,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
         self.asking = Asking(connection)
@@ -46,6 +49,7 @@ class Calls:
         self.named = NamedEvents(
             connection, self.asking, self.answering, find_event, run_event or run
         )
+        self.logins = Logins(connection, self.asking, self.answering, login)
 
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""

@@ -10,6 +10,7 @@ from node.messaging.calls import Calls
 from node.messaging.topics import Topics
 from node.protocol.codes import (
     ACCOUNT,
+    ACCOUNT_ANSWER,
     CALL,
     CANCEL,
     CHUNK,
@@ -17,6 +18,8 @@ from node.protocol.codes import (
     EMIT,
     END,
     ERROR,
+    LOGIN,
+    LOGOUT,
     MAIN_STREAM,
     NAMED,
     NOTES,
@@ -39,7 +42,7 @@ class Dispatch:
     """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and on streams
     from 2 up the events of categories from 6 up, among which requests are."""
 
-    __slots__ = ("_connection", "_named", "_on_stream", "_requests", "_sim")
+    __slots__ = ("_account", "_connection", "_named", "_on_stream", "_requests", "_sim")
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Dispatch:
         on_stream: Callable[[EventReceived], bool],
     ) -> None:
         asking, answering, named = calls.asking, calls.answering, calls.named
+        logins = calls.logins
         self._connection = connection
         self._on_stream = on_stream
         self._requests = calls.stream_requests
@@ -67,6 +71,11 @@ class Dispatch:
             REPLY_EVENT: named.reply_received,
             ERROR: named.error_received,
             END: named.end_received,
+        }
+        self._account: dict[int, Take] = {
+            LOGIN: logins.login_received,
+            LOGOUT: logins.logout_received,
+            ACCOUNT_ANSWER: logins.answer_received,
         }
 
     def receive(self, event: EventReceived, now: float) -> None:
@@ -102,6 +111,8 @@ class Dispatch:
                 self._connection.count_dropped()
             elif take(event, now):
                 return
+        elif category == ACCOUNT and subcategory in self._account:
+            self._account[subcategory](event, now)
         else:
             self._connection.count_dropped()
         if cost:

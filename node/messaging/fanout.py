@@ -208,6 +208,7 @@ class Fanout:
     """
 
     __slots__ = (
+        "_missing",
         "_pending",
         "_pending_size",
         "crowded",
@@ -236,14 +237,18 @@ class Fanout:
         self.crowded: set[Feed] = set()
         self.dropped = 0
         self.turn_size = 0
-        self.on_room: Callable[[], None] | None = None  # nobody is crowded any more
+        self.on_room: Callable[[], None] | None = None  # one is crowded no more
         self._pending: list[bytes] = []
         self._pending_size = 0
+        self._missing = 0  # before the first that is pending
 
-    def add(self, note: bytes, headers: Headers | None = None) -> None:
-        """Publish an encoded note; it is sent with the next `flush`, or when many wait."""
+    def add(self, note: bytes, headers: Headers | None = None, missing: int = 0) -> None:
+        """Publish an encoded note; it is sent with the next `flush`, or when many wait. So many
+        are `missing` before it, since they never came here."""
         size = len(note)
         self.turn_size += size + EVENT_COST
+        if missing:
+            self._skip(missing)
         if self.kept is not None:
             self.kept.add(note, headers)
         if not self.feeds:
@@ -251,7 +256,8 @@ class Fanout:
         if headers:
             self.turn_size += headers.size
             self._cut()
-            self._emit(Batch([note], headers))
+            missing, self._missing = self._missing, 0
+            self._emit(Batch([note], headers, missing))
             return
         if self._pending_size + size > BATCH_ROOM or len(self._pending) >= NOTES_COUNT:
             self._cut()
@@ -279,7 +285,7 @@ class Fanout:
         """A subscriber has room again, or is not waited for any more."""
         if self.crowded:
             self.crowded.discard(feed)
-            if not self.crowded and self.on_room is not None:
+            if self.on_room is not None:
                 self.on_room()
 
     def give_up(self) -> None:
@@ -291,10 +297,21 @@ class Fanout:
     def _cut(self) -> None:
         if self._pending:
             notes, self._pending, self._pending_size = self._pending, [], 0
-            self._emit(Batch(notes))
+            missing, self._missing = self._missing, 0
+            self._emit(Batch(notes, None, missing))
+
+    def _skip(self, count: int) -> None:
+        self._cut()
+        if self.kept is not None:
+            self.kept.skip(count)
+            # Whoever subscribes later begins after them.
+            self._missing = count if self.feeds else 0
+            return
+        for feed in self.feeds:
+            feed._lost(count)
 
     def _emit(self, batch: Batch) -> None:
         if self.kept is not None:
-            self.emitted += len(batch.notes)
+            self.emitted += batch.missing + len(batch.notes)
         for feed in list(self.feeds):
             feed.push(batch)

@@ -92,12 +92,12 @@ class Kept:
         "most_bytes",
     )
 
-    def __init__(self, epoch: bytes, most: int, most_bytes: int) -> None:
+    def __init__(self, epoch: bytes, most: int, most_bytes: int, last: int = 0) -> None:
         self.epoch = epoch
         self.most = most
         self.most_bytes = most_bytes
-        self.first = 1
-        self.last = 0
+        self.first = last + 1
+        self.last = last
         self.cost = 0
         # A list, since subscribers read at any place; places before `_start` are empty.
         self._notes: list[bytes] = []
@@ -118,6 +118,14 @@ class Kept:
             self.cost += headers.size
         while self.cost > self.most_bytes or self.last - self.first >= self.most:
             self._forget_oldest()
+
+    def skip(self, count: int) -> None:
+        """So many notes, which would be next, never came. What is kept follows on each other, so
+        all before them is forgotten."""
+        while len(self):
+            self._forget_oldest()
+        self.last += count
+        self.first = self.last + 1
 
     def read(self, number: int, until: int, room: int) -> Batch:
         """The notes from `number` on as far as one event has them: up to `until`, and `room`

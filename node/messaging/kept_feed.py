@@ -142,6 +142,13 @@ class KeptFeed(StreamFeed):
         self._next_number += len(batch.notes)
         return batch
 
+    def _take(self) -> Batch:
+        batch = super()._take()
+        if batch.missing:
+            self._next_number += batch.missing
+            self._tells = True
+        return batch
+
     def _overflow(self) -> None:
         while self._is_over:
             if self._kept.first <= self._next_number:

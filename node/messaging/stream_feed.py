@@ -6,6 +6,7 @@ connection, where nothing can be dropped.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from node.messaging.batch import Batch
@@ -100,6 +101,13 @@ class StreamFeed(Feed):
         if self.open:
             self.pump()
 
+    def reset(self, code: int, text: str) -> None:
+        """End the subscription by Reset: all that waits is lost."""
+        with suppress(LocalProtocolError):  # the connection is closing
+            self._connection.reset_stream(self.stream, code, text)
+        self._finished = False
+        self.close()
+
     @property
     def left(self) -> tuple[int, int]:
         """What it has not been sent: bytes of cost here, events on the connection."""
@@ -142,6 +150,8 @@ class StreamFeed(Feed):
             count = len(notes) + len(more.notes)
             if more.headers is not None or size + more.size > room or count > NOTES_COUNT:
                 break
+            if more.missing:
+                break
             notes += more.notes
             size += more.size
             self._take()
@@ -170,12 +180,7 @@ class StreamFeed(Feed):
         return telling
 
     def _cut_off(self) -> None:
-        try:
-            text = slow_text(self.dropped)
-            self._connection.reset_stream(self.stream, CloseCode.SLOW_CONSUMER, text)
-        except LocalProtocolError:
-            pass  # the connection is closing
-        self._finished = False
+        self.reset(CloseCode.SLOW_CONSUMER, slow_text(self.dropped))
 
     def _unwritten(self) -> int:
         """How many notes wait on the connection: Reset takes them with it."""

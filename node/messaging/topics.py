@@ -26,6 +26,8 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 
 LABEL: Final = "topic:"
+# What a Call names whose data is to be published (section 19): this, and the topic.
+PUBLISH: Final = "publish:"
 # Makes the feed of a stream; the second argument is told when it is closed.
 MakeFeed = Callable[[int, Callable[[StreamFeed], None]], StreamFeed]
 # What a Result has besides its data, at most: code, stream and heads; and where it begins.

@@ -44,10 +44,12 @@ class CallHandlers:
 
     def find(self, subcategory: int, topic: str) -> Entry[CallHandler] | Topic | ResultCode:
         """What a request for `topic` may run, or the code that refuses the request."""
+        live = self._live
+        if live.path and not self._handlers.exported(topic):
+            return ResultCode.NOT_AUTHORISED
         if subcategory != CALL:
             return self._subscribes.find(topic)
         entry = self._handlers.calls.find(topic)
-        live = self._live
         if entry is None:
             return ResultCode.TOPIC_NOT_FOUND
         if entry.supercategories is not None and not entry.takes(live.supercategory):

@@ -18,6 +18,7 @@ from node.messaging.dispatch import Dispatch
 from node.messaging.once import OnceMemory
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL, Topics
+from node.peer.accounts import AccountHandlers
 from node.peer.answers import Answers
 from node.peer.calls import CallHandlers
 from node.peer.events import EventHandlers, NativeEmitter
@@ -110,6 +111,7 @@ class Endpoint:
     that was dialled."""
 
     __slots__ = (
+        "_accounts",
         "_endings",
         "_handlers",
         "_live",
@@ -135,8 +137,15 @@ class Endpoint:
         once = OnceHandlers(live, handlers, answers, host.once)
         called = CallHandlers(live, handlers, answers, subscribes, once)
         events = EventHandlers(live, handlers, answers)
+        self._accounts = accounts = AccountHandlers(live, handlers)
         self.calls = calls = answers.calls = Calls(
-            core, called.find, called.run, _stop, find_event=events.find, run_event=events.run
+            core,
+            called.find,
+            called.run,
+            _stop,
+            find_event=events.find,
+            run_event=events.run,
+            login=accounts.decide,
         )
         self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
         self.streams = StreamTable(live, calls.stream_requests)
@@ -217,6 +226,7 @@ class Endpoint:
             now = live.backend.now()
             self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)
         self.deciding.stop()
+        self._accounts.connection_ended()
         self.calls.connection_ended(code, text)
         self.topics.connection_ended(code, text)
         self.streams.connection_ended(code, text)

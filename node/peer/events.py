@@ -41,6 +41,8 @@ class EventHandlers:
 
     def find(self, namespace: str, name: str) -> Entry[Any] | ResultCode:
         """The handler that an event may run, or the code that refuses the event."""
+        if self._live.path and not self._handlers.exported(name):
+            return ResultCode.NOT_AUTHORISED
         entry = self._handlers.find_event(namespace, name)
         if entry is None:
             return NO_HANDLER

@@ -12,7 +12,7 @@ from node.errors import PeerClosedError
 from node.messaging.asking import Asking
 from node.messaging.kept import TopicPosition
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
-from node.messaging.topics import Topics
+from node.messaging.topics import PUBLISH, Topics
 from node.peer.answer_stream import AnswerStream, answer_of
 from node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
 from node.peer.subscription import Subscription
@@ -166,6 +166,26 @@ class PeerRequests:
                 asking.give_up(call)
         return answer_of_once(key, call, again=again)
 
+    async def publish(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes | OnceKey = False,
+    ) -> int | None:
+        """Publish a note of a topic of the peer, which names us among the topic's `writers`.
+        Returns its number, None if the topic does not remember; the options are those of `call`.
+
+        Raises:
+            CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too
+                long; 23 not of the topic's type. And what `call` raises.
+        """
+        return note_number(
+            await self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
+        )
+
     @overload
     def call_stream(
         self,
@@ -250,3 +270,8 @@ class PeerRequests:
         return Subscription(
             self.live, self.asking, self.topics, topic, data, timeout, window, after, kind
         )
+
+
+def note_number(answer: Value) -> int | None:
+    """The number of a note, by the answer to a call that published it."""
+    return answer if type(answer) is int else None

@@ -15,7 +15,7 @@ from node.logs import one_line
 from node.messaging.application_events import ANSWERING, APPLICATION
 from node.messaging.topics import LABEL
 from node.protocol.account import STREAM_HANDLER_WEIGHT
-from node.protocol.codes import CloseCode
+from node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import UNANSWERED_REQUESTS
 from node.remote.live import LiveConnection
@@ -46,6 +46,8 @@ class StreamHandlers:
         entry = self._handlers.find_stream(label)
         if live.draining or label.startswith(LABEL):
             self._refuse(stream_id, CloseCode.REFUSED)
+        elif live.path and not self._is_exported(label):
+            self._refuse(stream_id, CloseCode.NOT_AUTHORISED)
         elif entry is None:
             self._refuse(stream_id, CloseCode.NO_HANDLER)
         elif not entry.takes(live.supercategory):
@@ -60,6 +62,13 @@ class StreamHandlers:
             carries = ANSWERING.get(label, APPLICATION)
             stream = self._streams.add(stream_id, label, entry.answers, carries)
             live.backend.spawn(self._serve, entry, stream)
+
+    def _is_exported(self, label: str) -> bool:
+        """Whether a peer that came through a tunnel may open it. On a stream `bus` it is each
+        request that is asked about."""
+        if label in RESERVED_LABELS:
+            return label == BUS_LABEL
+        return self._handlers.exported(label)
 
     def _refuse(self, stream_id: int, code: CloseCode) -> None:
         with suppress(LocalProtocolError):  # we are closing: Close will tell

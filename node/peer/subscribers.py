@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lbm.errors import LbmEncodeError
+from node.errors import CallRefused
 from node.handlers.registry import Handlers
 from node.handlers.running import FAILED
-from node.handlers.topic import SubscribeRequest, Topic, decide
+from node.handlers.subscribing import decide
+from node.handlers.topic import SubscribeRequest, Topic
 from node.messaging.fanout import Fanout, Feed
 from node.messaging.kept_feed import KeptFeed
 from node.messaging.pending import IncomingCall
@@ -45,7 +47,11 @@ class SubscribeHandlers:
         """The topic that a Subscribe to `name` is decided for, or the code that refuses it."""
         topic = self._published.get(name)
         if topic is None:
-            return ResultCode.TOPIC_NOT_FOUND
+            elsewhere = self._handlers.find_elsewhere
+            found = None if elsewhere is None else elsewhere(name, self._live.remote)
+            if not isinstance(found, Topic):
+                return ResultCode.TOPIC_NOT_FOUND if found is None else found
+            topic = found
         if not topic.takes(self._live.supercategory):
             return ResultCode.WRONG_SUPERCATEGORY
         if self.topics.is_subscribed(name):
@@ -66,8 +72,10 @@ class SubscribeHandlers:
             request = SubscribeRequest(live.remote, call)
             code, data = await decide(topic, request, self._handlers, live.supercategory)
             if code == ResultCode.ACCEPTED:
-                self._accept(topic, call, data)
+                self._accept(await topic.open(request, call.after), call, data)
                 return
+        except CallRefused as refused:
+            code, data = refused.code, refused.data
         except LbmEncodeError:
             answers.log_unsent("the answer to a subscription of %r", topic.name)
             code, data = FAILED

@@ -89,6 +89,15 @@ class Subscription(Generic[D]):
         return self.inbox.dropped
 
     @property
+    def was_lost(self) -> bool:
+        """Whether another subscription may go on where this one ended: with its connection, or by
+        Reset `going-away`, since the publisher has lost those from whom it has the notes."""
+        error = self._error
+        return error is not None and (
+            isinstance(error, PeerClosedError) or error.code == CloseCode.GOING_AWAY
+        )
+
+    @property
     def is_complete(self) -> bool:
         """Whether nothing follows the notes that came, though the connection lives: the publisher
         has ended it, or it was left."""
@@ -184,6 +193,10 @@ class Subscription(Generic[D]):
             await self._changes.until(lambda: not self._topics.reads(self._stream))
         if waiting.cancelled_caught:
             self._topics.abandon(self._stream)
+
+    async def over(self) -> None:
+        """Wait until no more notes will come; those that came may still be read."""
+        await self._changes.until(lambda: self._over)
 
     # Reading.
 

@@ -34,8 +34,8 @@ class Redials(Protocol):
     def begin(self) -> None:
         """The session is parted."""
 
-    def now(self) -> None:
-        """Make one now, also while it is not."""
+    def now(self, by: int | None = None) -> None:
+        """Make one now, also while it is not; `by` one of several ways."""
 
     def stop(self) -> None:
         """The session is over."""

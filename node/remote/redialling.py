@@ -65,8 +65,11 @@ class Redialling:
         if self._runner is None:
             self._runner = self._live.backend.spawn(self._run)
 
-    def now(self) -> None:
-        """Begin an attempt now, also while the session has a transport."""
+    def now(self, by: int | None = None) -> None:
+        """Begin an attempt now, also while the session has a transport; `by` the dial of this
+        number, or else by the one whose turn it is."""
+        if by is not None:
+            self.next = by
         self._wanted = True
         self.begin()
         if self._pausing is not None:

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from node.bus.names import DEAD
 from node.logs import LogRation
+from node.remote.live import LiveConnection
 from node.remote.remote import Remote
 from node.remote_bus.bus_requests import (
     Drop,
@@ -28,7 +29,6 @@ from node.remote_bus.bus_requests import (
     Rewind,
     TrimStream,
 )
-from node.transport.loop import Loop
 
 logger = logging.getLogger("parley.bus")
 
@@ -85,20 +85,24 @@ def questions_of(peer: Remote, request: Request) -> list[BusRequest]:
 
 
 class BusGate:
-    """Asks `allow`; without one nothing is allowed."""
+    """Asks `allow`; without one nothing is allowed. Peers that came through a tunnel may ask for
+    what is `exported` alone (section 19)."""
 
-    __slots__ = ("_allow", "_failures", "_refusals")
+    __slots__ = ("_allow", "_exported", "_failures", "_refusals")
 
-    def __init__(self, allow: Allow | None) -> None:
+    def __init__(self, allow: Allow | None, exported: Callable[[str], bool]) -> None:
         self._allow = allow
+        self._exported = exported
         self._failures = LogRation(LINES, LINES_PER_SECOND)
         self._refusals = LogRation(LINES, LINES_PER_SECOND)
 
-    async def permits(self, peer: Remote, request: Request, loop: Loop) -> bool:
-        """Whether the peer may have its request, all of it."""
+    async def permits(self, live: LiveConnection, request: Request) -> bool:
+        """Whether the peer of a connection may have its request, all of it."""
+        peer, loop = live.remote, live.backend
         for question in questions_of(peer, request):
+            offered = not live.path or self._exported(question.name)
             try:
-                answer = self._allow is not None and self._allow(question)
+                answer = offered and self._allow is not None and self._allow(question)
                 if inspect.isawaitable(answer):
                     answer = await answer
             except Exception:

@@ -175,7 +175,7 @@ class BusSession:
         allowed = None
         with anyio.CancelScope() as scope:
             event.when_cancelled(scope.cancel)
-            allowed = await self._gate.permits(self._live.remote, request, self._live.backend)
+            allowed = await self._gate.permits(self._live, request)
         if allowed is None:
             return _CANCELLED
         if not allowed:

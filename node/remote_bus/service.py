@@ -4,6 +4,7 @@ A node offers one bus, once; what a peer may do is up to `allow`, and without it
 allowed. The streams of one connection are few, and share what may wait.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from node.bus.config import BusConfig
@@ -42,12 +43,12 @@ class Offered(Protocol):
 
 
 class BusService:
-    """Serves streams `bus`. `allow` is asked before each request; `shares` has the peers that have
-    such streams now."""
+    """Serves streams `bus`. `allow` is asked before each request, and of those that came through a
+    tunnel what is `exported`; `shares` has the peers that have such streams now."""
 
-    def __init__(self, bus: Offered, allow: Allow | None) -> None:
+    def __init__(self, bus: Offered, allow: Allow | None, exported: Callable[[str], bool]) -> None:
         self._bus = bus
-        self._gate = BusGate(allow)
+        self._gate = BusGate(allow, exported)
         self.shares: dict[LiveConnection, ConnectionShare] = {}
         self._leftovers = Leftovers()
         self._failures = LogRation(LINES, LINES_PER_SECOND)
@@ -90,6 +91,6 @@ def offer_bus(handlers: Handlers, bus: Offered, allow: Allow) -> BusService:
     """
     if BUS_LABEL in handlers.reserved:
         raise ParleyError("a node offers one bus, and one is offered already")
-    service = BusService(bus, allow)
+    service = BusService(bus, allow, handlers.exported)
     handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, service.serve)
     return service

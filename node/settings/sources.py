@@ -20,6 +20,7 @@ from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
 from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.federation import FederationSettings
 from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings
 from node.settings.values import TABLES, read_value
@@ -32,7 +33,8 @@ _Given = dict[str, Any]  # settings such as "node.role", and their values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a node, of the other dialects, of journal and bus, and of `parley serve`."""
+    """The settings of a node, of the other dialects, of journal and bus, of its part in a
+    federation, and of `parley serve`."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
     serve: ServeSettings = field(default_factory=ServeSettings)
@@ -41,6 +43,7 @@ class Settings:
     relay: RelaySettings = field(default_factory=RelaySettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     bus: BusSettings = field(default_factory=BusSettings)
+    federation: FederationSettings = field(default_factory=FederationSettings)
 
 
 def load_settings(
@@ -53,10 +56,10 @@ def load_settings(
 
     `environ` is the process's environment by default; `{}` reads none. The file's tables
     are `[node]` with `[node.limits]`, `[node.algorithms]`, `[node.require]` and
-    `[node.info]`, `[serve]`, `[journal]`, `[bus]`, and `[simproto]`, `[named]` and `[relay]`, each
-    with its `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
-    Tables of names and limits are merged key by key. Relative paths start from the file's
-    directory, in variables from the current one.
+    `[node.info]`, `[serve]`, `[journal]`, `[bus]`, `[federation]`, and `[simproto]`, `[named]` and
+    `[relay]`, each with its `limits`; the variable of `node.limits.max_payload` is
+    PARLEY_NODE_LIMITS_MAX_PAYLOAD. Tables of names and limits are merged key by key. Relative
+    paths start from the file's directory, in variables from the current one.
 
     Raises:
         ConfigError: the file cannot be read, a setting is unknown, or a value has another
@@ -80,6 +83,7 @@ def load_settings(
         relay=replace(code.relay, **tables["relay"]),
         journal=replace(code.journal, **tables["journal"]),
         bus=replace(code.bus, **tables["bus"]),
+        federation=replace(code.federation, **tables["federation"]),
     )
 
 

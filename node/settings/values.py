@@ -22,6 +22,7 @@ from node.errors import ConfigError
 from node.protocol.limits import NEGOTIATED, Limits
 from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.federation import FederationSettings, parse_accounts
 from node.settings.journal import JOURNAL_RANGES, JournalSettings
 from node.settings.secret_files import read_network_key
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
@@ -37,6 +38,7 @@ TABLES: Final[dict[str, Any]] = {
     "serve": ServeSettings,
     "journal": JournalSettings,
     "bus": BusSettings,
+    "federation": FederationSettings,
     "simproto": SimProtoSettings,
     "simproto.limits": SimProtoLimits,
     "named": NamedSettings,
@@ -84,6 +86,11 @@ _LIST: Final = ValueKind(
     lambda value: type(value) is list and value != [] and all(map(_TEXT.fits, value)),
     _names,
 )
+_ACCOUNTS: Final = ValueKind(
+    "off, known, any or a list of node ids",
+    lambda value: _TEXT.fits(value) or _LIST.fits(value) or type(value) is tuple,
+    parse_accounts,
+)
 _TABLE: Final = ValueKind("a table", lambda value: type(value) is dict, _table)
 
 
@@ -96,7 +103,8 @@ def kind_of(hint: Any) -> ValueKind:
         return _LIST
     arguments = [a for a in get_args(hint) if a is not type(None)]
     if origin is not dict and arguments:  # X | None
-        return kind_of(arguments[0])
+        listed = len(arguments) > 1 and get_origin(arguments[1]) is tuple
+        return _ACCOUNTS if listed else kind_of(arguments[0])
     kinds = {int: _WHOLE, float: _NUMBER, bool: _FLAG, str: _TEXT, Path: _TEXT, dict: _TABLE}
     return kinds[hint]
 

@@ -8,11 +8,18 @@ from typing import Final
 
 from node.errors import ConfigError, PeerClosedError, StreamResetError
 from node.handlers.registry import parse_types
-from node.messaging.application_events import APPLICATION, BUS_ASKING, TUNNEL_EVENTS, Carries
+from node.messaging.application_events import (
+    APPLICATION,
+    BUS_ASKING,
+    FEDERATION_EVENTS,
+    TUNNEL_EVENTS,
+    Carries,
+)
 from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import (
     BUS,
     BUS_LABEL,
+    FEDERATION_LABEL,
     RESERVED_LABELS,
     STREAM,
     TUNNEL,
@@ -56,6 +63,10 @@ class StreamTable:
     def open_bus(self) -> Stream:
         """Open a stream to the bus that the other side offers; raises as `Peer.open_stream`."""
         return self._open(BUS_LABEL, BUS_ANSWERS, BUS_ASKING)
+
+    def open_federation(self) -> Stream:
+        """Open the stream on which two servers tell each other cards; raises likewise."""
+        return self._open(FEDERATION_LABEL, frozenset(), FEDERATION_EVENTS)
 
     def open_tunnel(self) -> TunnelStream:
         """Open a stream on which a tunnel begins; raises as `Peer.open_stream`."""

@@ -39,9 +39,18 @@ _Stamp = tuple[int, int, int, int]
 
 def default_known_peers() -> Path:
     """Return `known_peers` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
+    return _home() / "known_peers"
+
+
+def default_accounts() -> Path:
+    """Return `accounts` in the same place: a file of the same kind; ConfigError likewise."""
+    return _home() / "accounts"
+
+
+def _home() -> Path:
     home = os.environ.get("PARLEY_HOME")
     try:
-        return Path(home or "~/.config/parley").expanduser() / "known_peers"
+        return Path(home or "~/.config/parley").expanduser()
     except RuntimeError as error:
         raise ConfigError("there is no home directory: set PARLEY_HOME") from error
 

@@ -5,11 +5,11 @@ time, in a task of the node's own: it is carried through whatever becomes of tho
 """
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from anyio import CapacityLimiter, move_on_after, to_thread
+from anyio import CapacityLimiter
 
 from node.errors import KnownPeersError, NotTrustedError, ParleyError
 from node.transport.backend import Backend
@@ -17,67 +17,15 @@ from node.transport.loop import Runner
 from node.transport.waiting import Changes, pause_until, turn_of
 from node.trust.accept_hook import Decider, Hook
 from node.trust.deciding import Deciding
-from node.trust.known_peers import KnownPeers
 from node.trust.policies import TrustPolicy, known_peers_of, recheck
+from node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
 
 logger = logging.getLogger("parley.trust")
 
-T = TypeVar("T")
-
-# Seconds between two looks at the files.
-LOOK: Final = 1.0
-# A file that changed is asked again when it has been still from one look to the next: somebody may
-# be writing it. Strangers who are recorded one after the other must not put that off.
-MOST_LOOKS: Final = 5
-# Seconds for which a file that cannot be read refuses nobody who was let in.
-UNREADABLE: Final = 30.0
 # Peers that a policy is asked about before others have their turn.
 AT_A_TIME: Final = 256
 # Peers that an accept hook is asked about at once.
 HOOKS_AT_ONCE: Final = 64
-
-
-class _File:
-    """A file that a policy decides by, as it was when it was looked at."""
-
-    __slots__ = ("failing_since", "is_still", "known_peers", "looks", "reviewed", "seen")
-
-    def __init__(self, known_peers: KnownPeers) -> None:
-        self.known_peers = known_peers
-        # Nobody knows in which state it was when the first of its peers was let in.
-        self.seen: Hashable = self
-        self.reviewed: Hashable = self
-        self.is_still = False  # from one look to the next
-        self.looks = 0  # since it was still
-        self.failing_since: float | None = None
-
-    def stamp(self) -> Hashable:
-        """The state it is in; takes the time of a disk."""
-        try:
-            return self.known_peers.stamp()
-        except KnownPeersError as error:
-            return str(error)
-
-    def is_due(self, stamp: Hashable) -> bool:
-        """Whether those whom it let in are to be asked about, now that it is in this state."""
-        self.is_still, self.seen = stamp == self.seen, stamp
-        if stamp == self.reviewed:
-            self.looks, self.failing_since = 0, None
-            return False
-        self.looks = 0 if self.is_still else self.looks + 1
-        return self.is_still or self.looks >= MOST_LOOKS
-
-    def is_waited_for(self, refusals: Sequence[NotTrustedError | None], now: float) -> bool:
-        """Whether refusals say that it could not be read, and not for so long that this counts."""
-        causes = [refusal.__cause__ for refusal in refusals if refusal is not None]
-        trouble = next((cause for cause in causes if isinstance(cause, KnownPeersError)), None)
-        if trouble is None:
-            self.failing_since = None
-            return False
-        if self.failing_since is None:
-            self.failing_since = now
-            logger.warning("%s: those whom it let in stay for %g s more", trouble, UNREADABLE)
-        return now - self.failing_since < UNREADABLE
 
 
 class Reviews:
@@ -93,7 +41,7 @@ class Reviews:
         self._runner: Runner | None = None
         self._asked_for = self._done = 0
         self._hooks = 0  # that are being asked
-        self._files: dict[int, _File] = {}  # by their policies
+        self._files: dict[int, WatchedFile] = {}  # by their policies
 
     async def review(self) -> None:
         """Have everybody asked about who is there now; returns when that is done. Whoever asks
@@ -149,13 +97,13 @@ class Reviews:
             if known_peers is not None:
                 file = before.get(key)
                 same = file is not None and file.known_peers is known_peers
-                self._files[key] = file if file is not None and same else _File(known_peers)
+                self._files[key] = file if file is not None and same else WatchedFile(known_peers)
         return bool(self._files)
 
     async def _look(self, threads: CapacityLimiter) -> None:
         """Ask about those whom a file let in that has changed."""
         files = list(self._files.items())
-        stamps = await _in_thread(threads, lambda: [file.stamp() for _, file in files])
+        stamps = await in_thread(threads, lambda: [file.stamp() for _, file in files])
         due = {
             key
             for number, (key, file) in enumerate(files)
@@ -203,7 +151,7 @@ class Reviews:
         self,
         policy: TrustPolicy,
         those: Sequence[Deciding],
-        file: _File | None,
+        file: WatchedFile | None,
         threads: CapacityLimiter,
         *,
         waits: bool,
@@ -217,7 +165,7 @@ class Reviews:
             some = those[start : start + size]
             refusals: Sequence[NotTrustedError | None] | None
             if policy.reads_files:
-                refusals = await _in_thread(threads, partial(_refusals, policy, some))
+                refusals = await in_thread(threads, partial(_refusals, policy, some))
                 if refusals is None:
                     text = f"trust policy {policy.name!r} did not answer in {UNREADABLE:g} s"
                     refusals = [NotTrustedError(text)] * len(some)
@@ -225,9 +173,9 @@ class Reviews:
                 refusals = _refusals(policy, some)
                 await turn_of(loop)
             if file is not None:
-                if waits and await _in_thread(threads, file.stamp) != file.seen:
+                if waits and await in_thread(threads, file.stamp) != file.seen:
                     return
-                if file.is_waited_for(refusals, loop.now()):
+                if file.is_waited_for(_trouble(refusals), loop.now()):
                     return
             for one, refusal in zip(some, refusals, strict=True):
                 # Meanwhile another policy may have been set.
@@ -235,6 +183,12 @@ class Reviews:
                     one.refuse(refusal)
         if file is not None:
             file.reviewed = file.seen
+
+
+def _trouble(refusals: Iterable[NotTrustedError | None]) -> KnownPeersError | None:
+    """Why the file could not be read, if they say that."""
+    causes = [refusal.__cause__ for refusal in refusals if refusal is not None]
+    return next((cause for cause in causes if isinstance(cause, KnownPeersError)), None)
 
 
 def _refusals(policy: TrustPolicy, some: Sequence[Deciding]) -> list[NotTrustedError | None]:
@@ -247,10 +201,3 @@ def _refusal(policy: TrustPolicy, one: Deciding) -> NotTrustedError | None:
     except Exception:
         logger.exception("the trust policy %r failed", policy.name)
         return NotTrustedError(f"trust policy {policy.name!r} failed")
-
-
-async def _in_thread(threads: CapacityLimiter, function: Callable[[], T]) -> T | None:
-    """What `function` returns; None if it takes longer than any file may."""
-    with move_on_after(UNREADABLE):
-        return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=threads)
-    return None

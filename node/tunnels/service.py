@@ -170,6 +170,7 @@ class TunnelService:
             record = TunnelRecord(
                 dial.trace,
                 hop,
+                len(onward.path),
                 dial.neighbour,
                 onward.path[hop + 1],
                 began / _SECOND,

@@ -16,6 +16,8 @@ from node.journal.records import Record, encode_record, read_records
 from node.journal.segments import read_range
 from node.journal.sessions import Checkpoint
 from tests.node.journal.audit.audited import Audited
+from tests.node.journal.joined_tunnels import join
+from tests.node.journal.joined_tunnels import told as a_tunnel
 from tests.node.journal.recorded import AUDITOR, MemoryJournal, Recorded, records_of
 from tests.pipeline.cutting import Told, Walks
 
@@ -37,6 +39,7 @@ def made() -> MemoryJournal:
         if number == 20:
             said.session_parted("no answer")
             said.session_resumed(1)
+            join(journal, a_tunnel())
         if number == 30:
             journal.next_segment()
     rec.run(0.05)

@@ -32,8 +32,8 @@ MAPS: Final = {
     keys.KEY_UPDATE: 5,
     keys.SESSION_END: 4,
 }
-# What a node says of its transports, and nobody can check.
-SAID: Final = (keys.PARTED, keys.RESUMED)
+# What a node says of its transports and tunnels, and nobody can check by its journal alone.
+SAID: Final = (keys.PARTED, keys.RESUMED, keys.TUNNEL)
 # In a direction of a checkpoint: unsealed, and counters.
 AIDS: Final = (5, 6)
 BARE: Final = {(keys.SEGMENT, keys.START), (keys.SEGMENT, keys.SOFTWARE)}

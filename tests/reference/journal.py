@@ -17,7 +17,7 @@ Fields = dict[str, Any]
 
 _KIND_NAMES: Final = (
     *("segment", "block", "checkpoint", "session start", "secret", "event", "key update"),
-    *("session end", "segment end", "parted", "resumed"),
+    *("session end", "segment end", "parted", "resumed", "tunnel"),
 )
 KINDS: Final = {name: 1 + number for number, name in enumerate(_KIND_NAMES)}
 _KEY_NAMES: Final = (
@@ -26,7 +26,8 @@ _KEY_NAMES: Final = (
     *("commit", "t1", "responder_proof", "initiator_proof", "seal_events", "seal_delay", "th1"),
     *("th2", "started", "directions", "secrets", "labels", "generation", "boxes", "epoch"),
     *("after_offer", "after_answer", "rekey_commit", "code", "remote", "text", "chains"),
-    *("places", "records", "blocks", "cut", "resumption"),
+    *("places", "records", "blocks", "cut", "resumption", "trace", "hop", "length", "before"),
+    *("after", "began", "ended", "forward", "back"),
 )
 KEYS: Final = {name: 256 + number for number, name in enumerate(_KEY_NAMES)}
 DIRECTION: Final = ("chain", "place", "epoch", "generation", "updates", "unsealed", "counters")
@@ -46,6 +47,9 @@ CELLS: Final = {
     "segment end": ("records", "blocks", "[cut]"),
     "parted": ("[text]",),
     "resumed": ("resumption",),
+    "tunnel": (
+        *("trace", "hop", "length", "before", "after", "began", "ended", "forward", "back"),
+    ),
 }
 # What is in front of the map, or in its place.
 PREFIX: Final = {
@@ -160,6 +164,8 @@ def _read_body(kind: str, data: bytes) -> Fields:
             raise Malformed("a rekey's four are there together")
         if fields["generation"] == 0:
             raise Malformed("generation 0 is the handshake's")
+    if kind == "tunnel" and fields["hop"] + 2 > fields["length"]:
+        raise Malformed("nobody is behind the last of a path")
     return fields
 
 
@@ -192,6 +198,20 @@ def _resumption(value: Any) -> int:
     """Which of a session's resumptions, from 1."""
     if not _count(value):
         raise Malformed("resumptions are counted from 1")
+    return int(value)
+
+
+def _length(value: Any) -> int:
+    """How many ids a path has."""
+    if not 2 <= _uint(value) <= 8:
+        raise Malformed("a path has 2 to 8 ids")
+    return int(value)
+
+
+def _moment(value: Any) -> int:
+    """A time of a tunnel."""
+    if _uint(value) >= 2**63:
+        raise Malformed("a time that no table holds")
     return int(value)
 
 
@@ -268,7 +288,7 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("local_keys", "remote_keys"), _a(list)),
     **dict.fromkeys(("initiator", "remote"), _a(bool)),
     **dict.fromkeys(("software", "local_role", "remote_role", "address", "text"), _a(str)),
-    **dict.fromkeys(("node_id", "session_id"), _a(bytes, 32)),
+    **dict.fromkeys(("node_id", "session_id", "before", "after"), _a(bytes, 32)),
     **dict.fromkeys(("t1", "responder_proof", "initiator_proof", "labels"), _a(bytes)),
     **dict.fromkeys(("commit", "th1", "th2", "after_offer", "after_answer"), _hash),
     **dict.fromkeys(("start", "number", "seal_events", "seal_delay", "started"), _uint),
@@ -277,6 +297,11 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "version": _constant(1),
     "rekey_commit": _hash,
     "resumption": _resumption,
+    "trace": _a(bytes, 16),
+    "hop": _uint,
+    "length": _length,
+    **dict.fromkeys(("began", "ended"), _moment),
+    **dict.fromkeys(("forward", "back"), _count),
     "code": _a(int),
     "auditors": _array(_a(bytes, 32)),
     "suite": _array(_a(str), 5),

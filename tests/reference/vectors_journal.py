@@ -65,6 +65,17 @@ CHECKPOINT: Final[Fields] = {
     "directions": [RECEIVED, SENT],
     "secrets": [GENERATION_0],
 }
+TUNNEL: Final[Fields] = {
+    "trace": seed("trace")[:16],
+    "hop": 1,
+    "length": 4,
+    "before": seed("before"),
+    "after": seed("after"),
+    "began": TIME,
+    "ended": TIME + 10**9,
+    "forward": 300,
+    "back": 70_000,
+}
 GOOD: Final[dict[str, tuple[str, Fields]]] = {
     "segment": (
         "segment",
@@ -134,10 +145,23 @@ GOOD: Final[dict[str, tuple[str, Fields]]] = {
     "parted, nobody says why": ("parted", {"session": 0}),
     "resumed": ("resumed", {"session": 7, "resumption": 1}),
     "resumed many times": ("resumed", {"session": 2**32 - 1, "resumption": 2**48 - 1}),
+    "tunnel": ("tunnel", TUNNEL),
+    "tunnel of a home's account": (
+        "tunnel",
+        TUNNEL | {"hop": 0, "length": 2, "forward": 0, "back": 0},
+    ),
+    "tunnel of the longest path": (
+        "tunnel",
+        TUNNEL
+        | {"hop": 6, "length": 8, "began": 0, "ended": 2**63 - 1}
+        | {"forward": 2**48 - 1, "back": 2**48 - 1},
+    ),
 }
 # Values of a wrong type, size or range, for each cell.
 WRONG_TEXT: Final[list[Any]] = [b"x", None]
 WRONG_UINT: Final[list[Any]] = [-1, "1"]
+WRONG_TIME: Final[list[Any]] = [2**63, *WRONG_UINT]
+WRONG_COUNT: Final[list[Any]] = [2**48, *WRONG_UINT]
 WRONG_BYTES: Final[list[Any]] = ["x", None]
 WRONG_32: Final[list[Any]] = [bytes(31), bytes(33), "x" * 32]
 WRONG_BOOL: Final[list[Any]] = [0, "x"]
@@ -156,7 +180,12 @@ WRONG: Final[dict[str, list[Any]]] = {
     "code": ["0", None, 1.0, False],
     "labels": WRONG_BYTES,
     "resumption": [0, 2**48, *WRONG_UINT],
-    **dict.fromkeys(("node_id", "session_id"), WRONG_32),
+    "trace": [bytes(15), bytes(17), "x" * 16],
+    "hop": [3, 2**64 - 1, *WRONG_UINT],
+    "length": [1, 2, 9, *WRONG_UINT],
+    **dict.fromkeys(("began", "ended"), WRONG_TIME),
+    **dict.fromkeys(("forward", "back"), WRONG_COUNT),
+    **dict.fromkeys(("node_id", "session_id", "before", "after"), WRONG_32),
     **dict.fromkeys(("local_keys", "remote_keys"), WRONG_ARRAY),
     **dict.fromkeys(("initiator", "remote"), WRONG_BOOL),
     **dict.fromkeys(("software", "local_role", "remote_role", "address", "text"), WRONG_TEXT),
@@ -176,6 +205,7 @@ TRIED: Final = {
     "segment end": "segment end of nothing, cut",
     "parted": "parted",
     "resumed": "resumed",
+    "tunnel": "tunnel",
 }
 
 
@@ -226,7 +256,7 @@ def _records() -> Iterator[Vector]:
     records = {
         "the least": (6, 0, b""),
         "the greatest time": (255, 2**64 - 1, b"x"),
-        "an unknown kind": (12, TIME, seed("body")),
+        "an unknown kind": (200, TIME, seed("body")),
         "a block": (2, TIME, journal.body("block", {"number": 0, "live": 0})),
     }
     for name, (kind, time, body) in records.items():

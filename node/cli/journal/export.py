@@ -1,4 +1,4 @@
-"""`parley journal export`: events, sessions and findings of the audit as files for other programs.
+"""`parley journal export`: what the audit says (events, sessions, tunnels, findings) as files.
 
 Everything is verified before it is written, and each row has its status. Existing files are left
 alone, and a file has its name only when it is whole.
@@ -46,7 +46,7 @@ def export(
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Write the journals in a directory, verified, as events, sessions and findings."""
+    """Write the journals in a directory, verified: events, sessions, tunnels and findings."""
     try:
         from node.cli.journal.parquet import ParquetFiles
     except ImportError as error:
@@ -57,7 +57,7 @@ def export(
     bar = Bar(sum(each.size for segments in journals.values() for each in segments))
     with bar.shown(), ParquetFiles(out_directory) as files:
         for piece in audited(journals, auditors, bar, payloads=payloads):
-            files.add(piece.events, piece.sessions, piece.findings)
+            files.add(piece)
     for path, rows in files.written.items():
         out.say(f"{path}  {rows:,} rows")
     out.done(files={str(path): rows for path, rows in files.written.items()})

@@ -16,6 +16,7 @@ from node.cli.journal.segments import Bar, find_segments, read_segment
 from node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
 from node.cli.options import Json
 from node.cli.output import Output, brief_time, show_time, table_of
+from node.journal.bodies import JoinedTunnel
 
 _EVENT: Final = "event"
 
@@ -24,6 +25,9 @@ def inspect(
     directory: Directory,
     node: NodeOption = None,
     sessions: Annotated[bool, typer.Option("--sessions", help="Each session too.")] = False,
+    tunnels: Annotated[
+        bool, typer.Option("--tunnels", help="Each tunnel that the node joined too.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the segments, runs and sessions of the journals in a directory."""
@@ -33,7 +37,7 @@ def inspect(
     bar = Bar(sum(each.size for segments in journals.values() for each in segments))
     with bar.shown():
         for text, segments in journals.items():
-            survey = JournalSurvey(text)
+            survey = JournalSurvey(text, with_tunnels=tunnels)
             surveys.append(survey)
             for segment in segments:
                 bar.about(str(segment.name))
@@ -63,6 +67,10 @@ def _show(out: Output, survey: JournalSurvey, *, with_sessions: bool) -> None:
         for session in survey.sessions:
             out.event("session", **_session(survey.node, session))
         out.console.print(_sessions(survey))
+    for tunnel in survey.tunnels:
+        out.event("tunnel", **_tunnel(survey.node, tunnel))
+    if survey.tunnels:
+        out.console.print(_tunnels(survey))
 
 
 def _runs(survey: JournalSurvey) -> Table:
@@ -125,6 +133,23 @@ def _sessions(survey: JournalSurvey) -> Table:
     return table
 
 
+def _tunnels(survey: JournalSurvey) -> Table:
+    head = ("tunnel", "hop", "from", "to", "began", "ended", "forward", "back")
+    table = table_of("tunnels", *head)
+    for each in survey.tunnels:
+        table.add_row(
+            each.trace.hex()[:8],
+            f"{each.hop} of {each.length - 1}",
+            each.before.text[:8],
+            each.after.text[:8],
+            brief_time(each.began),
+            brief_time(each.ended),
+            f"{each.forward:,}",
+            f"{each.back:,}",
+        )
+    return table
+
+
 def _described(node: str, facts: SegmentFacts) -> dict[str, Any]:
     return {
         "node_id": node,
@@ -159,6 +184,21 @@ def _session(node: str, session: SessionCounts) -> dict[str, Any]:
         "sent": session.sent,
         "parted": session.parted,
         "resumed": session.resumed,
+    }
+
+
+def _tunnel(node: str, tunnel: JoinedTunnel) -> dict[str, Any]:
+    return {
+        "node_id": node,
+        "trace": tunnel.trace.hex(),
+        "hop": tunnel.hop,
+        "length": tunnel.length,
+        "before": tunnel.before.text,
+        "after": tunnel.after.text,
+        "began": show_time(tunnel.began),
+        "ended": show_time(tunnel.ended),
+        "forward": tunnel.forward,
+        "back": tunnel.back,
     }
 
 

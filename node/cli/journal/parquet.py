@@ -13,8 +13,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from node.cli.journal.segments import Piece
 from node.errors import FileError
-from node.journal.audit.rows import EVENT_COLUMNS, EventRow, Finding, SessionRow
+from node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow, TunnelRow
 
 GROUP_ROWS: Final = 50_000
 GROUP_SIZE: Final = 1 << 25  # bytes of payloads, at which a group goes out early
@@ -26,6 +27,7 @@ _PAYLOAD_AT: Final = EVENT_COLUMNS.index("payload")
 _LONG: Final = frozenset(
     {"offset", "place", "stream", "code", "opens", "request", "seal_delay_us"}
     | {"count", "received_place", "sent_place", "resumption", "epoch", "generation"}
+    | {"hop", "length", "forward", "back"}
 )
 _INT: Final = frozenset(
     {"wire_size", "blob_size", "payload_size", "async_id", "category", "subcategory"}
@@ -33,11 +35,16 @@ _INT: Final = frozenset(
 )
 _BYTES: Final = frozenset({"digest", "payload"})
 _FLAGS: Final = frozenset({"initiator", "remote"})
-_TIMES: Final = {"time_ns": "time", "started_ns": "started"}
+_TIMES: Final = {
+    "time_ns": "time",
+    "started_ns": "started",
+    "began_ns": "began",
+    "ended_ns": "ended",
+}
 
 
 class ParquetFiles:
-    """`events.parquet`, `sessions.parquet` and `findings.parquet` in a directory.
+    """`events`, `sessions`, `tunnels` and `findings.parquet` in a directory.
 
     Leaving in order gives them their names; otherwise nothing is left of them. `written`
     says then how many rows each has.
@@ -50,6 +57,7 @@ class ParquetFiles:
         columns = {
             "events": EVENT_COLUMNS,
             "sessions": SessionRow._fields,
+            "tunnels": TunnelRow._fields,
             "findings": tuple(field.name for field in fields(Finding)),
         }
         paths = {name: directory / f"{name}.parquet" for name in columns}
@@ -68,18 +76,14 @@ class ParquetFiles:
             table.close(keep=error is None)
             self.written[table.path] = table.count
 
-    def add(
-        self,
-        events: Sequence[EventRow],
-        sessions: Sequence[SessionRow],
-        findings: Sequence[Finding],
-    ) -> None:
+    def add(self, piece: Piece) -> None:
         """Rows that come next."""
-        size = sum(len(row[_PAYLOAD_AT] or b"") for row in events)
-        of_events, of_sessions, of_findings = self._tables
-        of_events.add(events, size)
-        of_sessions.add(sessions, 0)
-        of_findings.add(map(astuple, findings), 0)
+        size = sum(len(row[_PAYLOAD_AT] or b"") for row in piece.events)
+        events, sessions, tunnels, findings = self._tables
+        events.add(piece.events, size)
+        sessions.add(piece.sessions, 0)
+        tunnels.add(piece.tunnels, 0)
+        findings.add(map(astuple, piece.findings), 0)
 
 
 class _Table:

@@ -18,7 +18,7 @@ from crypto.auditor import AuditorPrivateKey
 from node.errors import ConfigError, FileError
 from node.journal.audit.audit import Audit
 from node.journal.audit.compact import event_rows
-from node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow
+from node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow, TunnelRow
 from node.journal.records import Record
 from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges, read_range
 
@@ -100,6 +100,7 @@ class Piece(NamedTuple):
     records: int
     events: list[EventRow]
     sessions: list[SessionRow]
+    tunnels: list[TunnelRow]
     findings: list[Finding]
 
 
@@ -133,4 +134,6 @@ def _taken(audit: Audit, node: str, records: int, *, payloads: bool) -> Piece:
     for _, pending in audit.take_spans():
         unsealed = [row._replace(status=UNSEALED) for row in pending]
         events += event_rows(unsealed, None, payloads=payloads)
-    return Piece(node, records, events, audit.take_sessions(), audit.take_findings())
+    return Piece(
+        node, records, events, audit.take_sessions(), audit.take_tunnels(), audit.take_findings()
+    )

@@ -1,6 +1,7 @@
 """What a journal's files say of themselves, counted: nothing is verified or decrypted.
 
-All bytes are counted, as records or as damage. Memory grows with the sessions, not with the events.
+All bytes are counted, as records or as damage. Memory grows with the
+sessions, and with the tunnels if they are wanted, not with the events.
 """
 
 from collections import Counter
@@ -11,7 +12,14 @@ from typing import Final
 from crypto.errors import IdentityError
 from crypto.identity import PublicIdentity
 from node.journal import keys
-from node.journal.bodies import CHANGES, SegmentEnd, SegmentHead, SessionEnd, SessionParted
+from node.journal.bodies import (
+    CHANGES,
+    JoinedTunnel,
+    SegmentEnd,
+    SegmentHead,
+    SessionEnd,
+    SessionParted,
+)
 from node.journal.errors import JournalFormatError
 from node.journal.fields import parse_event_head
 from node.journal.names import CLOSED, SegmentName
@@ -64,11 +72,16 @@ class SessionCounts:
 
 
 class JournalSurvey:
-    """Counts what is in the segments of one node, told one after another."""
+    """Counts what is in the segments of one node, told one after another.
 
-    def __init__(self, node: str) -> None:
+    `tunnels` are those that the node says it joined, if they are wanted `with_tunnels`.
+    """
+
+    def __init__(self, node: str, *, with_tunnels: bool = False) -> None:
         self.node = node
         self.segments: list[SegmentFacts] = []
+        self.tunnels: list[JoinedTunnel] = []
+        self._with_tunnels = with_tunnels
         self._sessions: dict[tuple[str, int], SessionCounts] = {}
 
     @property
@@ -129,6 +142,10 @@ class JournalSurvey:
                 session.parted += 1
             elif session is not None:
                 session.resumed += 1
+        elif kind == keys.TUNNEL:
+            tunnel = JoinedTunnel.parse(body)
+            if self._with_tunnels:
+                self.tunnels.append(tunnel)
         elif kind == keys.SESSION_END:
             end = SessionEnd.parse(body)
             session = self._sessions.get((run, end.session))

@@ -77,6 +77,7 @@ def verify(
         records=every.records,
         sessions=len(every.sessions),
         **{what: every.changes[what] for what in _CHANGES},
+        tunnels=every.tunnels,
         events=every.statuses.total(),
         statuses=every.statuses,
         findings=every.findings.total(),
@@ -97,11 +98,12 @@ class Which:
 
 
 class Totals:
-    """What was counted: `changes` of transports, `statuses` of events, `findings` by kind; `open`
-    says which events are `_OPEN`, by journal, session, direction and status."""
+    """What was counted: `changes` of transports, `tunnels` that were joined, `statuses` of events,
+    `findings` by kind; `open` says which events are `_OPEN`, by journal, session, direction and
+    status."""
 
     def __init__(self) -> None:
-        self.records = 0
+        self.records = self.tunnels = 0
         self.sessions: set[str] = set()
         self.changes: Counter[str] = Counter()  # sessions parted and resumed
         self.statuses: Counter[str] = Counter()
@@ -113,6 +115,7 @@ class Totals:
         self.records += piece.records
         self.sessions.update(row.session for row in piece.sessions)
         self.changes.update(row.what for row in piece.sessions if row.what in _CHANGES)
+        self.tunnels += len(piece.tunnels)
         for row in piece.events:
             if not row[_ITEM_AT]:
                 self.statuses[row[STATUS_AT]] += 1
@@ -130,6 +133,7 @@ class Totals:
         both.records = self.records + other.records
         both.sessions = self.sessions | other.sessions
         both.changes = self.changes + other.changes
+        both.tunnels = self.tunnels + other.tunnels
         both.statuses = self.statuses + other.statuses
         both.findings = self.findings + other.findings
         both.open = self.open | other.open
@@ -139,9 +143,11 @@ class Totals:
     def sentence(self) -> str:
         """For people."""
         listed = ", ".join(f"{count:,} {name}" for name, count in sorted(self.statuses.items()))
+        tunnels = f"{counted(self.tunnels, 'tunnel')}, " if self.tunnels else ""
         parted = ", ".join(f"{what} {counted(self.changes[what], 'time')}" for what in _CHANGES)
         return (
             f"{counted(len(self.sessions), 'session')}{f' ({parted})' if self.changes else ''}, "
+            f"{tunnels}"
             f"{counted(self.statuses.total(), 'event')}{listed and f' ({listed})'}, "
             f"{counted(self.findings.total(), 'finding')}"
         )

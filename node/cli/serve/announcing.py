@@ -25,11 +25,13 @@ AnnounceName = Annotated[
 
 
 @asynccontextmanager
-async def announced(node: Node, settings: ServeSettings, out: Output) -> AsyncIterator[None]:
+async def announced(
+    node: Node, settings: ServeSettings, out: Output, *, server: bool
+) -> AsyncIterator[None]:
     """Announce the node, if that is wanted; raises as `announce`."""
     if not settings.announce:
         yield
         return
-    async with announce(node, name=settings.announce_name):
+    async with announce(node, name=settings.announce_name, server=server):
         out.say("announced on the local network")
         yield

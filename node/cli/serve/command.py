@@ -21,6 +21,17 @@ from node.cli.run import ending_signals, make_node, run, say_closed
 from node.cli.serve.announcing import Announce, AnnounceName, announced
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
 from node.cli.serve.bus import BusAllow, BusUrl, announce_bus, offered
+from node.cli.serve.federation import (
+    AccountsOption,
+    Carry,
+    Export,
+    Follow,
+    Links,
+    Members,
+    announce_federation,
+    federated,
+    told,
+)
 from node.cli.serve.gateways import Spoken, joined
 from node.cli.serve.journal import (
     Auditors,
@@ -98,6 +109,12 @@ def serve(
     journal_on_failure: OnFailure = None,
     bus: BusUrl = None,
     bus_allow: BusAllow = None,
+    link: Links = None,
+    member: Members = None,
+    carry: Carry = None,
+    export: Export = None,
+    follow: Follow = None,
+    accounts: AccountsOption = None,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
     settings = _told(
@@ -122,6 +139,7 @@ def serve(
             "on_failure": journal_on_failure,
         },
         bus={"url": bus, "allow": bus_allow},
+        federation=told(link, member, carry, export, follow, accounts),
     )
     # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_serve, settings, options.dialling_trust)
@@ -141,6 +159,7 @@ async def _serve(
         async with (
             joined(node, settings, dialling_trust) as spoken,
             offered(node, settings.bus),
+            federated(node, settings.federation) as federation,
         ):
             # Before anything is printed: whoever reads `ready` may send a signal at once. It
             # ends before the node drains, so that a second signal does not wait for that.
@@ -150,7 +169,9 @@ async def _serve(
                 if kept is not None:
                     announce_journal(out, kept)
                 announce_bus(out, settings.bus)
-                async with announced(node, settings.serve, out):
+                announce_federation(out, settings.federation)
+                server = federation is not None
+                async with announced(node, settings.serve, out, server=server):
                     _announce(out, node, addresses, spoken, announced=settings.serve.announce)
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(tick, clock, settings.serve.clock_interval)

@@ -18,7 +18,8 @@ from node.gateways.guest import Guest
 from node.gateways.simproto.link import SimProtoTerms
 from node.handlers.registry import Entry
 from node.handlers.running import FAILED, Outcome, run_handler
-from node.handlers.topic import SubscribeRequest, Topic, decide
+from node.handlers.subscribing import decide
+from node.handlers.topic import SubscribeRequest, Topic
 from node.messaging.batch import Batch
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import ResultCode

@@ -1,4 +1,4 @@
-"""Reads a node's records in order, and gives out events, sessions and findings.
+"""Reads a node's records in order, and gives out events, sessions, tunnels and findings.
 
 Whatever the records hold, each becomes a row or a finding, never an exception. The
 command line and the pipeline read the files, feed the audit and take its rows.
@@ -12,8 +12,8 @@ from crypto.auditor import AuditorPrivateKey
 from node.journal import keys
 from node.journal.audit.compact import CompactRow, event_rows
 from node.journal.audit.keyring import Boxes
-from node.journal.audit.output import CUT, DAMAGE, NO_END, NO_START, TWICE, AuditOutput
-from node.journal.audit.rows import EventRow, Finding, SessionRow, Span
+from node.journal.audit.output import CUT, DAMAGE, FOREIGN, NO_END, NO_START, TWICE, AuditOutput
+from node.journal.audit.rows import EventRow, Finding, SessionRow, Span, TunnelRow
 from node.journal.audit.segment import UNKNOWN, Blocks, OpenSegment, UnknownSessions
 from node.journal.audit.session import AuditedSession
 from node.journal.audit.start import resume_session, start_session
@@ -33,8 +33,8 @@ class Audit:
     """Follows the records of one node, or several one after the other.
 
     `auditors` are private keys; without one nothing is decrypted. With `payloads` false, rows
-    have no payloads; with `stitched`, the caller compares spans. Take events, findings, sessions
-    and spans whenever there are many: until then they are kept here.
+    have no payloads; with `stitched`, the caller compares spans. Take events, findings, sessions,
+    tunnels and spans whenever there are many: until then they are kept here.
     """
 
     def __init__(
@@ -113,6 +113,11 @@ class Audit:
     def take_sessions(self) -> list[SessionRow]:
         """What was learnt of sessions since the last call."""
         taken, self._output.sessions = self._output.sessions, []
+        return taken
+
+    def take_tunnels(self) -> list[TunnelRow]:
+        """The tunnels that the node joined, by its own word, since the last call."""
+        taken, self._output.tunnels = self._output.tunnels, []
         return taken
 
     def take_spans(self) -> list[tuple[Span, list[CompactRow]]]:
@@ -272,6 +277,8 @@ class Audit:
         elif kind in CHANGES:
             change = CHANGES[kind](body)
             self._session(change.session).change(change, record.time, record.offset)
+        elif kind == keys.TUNNEL:
+            self._output.tunnel(record)
         elif kind == keys.SESSION_END:
             end = SessionEnd.parse(body)
             self._session(end.session).end(end, record.time, record.offset)
@@ -341,14 +348,7 @@ class Audit:
 
     def _enter(self, number: int, session: AuditedSession, record: Record) -> None:
         if self._name is not None and session.out.local != self._name.node:
-            session.out.finding(
-                "wrong-node",
-                None,
-                None,
-                record.time,
-                record.offset,
-                "the session's own identity is not that of the journal's node",
-            )
+            session.out.finding("wrong-node", None, None, record.time, record.offset, FOREIGN)
         before = self._live.get(number)
         if before is not None:
             self._output.finding(

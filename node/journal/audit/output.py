@@ -8,7 +8,8 @@ from typing import Final
 from crypto.identity import PublicIdentity
 from node.journal.audit.compact import UNREAD, CompactRow
 from node.journal.audit.keyring import Boxes
-from node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span
+from node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span, TunnelRow
+from node.journal.bodies import JoinedTunnel
 from node.journal.fields import EVENT_HEAD
 from node.journal.keys import RECEIVED
 from node.journal.records import Record
@@ -24,6 +25,7 @@ DAMAGE: Final = {
 }
 NO_START: Final = "a checkpoint of a session that neither began before nor was in the last block"
 TWICE: Final = "a session of the same id began before: it is in the journal a second time"
+FOREIGN: Final = "the session's own identity is not that of the journal's node"
 NO_END: Final = "the journal ended while this session was open: the node did not shut down properly"
 CUT: Final = (
     "the session was open, but a later block of the same run has no checkpoint of it, and no end "
@@ -49,6 +51,7 @@ class AuditOutput:
         "silent",
         "spans",
         "stitched",
+        "tunnels",
     )
 
     def __init__(self, boxes: Boxes, *, stitched: bool) -> None:
@@ -63,6 +66,7 @@ class AuditOutput:
         self.findings: list[Finding] = []
         self.sessions: list[SessionRow] = []
         self.spans: list[tuple[Span, list[CompactRow]]] = []
+        self.tunnels: list[TunnelRow] = []
 
     def tell(self, what: Finding | SessionRow) -> None:
         """Put out a finding, or a session's row."""
@@ -72,6 +76,29 @@ class AuditOutput:
             self.findings.append(what)
         else:
             self.sessions.append(what)
+
+    def tunnel(self, record: Record) -> None:
+        """Put out a tunnel's row, of its record; raises JournalFormatError."""
+        one = JoinedTunnel.parse(record.body)
+        if self.silent:
+            return
+        self.tunnels.append(
+            TunnelRow(
+                self.journal,
+                self.segment,
+                record.offset,
+                record.time,
+                one.trace.hex(),
+                one.hop,
+                one.length,
+                one.before.text,
+                one.after.text,
+                one.began,
+                one.ended,
+                one.forward,
+                one.back,
+            )
+        )
 
     def end_span(self, span: Span, pending: list[CompactRow]) -> None:
         """Put out a span, and the rows that still wait for a seal in a later one."""

@@ -1,4 +1,4 @@
-"""What an audit gives out: the columns of events, sessions, findings and spans.
+"""What an audit gives out: the columns of events, sessions, tunnels, findings and spans.
 
 Since there are millions of rows, a row is a tuple in the order of its columns. Their meanings and
 units are in docs/pipeline.md. Times are in ns since the epoch.
@@ -82,6 +82,27 @@ class SessionRow(NamedTuple):
     received_place: int | None = None
     sent_place: int | None = None
     resumption: int | None = None
+
+
+class TunnelRow(NamedTuple):
+    """A tunnel that the journal's node joined: where it stood in the path, between whom.
+
+    `trace` is hexadecimal, `before` and `after` are node ids; `forward` and `back` are bytes.
+    """
+
+    journal: str
+    segment: str
+    offset: int
+    time_ns: int
+    trace: str
+    hop: int
+    length: int
+    before: str
+    after: str
+    began_ns: int
+    ended_ns: int
+    forward: int
+    back: int
 
 
 @dataclass(frozen=True, slots=True)

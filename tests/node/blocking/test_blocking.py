@@ -151,6 +151,15 @@ def test_notes(shop: Shop) -> None:
         assert (sub.dropped, sub.gaps, sub.number, sub.recovered) == (0, 0, 0, False)
 
 
+def test_publishing(shop: Shop) -> None:
+    shop.node.topic("room", keep=10, writers=lambda peer, name: True)
+    with meet(shop) as peer, peer.subscribe("room") as sub:
+        assert peer.publish("room", "hello", headers={"a": 1}) == 1
+        assert sub.get(timeout=PATIENCE) == "hello"
+    with link(shop.address) as linked:
+        assert linked.publish("room", "again", once=True) == 2
+
+
 def test_numbers_of_a_topic_that_remembers(shop: Shop) -> None:
     shop.node.topic("log", keep=10)
     with meet(shop) as peer, peer.subscribe("log") as sub:

@@ -13,14 +13,15 @@ LOOK = ("find", "--interface", "127.0.0.1", "--seconds")
 
 
 def test_a_node_that_is_announced_is_found(processes: Processes, parley: Parley) -> None:
-    running, [address] = processes.serve("--announce", "--announce-name", "küche")
-    assert f"{address} küche" in parley(*LOOK, "3").out.splitlines()
+    server = ("--accounts", "any")  # of a federation
+    running, [address] = processes.serve("--announce", "--announce-name", "küche", *server)
+    assert f"{address} küche (server)" in parley(*LOOK, "3").out.splitlines()
     found = parley(*LOOK, "3", "--json")
     node_id = address.partition("#")[2]
     expected = {"event": "node", "node_id": node_id, "name": "küche", "addresses": [address]}
-    assert expected in found.lines
+    assert {**expected, "server": True} in found.lines
     assert found.last == {"event": "done", "count": len(found.lines) - 1}
-    ready = running.stop().lines[0]
+    ready = running.stop().lines[1]
     assert ready["announced"] is True
     assert node_id not in parley(*LOOK, "0.4").out
 
@@ -34,14 +35,15 @@ def test_a_node_is_not_announced_unless_asked_for(processes: Processes, parley: 
 def test_what_a_stranger_says_steers_no_terminal(
     parley: Parley, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = FoundNode(NodeId(bytes(32)), "\x1b[2J\nroot", ("tcp://192.0.2.7:1#x",))
+    node = FoundNode(NodeId(bytes(32)), "\x1b[2J\nroot", ("tcp://192.0.2.7:1#x",), server=True)
 
     async def search(seconds: float, interfaces: tuple[str, ...]) -> list[FoundNode]:
         return [node]
 
     monkeypatch.setattr(command, "search", search)
-    assert parley("find").out == "tcp://192.0.2.7:1#x \\x1b[2J\\nroot\n"
-    assert said(parley("find", "--json"), "node")[0]["name"] == node.name
+    assert parley("find").out == "tcp://192.0.2.7:1#x \\x1b[2J\\nroot (server)\n"
+    (line,) = said(parley("find", "--json"), "node")
+    assert (line["name"], line["server"]) == (node.name, True)
 
 
 def test_nobody_is_announced(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:

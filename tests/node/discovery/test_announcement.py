@@ -63,7 +63,7 @@ def test_only_so_many_addresses_are_announced() -> None:
     places = reachable(listeners, HERE)
     assert places == [f"tcp://192.0.2.7:{port}" for port in range(1, MOST_ADDRESSES + 1)]
     longest = ["tcp://[2001:db8:1111:2222:3333:4444:5555:6666]:65535"] * MOST_ADDRESSES
-    said = properties(ID, "n" * 63, longest)
+    said = properties(ID, "n" * 63, longest, server=True)
     record = text(*(f"{key}={value}" for key, value in said.items()))
     assert len(record) <= LONGEST_TEXT
 
@@ -109,6 +109,17 @@ def test_what_is_no_announcement(record: bytes) -> None:
 @pytest.mark.parametrize("instance", ["kitchen", ID.text.upper(), ID.text[:-1], "\x1b[2J", ""])
 def test_an_instance_that_is_not_named_by_its_id(instance: str) -> None:
     assert read_announcement(instance, announced(ADDRESS)) is None
+
+
+def test_a_server_says_so() -> None:
+    for server in (True, False):
+        said = properties(ID, "", ["tcp://192.0.2.7:7000"], server=server)
+        found = read_announcement(ID.text, text(*(f"{key}={value}" for key, value in said.items())))
+        assert found is not None
+        assert found.server is server
+    found = read_announcement(ID.text, announced("server=yes", ADDRESS))
+    assert found is not None
+    assert not found.server
 
 
 def test_what_is_beside_it_is_passed_over() -> None:

@@ -47,8 +47,9 @@ async def test_two_nodes_find_each_other_and_meet() -> None:
     before = threading.active_count()
     async with new_node() as ours, new_node() as theirs:
         address = await theirs.listen("tcp://127.0.0.1:0")
-        async with announce(theirs, name="kitchen"):
-            assert await found(theirs.node_id) == FoundNode(theirs.node_id, "kitchen", (address,))
+        async with announce(theirs, name="kitchen", server=True):
+            expected = FoundNode(theirs.node_id, "kitchen", (address,), server=True)
+            assert await found(theirs.node_id) == expected
             assert await ask(f"{SCHEME}://{theirs.node_id}", seconds=5) == [address]
             peer = await ours.connect(address)
             assert peer.node_id == theirs.node_id

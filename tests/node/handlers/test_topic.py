@@ -66,7 +66,7 @@ def spy_on_sent(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, 
     return sent
 
 
-def at_once(coroutine: Coroutine[Any, Any, None]) -> bool:
+def at_once(coroutine: Coroutine[Any, Any, object]) -> bool:
     """Whether it ends without a yield to the loop; if not, the loop is confused."""
     try:
         coroutine.send(None)

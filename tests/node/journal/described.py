@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from node.journal import keys
 from node.journal.bodies import (
+    JoinedTunnel,
     KeyUpdate,
     Secret,
     SegmentEnd,
@@ -36,6 +37,7 @@ BODIES: Final[dict[str, Any]] = {
     "segment end": SegmentEnd,
     "parted": SessionParted,
     "resumed": SessionResumed,
+    "tunnel": JoinedTunnel,
 }
 _CONSTANTS: Final = {"format": keys.FORMAT_NAME, "version": keys.FORMAT_VERSION}
 # Ours, where they are not called as in the document.

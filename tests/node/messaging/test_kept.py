@@ -135,3 +135,16 @@ def test_positions_and_beginnings_are_whole_or_malformed() -> None:
         cells = {key: value for key, value in begins.cells().items() if key != left_out}
         with pytest.raises(LbmDecodeError):
             read_beginning(cells)
+
+
+def test_it_may_begin_anywhere_and_skip_what_never_came() -> None:
+    kept = Kept(EPOCH, NEVER, NEVER, 10)
+    assert (kept.first, kept.last, len(kept)) == (11, 10, 0)
+    kept.add(b"11", None)
+    kept.add(b"12", read_headers({"a": 1}))
+    kept.skip(5)
+    assert (kept.first, kept.last, len(kept), kept.cost) == (18, 17, 0, 0)
+    assert kept.begin(TopicPosition(EPOCH, 12)) == Beginning(TopicPosition(EPOCH, 17), False)
+    assert kept.begin(TopicPosition(EPOCH, 17)).recovered
+    kept.add(b"18", None)
+    assert kept.read(18, 18, NEVER).notes == [b"18"]

@@ -343,14 +343,17 @@ class Remembering(RuleBasedStateMachine):
     @rule(
         sizes=st.lists(st.integers(0, 1_500), min_size=1, max_size=12),
         headers=st.sampled_from([0, 0, 0, 10, 900]),
+        missing=st.sampled_from([0, 0, 0, 1, 30]),
         flush=st.booleans(),
     )
-    def publish(self, sizes: list[int], headers: int, flush: bool) -> None:
+    def publish(self, sizes: list[int], headers: int, missing: int, flush: bool) -> None:
         fixed = read_headers({"h": "x" * headers}) if headers else None
         for size in sizes:
+            self.published += ["never came"] * missing
             note: Value = [len(self.published), bytes(size)]
             self.published.append(note)
-            self.fanout.add(encode_note(note), fixed)
+            self.fanout.add(encode_note(note), fixed, missing)
+            missing = 0
         if flush:
             self.fanout.flush()
 

@@ -21,6 +21,7 @@ from node.protocol.typed import check_types
 from node.settings import Settings
 from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.federation import FederationSettings
 from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings
 
@@ -29,6 +30,7 @@ CLASSES: tuple[Any, ...] = (
     *(NodeConfig, CoreConfig, Limits, BusConfig, RedisFormat, Pauses),
     *(SimProtoLimits, NamedLimits, RelayLimits),
     *(ServeSettings, SimProtoSettings, NamedSettings, RelaySettings, JournalSettings, BusSettings),
+    FederationSettings,
 )
 IDENTITY = Identity.create()
 

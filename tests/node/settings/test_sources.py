@@ -17,7 +17,7 @@ from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import AddressError, ConfigError
 from node.gateways.named import peer as named
 from node.protocol.limits import Limits
-from node.settings import BusSettings, Settings, load_settings
+from node.settings import BusSettings, FederationSettings, Settings, load_settings
 from node.settings.dialects import FORMATS, NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings, parse_forward
@@ -438,6 +438,7 @@ def test_every_field_has_its_name_and_variable() -> None:
     expected |= {f"serve.{field.name}" for field in fields(ServeSettings)}
     expected |= {f"journal.{field.name}" for field in fields(JournalSettings)}
     expected |= {f"bus.{field.name}" for field in fields(BusSettings)}
+    expected |= {f"federation.{field.name}" for field in fields(FederationSettings)}
     for table, settings in (
         ("simproto", SimProtoSettings()),
         ("named", NamedSettings()),

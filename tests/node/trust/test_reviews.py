@@ -14,7 +14,7 @@ import pytest
 from node.errors import ConfigError, ParleyError, PeerClosedError
 from node.protocol.codes import CloseCode
 from node.transport.address import Address
-from node.trust import reviews
+from node.trust import reviews, watched_file
 from node.trust.accept_hook import AcceptHook, Candidate
 from node.trust.known_peers import KnownPeers
 from node.trust.policies import AnyPeer, FirstUse, Known, OneOf, TrustPolicy
@@ -302,7 +302,8 @@ class Slow(Members):
 
 
 async def test_a_policy_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviews, "UNREADABLE", 0.1)
+    for module in (reviews, watched_file):
+        monkeypatch.setattr(module, "UNREADABLE", 0.1)
     slow = Slow()
     async with court(slow) as there:
         try:

@@ -18,7 +18,7 @@ from node.testing import FakeClock
 from node.trust.accept_hook import Candidate
 from node.trust.known_peers import KnownPeer, KnownPeers
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy
-from node.trust.reviews import LOOK, MOST_LOOKS, UNREADABLE
+from node.trust.watched_file import LOOK, MOST_LOOKS, UNREADABLE
 from parley import Node, PublicIdentity
 from tests.node.network import eventually, new_node
 from tests.node.trust.courts import ALICE, EVE, Court, court

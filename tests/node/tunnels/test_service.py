@@ -9,7 +9,7 @@ import pytest
 from crypto.identity import NodeId
 from lbm import keys
 from lbm.codec import encode
-from node.errors import ParleyError, TunnelRefusedError
+from node.errors import ParleyError, StreamResetError, TunnelRefusedError
 from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from node.testing import FakeClock
 from node.tunnels.account_switch import AccountSwitch
@@ -149,8 +149,9 @@ async def test_no_tunnel_leads_on_from_a_tunnel(anyio_backend: str) -> None:
         assert caught.value.code == ResultCode.NOT_AUTHORISED
         stream = peer.streams.open_tunnel()
         dial = encode({keys.TRACE: TRACE, keys.DEADLINE_MS: 1_000, keys.TO: [bytes(32)]})
-        answer = await stream.request(TUNNEL, DIAL, payload=dial)
-        assert answer.cells[keys.CODE] == ResultCode.NOT_AUTHORISED
+        with pytest.raises(StreamResetError) as reset:
+            await stream.request(TUNNEL, DIAL, payload=dial)
+        assert reset.value.code == CloseCode.NOT_AUTHORISED
         await peer.close()
 
 

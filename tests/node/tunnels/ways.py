@@ -15,6 +15,7 @@ from crypto.randomness import random_bytes
 from lbm import keys
 from lbm.codec import encode
 from node.errors import TunnelRefusedError
+from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
 from node.journal.journal import Journal
@@ -129,6 +130,7 @@ async def row(
             journal = Journal.open(journals / str(place), AUDITOR)
         settled = config(**settings)
         nodes.append(Node(Identity.create(), config=settled, clock=clock, journal=journal))
+    nodes[-1].handlers.exports.add(Exports(["*"]))
     made = Row(nodes)
     with anyio.fail_after(patience):
         async with AsyncExitStack() as stack:

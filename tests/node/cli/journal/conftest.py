@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from crypto.auditor_file import save_auditor_key
+from tests.node.journal.joined_tunnels import join, told
 from tests.node.journal.recorded import AUDITOR, Recorded
 
 
 @cache
 def recorded() -> dict[str, bytes]:
-    """The segments of both nodes by stem: two sessions each, in two segments."""
+    """The segments of both nodes by stem: two sessions each, in two segments; Alice, between
+    others, joined a tunnel."""
     made = Recorded()
     for number in range(20):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
@@ -21,6 +23,7 @@ def recorded() -> dict[str, bytes]:
             made.logs[0].session_parted("no answer")
             made.logs[0].session_resumed(1)
             made.logs[0].session_parted("no answer")
+            join(made.journals[0], told())
         if number == 10:
             for journal in made.journals:
                 journal.next_segment()

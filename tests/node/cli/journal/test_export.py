@@ -24,7 +24,7 @@ def test_rows_and_columns(
     arguments = ("journal", "export", str(journals), "--to", "parquet", "--out", str(out))
     done = parley(*arguments, "--auditor-key", str(key), "--json")
     assert done.code == 0
-    names = ("events", "sessions", "findings")
+    names = ("events", "sessions", "tunnels", "findings")
     assert done.last["files"] == {
         str(out / f"{name}.parquet"): pq.read_metadata(out / f"{name}.parquet").num_rows
         for name in names
@@ -41,6 +41,9 @@ def test_rows_and_columns(
     assert rows[0]["time"].date() == rows[0]["date"] == datetime(2027, 1, 15, tzinfo=UTC).date()
     assert pq.read_table(out / "sessions.parquet").num_rows >= 8
     assert pq.read_table(out / "findings.parquet").num_rows == 0
+    (tunnel,) = pq.read_table(out / "tunnels.parquet").to_pylist()
+    assert (tunnel["journal"], tunnel["forward"]) == (ALICE.node_id.text, 300)
+    assert (tunnel["ended"] - tunnel["began"]).total_seconds() == 1
     again = parley(*arguments)
     assert (again.code, "already" in again.err) == (6, True)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.cli.conftest import Parley
+from tests.node.journal.joined_tunnels import TRACE, server
 from tests.node.protocol.pair import ALICE, BOB
 
 
@@ -42,6 +43,20 @@ def test_for_people(parley: Parley, journals: Path) -> None:
     assert done.code == 0
     for said in (ALICE.node_id.text, BOB.node_id.text, "runs", "segments", "sessions", "closed"):
         assert said in done.out
+
+
+def test_tunnels(parley: Parley, journals: Path) -> None:
+    done = parley("journal", "inspect", str(journals), "--json", "--tunnels")
+    (line,) = [line for line in done.lines if line["event"] == "tunnel"]
+    assert (line["node_id"], line["trace"]) == (ALICE.node_id.text, TRACE.hex())
+    assert (line["hop"], line["length"]) == (1, 3)
+    assert (line["before"], line["after"]) == (server(1).text, server(3).text)
+    assert (line["forward"], line["back"]) == (300, 70_000)
+    assert line["began"] < line["ended"]
+    assert done.last["records"]["tunnel"] == 1
+    shown = parley("journal", "inspect", str(journals), "--tunnels").out
+    assert all(said in shown for said in (TRACE.hex()[:8], "1 of 2", "70,000"))
+    assert TRACE.hex()[:8] not in parley("journal", "inspect", str(journals)).out
 
 
 def test_one_node(parley: Parley, journals: Path, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def test_honest_journals(parley: Parley, journals: Path, key: Path, with_key: bo
     assert (shown.code, "nothing was decrypted" in shown.out) == (0, not with_key)
     assert "0 findings" in shown.out
     assert (last["parted"], last["resumed"]) == (2, 1)
-    assert "2 sessions (parted 2 times, resumed 1 time)" in shown.out
+    assert "2 sessions (parted 2 times, resumed 1 time), 1 tunnel, " in shown.out
+    assert last["tunnels"] == 1
 
 
 def test_pieces_make_no_difference(

@@ -1,0 +1,126 @@
+"""The federation that `parley serve` takes part in: its options, its calls, its announcement."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+import typer
+
+from node.cli.output import Output
+from node.cli.suggestions import words
+from node.node import Node
+from node.server.calls import offer_federation_calls
+from node.server.federation import Federation
+from node.settings import FederationSettings
+from node.settings.federation import ACCOUNT_RULES, parse_accounts
+
+PANEL: Final = "Federation of servers"
+
+Links = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--link",
+        metavar="ADDR",
+        help="Keep a link with the server there; ADDR has its node id; repeatable.",
+        rich_help_panel=PANEL,
+    ),
+]
+Members = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--member",
+        metavar="NODEID",
+        help="Take the cards of this server too, and let it link here; repeatable.",
+        rich_help_panel=PANEL,
+    ),
+]
+Carry = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NODEID",
+        help="Let tunnels of this server go on through this one; repeatable. Default: nobody's.",
+        rich_help_panel=PANEL,
+    ),
+]
+Export = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--export",
+        metavar="PATTERN",
+        help="What peers that come through a tunnel may ask for, as shop.*; repeatable. "
+        "Default: nothing.",
+        rich_help_panel=PANEL,
+    ),
+]
+Follow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Topics elsewhere that accounts read with this server's right; repeatable. "
+        "Default: none.",
+        rich_help_panel=PANEL,
+    ),
+]
+AccountsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--accounts",
+        metavar="WHO",
+        help="Who may have an account: off, known, any, or node ids with commas. Default: off.",
+        rich_help_panel=PANEL,
+        autocompletion=words(*ACCOUNT_RULES),
+    ),
+]
+
+
+def told(
+    link: list[str] | None,
+    member: list[str] | None,
+    carry: list[str] | None,
+    export: list[str] | None,
+    follow: list[str] | None,
+    accounts: str | None,
+) -> dict[str, Any]:
+    """What the options say of the table `[federation]`."""
+    return {
+        "links": link,
+        "members": member,
+        "carry": carry,
+        "exports": export,
+        "follow": follow,
+        "accounts": None if accounts is None else parse_accounts(accounts),
+    }
+
+
+@asynccontextmanager
+async def federated(node: Node, settings: FederationSettings) -> AsyncIterator[Federation | None]:
+    """While it lasts, the node takes the part in a federation that the settings name, if any.
+
+    Raises:
+        ConfigError: it cannot be, as `Federation`.
+    """
+    if settings == FederationSettings():
+        yield None
+        return
+    async with Federation(node, settings) as federation:
+        offer_federation_calls(node, federation)
+        yield federation
+
+
+def announce_federation(out: Output, settings: FederationSettings) -> None:
+    """Say what part is taken."""
+    if settings == FederationSettings():
+        return
+    links, members = len(settings.places), len(settings.all_members)
+    out.say(f"a server of a federation: {links} links, {members} members")
+    out.event(
+        "federation",
+        links=list(settings.links),
+        members=[str(member) for member in sorted(settings.all_members)],
+        carry=list(settings.carry),
+        exports=list(settings.exports),
+        follow=list(settings.follow),
+        accounts=settings.accounts
+        if isinstance(settings.accounts, str)
+        else list(settings.accounts),
+    )

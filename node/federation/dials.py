@@ -1,0 +1,229 @@
+"""What a server does with a Dial that came from a neighbour (section 19).
+
+A Dial with a path goes on by its path alone: no table is looked at, so none can send it in a
+circle. Whoever judges opens the tunnel; it counts from `begin` to `end`, at both its neighbours.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from crypto.identity import NodeId
+from lbm import keys
+from lbm.codec import encode
+from lbm.errors import LbmDecodeError
+from node.federation.limits import (
+    DIALS_OF_ACCOUNT,
+    DIALS_OF_LINK,
+    HOP_ALLOWANCE,
+    LONGEST_DIAL,
+    MOST_DIALLERS,
+    TUNNELS_OF_ACCOUNT,
+    TUNNELS_OF_LINK,
+)
+from node.federation.paths import Path
+from node.protocol.allowance import Allowance
+from node.protocol.codes import ResultCode
+from node.protocol.federation_types import DIAL
+
+
+class AccountLookup(Protocol):
+    """Who has an account here."""
+
+    def has_account(self, node_id: NodeId) -> bool:
+        """Whether a node may have an account here: it may dial."""
+
+    def is_reachable_account(self, node_id: NodeId) -> bool:
+        """Whether a node is logged in here, and its connection open."""
+
+
+class NoAccounts:
+    """A server without accounts."""
+
+    def has_account(self, node_id: NodeId) -> bool:
+        """Nobody has one."""
+        return False
+
+    def is_reachable_account(self, node_id: NodeId) -> bool:
+        """Nobody is reachable."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The tunnel ends here: its inner connection is for this node. `path` is empty if an account
+    of ours dialled it."""
+
+    trace: bytes
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Open one tunnel to `after` with the same path and trace, and join them. We are at index
+    `hop` of the path; `deadline` is a time of the clock of `now`."""
+
+    trace: bytes
+    path: Path
+    hop: int
+    deadline: float
+
+    @property
+    def after(self) -> NodeId:
+        """The server or account that is next."""
+        return self.path[self.hop + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Originate:
+    """An account of ours dialled `to` (a server, or a home and a node): find the path."""
+
+    trace: bytes
+    to: Path
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Answer with this code, and with the index of this server in the path if it has one."""
+
+    code: ResultCode
+    hop: int | None = None
+
+
+Decision: TypeAlias = Here | Onward | Originate | Refused
+
+
+def encode_dial(
+    trace: bytes, timeout: float, *, path: Path | None = None, to: Path | None = None
+) -> bytes:
+    """The payload of a Dial that says a path, or to whom; `timeout` in seconds."""
+    way = {keys.TO: list(to)} if to is not None else {keys.PATH: list(path or ())}
+    return encode({**way, keys.TRACE: trace, keys.DEADLINE_MS: max(0, int(timeout * 1000))})
+
+
+class Dials:
+    """The Dials that come to the server `node_id`.
+
+    `members` are the servers that may be linked, `links` those that are (it changes), `carry`
+    those whose tunnels go on to other servers.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        members: Collection[NodeId],
+        links: Collection[NodeId],
+        carry: Collection[NodeId],
+        accounts: AccountLookup,
+    ) -> None:
+        self._node_id = node_id
+        self._members = members
+        self._links = links
+        self._carry = carry
+        self._accounts = accounts
+        self._allowances: dict[NodeId, Allowance] = {}
+        self._tunnels: Counter[NodeId] = Counter()
+
+    def judge(self, neighbour: NodeId, payload: bytes, now: float) -> Decision:
+        """What to do with a Dial from `neighbour`, the node proven on this connection."""
+        is_link = neighbour in self._links
+        if not is_link and not self._accounts.has_account(neighbour):
+            return Refused(ResultCode.NOT_AUTHORISED)
+        allowed = self._allows(neighbour, is_link, now)
+        try:
+            cells = DIAL.read(payload)
+        except LbmDecodeError:
+            return Refused(ResultCode.MALFORMED)
+        to = tuple(map(NodeId, cells.get(keys.TO, ())))
+        path = tuple(map(NodeId, cells.get(keys.PATH, ())))
+        ids = to or path
+        if len(set(ids)) != len(ids):
+            return Refused(ResultCode.MALFORMED)
+        trace: bytes = cells[keys.TRACE]
+        deadline = now + min(cells[keys.DEADLINE_MS] / 1000, LONGEST_DIAL) - HOP_ALLOWANCE
+        if to:
+            if is_link:
+                return Refused(ResultCode.NOT_AUTHORISED)
+            decision = self._originate(neighbour, Originate(trace, to, deadline))
+        else:
+            if self._node_id not in path[1:]:
+                return Refused(ResultCode.MALFORMED)
+            hop = path.index(self._node_id)
+            if not is_link or path[hop - 1] != neighbour:
+                return Refused(ResultCode.NOT_AUTHORISED, hop)
+            decision = self._pass_on(neighbour, Onward(trace, path, hop, deadline))
+        if isinstance(decision, Refused):
+            return decision
+        hop = 0 if to else hop
+        if not allowed or not self.has_room(neighbour):
+            return Refused(ResultCode.OVERLOADED, hop)
+        if isinstance(decision, Here):
+            return decision
+        if isinstance(decision, Onward) and not self.has_room(decision.after):
+            return Refused(ResultCode.OVERLOADED, hop)
+        if deadline <= now:
+            return Refused(ResultCode.DEADLINE_EXCEEDED, hop)
+        return decision
+
+    def _originate(self, account: NodeId, asked: Originate) -> Decision:
+        """An account of ours says whom it wants to reach; the path begins with us."""
+        if asked.to == (self._node_id,):
+            return Here(asked.trace, ())
+        if asked.to[0] == self._node_id:
+            path = (self._node_id, asked.to[1])
+            return self._pass_on(account, Onward(asked.trace, path, 0, asked.deadline))
+        return asked
+
+    def _pass_on(self, neighbour: NodeId, way: Onward) -> Decision:
+        last = len(way.path) - 1
+        if way.hop == last:
+            return Here(way.trace, way.path)
+        after = way.after
+        is_last = way.hop + 1 == last
+        # A linked server has no account.
+        if is_last and after not in self._links and self._accounts.is_reachable_account(after):
+            return way
+        if after in self._members or not is_last:
+            if way.hop and neighbour not in self._carry:
+                return Refused(ResultCode.NOT_AUTHORISED, way.hop)
+            return way if after in self._links else Refused(ResultCode.UNREACHABLE, way.hop)
+        parted = self._accounts.has_account(after)
+        return Refused(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, way.hop)
+
+    def _allows(self, neighbour: NodeId, is_link: bool, now: float) -> bool:
+        allowance = self._allowances.get(neighbour)
+        if allowance is None:
+            if len(self._allowances) >= MOST_DIALLERS:
+                self._forget_rested(now)
+                if len(self._allowances) >= MOST_DIALLERS:
+                    return False
+            allowance = Allowance(DIALS_OF_LINK if is_link else DIALS_OF_ACCOUNT)
+            self._allowances[neighbour] = allowance
+        return allowance.take(now)
+
+    def _forget_rested(self, now: float) -> None:
+        for neighbour, allowance in list(self._allowances.items()):
+            if allowance.is_full(now):
+                del self._allowances[neighbour]
+
+    def has_room(self, neighbour: NodeId) -> bool:
+        """Whether one more tunnel may begin at a linked server (256) or an account (16)."""
+        most = TUNNELS_OF_LINK if neighbour in self._links else TUNNELS_OF_ACCOUNT
+        return self._tunnels[neighbour] < most
+
+    def begin(self, before: NodeId | None, after: NodeId | None) -> None:
+        """A tunnel is opened, or its Dial accepted: it counts at the neighbours that it has, until
+        `end` with the same. None stands for this server itself, at an end of its path."""
+        for neighbour in (before, after):
+            if neighbour is not None:
+                self._tunnels[neighbour] += 1
+
+    def end(self, before: NodeId | None, after: NodeId | None) -> None:
+        """That tunnel is over, or was not opened after all."""
+        for neighbour in (before, after):
+            if neighbour is not None:
+                self._tunnels[neighbour] -= 1
+                if not self._tunnels[neighbour]:
+                    del self._tunnels[neighbour]

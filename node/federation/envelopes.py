@@ -1,0 +1,132 @@
+"""Envelopes: signed content that stands without a session (section 19).
+
+Reading checks the form, and that the origin is the node of the key that is shown. The signature
+is checked apart: that costs more than all the rest together, and much can be refused before it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from crypto.errors import IdentityError, SignatureError
+from crypto.identity import Identity, NodeId, PublicIdentity
+from crypto.registry import SIGNING
+from lbm import keys
+from lbm.codec import Encodable, encode
+from lbm.errors import LbmDecodeError
+from node.protocol.cells import BYTES, TEXT, Cells, Kind, exactly, uint
+from node.protocol.federation_types import NODE_ID_SIZE
+
+_DOMAIN: Final = b"parley1 envelope"
+
+_ENVELOPE: Final = Cells({keys.CONTENT: BYTES, keys.SIGNING: TEXT, keys.SIGNATURE: BYTES})
+# What the content of each kind has, besides that of its own.
+CONTENT_CELLS: Final = {
+    keys.KIND: TEXT,
+    keys.ORIGIN: exactly(NODE_ID_SIZE),
+    keys.MADE_MS: uint(),
+    keys.EXPIRES_MS: uint(),
+    keys.IDENTITY_KEYS: Kind(
+        "an array of one key",
+        list,
+        lambda value: len(value) == 1 and type(value[0]) is list and len(value[0]) == 3,
+    ),
+}
+
+
+class Envelope:
+    """An envelope that was read; nothing is known of its signature before `verify`.
+
+    `encoded` are its bytes as they travel, `cells` those of its content, `origin` who is to have
+    signed it; `made_ms` and `expires_ms` count from 1970.
+    """
+
+    __slots__ = ("_content", "_signature", "_signer", "cells", "encoded", "origin", "signing")
+
+    def __init__(self, encoded: bytes, kind: str, kinds: Cells) -> None:
+        """Read the bytes of an envelope of `kind`, the content of which has the cells `kinds`.
+
+        Raises:
+            LbmDecodeError: it is malformed, of another kind or an unknown algorithm, or the key is
+                not the origin's.
+        """
+        outer = _ENVELOPE.read(encoded)
+        # Nothing that is not signed travels with it, noise included.
+        if encode(outer) != encoded:
+            raise LbmDecodeError("an envelope has three cells and nothing else")
+        self.encoded = encoded
+        self._content: bytes = outer[keys.CONTENT]
+        self.signing: str = outer[keys.SIGNING]
+        self._signature: bytes = outer[keys.SIGNATURE]
+        self.cells: Mapping[int, Any] = kinds.read(self._content)
+        if self.cells[keys.KIND] != kind:
+            raise LbmDecodeError(f"not an envelope of kind {kind!r}")
+        self.origin = NodeId(self.cells[keys.ORIGIN])
+        self._signer: PublicIdentity | None = None
+        self._check_key()
+
+    @property
+    def made_ms(self) -> int:
+        """When it was made, by the clock of its origin."""
+        made: int = self.cells[keys.MADE_MS]
+        return made
+
+    @property
+    def expires_ms(self) -> int:
+        """Until when it is valid."""
+        expires: int = self.cells[keys.EXPIRES_MS]
+        return expires
+
+    def _check_key(self) -> None:
+        algorithm, public, binding = self.cells[keys.IDENTITY_KEYS][0]
+        if type(algorithm) is not str or type(public) is not bytes or binding is not None:
+            raise LbmDecodeError("the key is not a primary one")
+        if algorithm not in SIGNING:
+            raise LbmDecodeError("the key is of an algorithm that is not known")
+        if algorithm != self.signing or NodeId.of_key(algorithm, public) != self.origin:
+            raise LbmDecodeError("the key is not the origin's")
+
+    def verify(self, other: "Envelope | None" = None) -> None:
+        """Return if the origin signed it; what was found right is not computed again.
+
+        `other`, an envelope of the same origin that was verified, saves the check of the key.
+
+        Raises:
+            SignatureError: it did not, or its key is weak.
+        """
+        if self._signer is not None:
+            return
+        # A node id names one key, so that of another envelope is the same.
+        signer = None if other is None or other.origin != self.origin else other._signer
+        try:
+            signer = signer or PublicIdentity.parse(self.cells[keys.IDENTITY_KEYS])
+        except IdentityError as error:
+            raise SignatureError("the key of an envelope cannot be used") from error
+        signer.verifier(self.signing).verify(self._signature, _signed(self.signing, self._content))
+        self._signer = signer
+
+    def __repr__(self) -> str:
+        return f"<Envelope {self.cells[keys.KIND]} of {self.origin.short}>"
+
+
+def sign_envelope(identity: Identity, content: Mapping[int, Encodable]) -> bytes:
+    """The bytes of an envelope with this content, and with the origin and its key in it."""
+    primary = identity.keys[0]
+    body = encode(
+        {
+            **content,
+            keys.ORIGIN: identity.node_id,
+            keys.IDENTITY_KEYS: [[primary.algorithm, primary.public, None]],
+        }
+    )
+    return encode(
+        {
+            keys.CONTENT: body,
+            keys.SIGNING: primary.algorithm,
+            keys.SIGNATURE: primary.sign(_signed(primary.algorithm, body)),
+        }
+    )
+
+
+def _signed(signing: str, content: bytes) -> bytes:
+    name = signing.encode()
+    return _DOMAIN + bytes((len(name),)) + name + content

@@ -1,0 +1,170 @@
+"""Which way to go: the shortest usable paths from one server to all others (section 19).
+
+An edge exists if the cards of both its ends list it, and a server goes between only if it
+carries what comes from its predecessor. So a server may be reached by one way, and be gone
+through only by another: a breadth-first search keeps both apart. Each level is in the order of
+its paths, so the first path that is found is the one of the least ids.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from crypto.identity import NodeId
+from node.federation.card import Card
+from node.federation.cards import Cards
+from node.federation.limits import AVOIDED, MOST_AVOIDED
+from node.protocol.codes import ResultCode
+from node.protocol.federation_types import LONGEST_PATH
+
+# The ids from the server that wrote it to the target, both among them.
+Path: TypeAlias = tuple[NodeId, ...]
+# A server, or an edge in the direction of the path.
+Obstacle: TypeAlias = NodeId | tuple[NodeId, NodeId]
+
+
+def shortest_paths(
+    origin: NodeId,
+    neighbours: Collection[NodeId],
+    cards: Mapping[NodeId, Card],
+    avoided: Collection[Obstacle] = (),
+) -> dict[NodeId, Path]:
+    """The path of at most 8 ids to each server that can be reached from `origin`.
+
+    `neighbours` are the servers that `origin` has an open link with.
+    """
+    found: dict[NodeId, Path] = {origin: (origin,)}
+    between = {origin}  # what is gone through already
+    level: list[Path] = [(origin,)]
+    for _ in range(LONGEST_PATH - 1):
+        further: list[Path] = []
+        for path in level:
+            server = path[-1]
+            for other in sorted(neighbours) if server == origin else cards[server].links:
+                card = cards.get(other)
+                if other in between or card is None or server not in card.links:
+                    continue
+                if avoided and (server, other) in avoided:
+                    continue
+                longer = (*path, other)
+                found.setdefault(other, longer)
+                # A server that is gone around can still be reached itself.
+                if card.links[server] and other not in avoided:
+                    between.add(other)
+                    further.append(longer)
+        level = further
+    del found[origin]
+    return found
+
+
+class Avoided:
+    """What failed Dials named: it is gone around for 10 s. `version` changes with what it holds."""
+
+    __slots__ = ("_until", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._until: dict[Obstacle, float] = {}  # in the order of their times
+
+    def add(self, obstacle: Obstacle, now: float) -> None:
+        """Go around a server or an edge from now on; beyond 1,024 the oldest is forgotten."""
+        self._until.pop(obstacle, None)
+        self._until[obstacle] = now + AVOIDED
+        if len(self._until) > MOST_AVOIDED:
+            del self._until[next(iter(self._until))]
+        self.version += 1
+
+    def at(self, now: float) -> Collection[Obstacle]:
+        """What is gone around now."""
+        while self._until:
+            oldest = next(iter(self._until))
+            if self._until[oldest] > now:
+                break
+            del self._until[oldest]
+            self.version += 1
+        return self._until.keys()
+
+
+def obstacles(path: Path, code: int, hop: int | None) -> list[Obstacle]:
+    """What the refusal of a Dial blames: `code`, of the server at index `hop` of the path; code 0
+    if no handshake came about behind it, which blames all between.
+
+    An index that cannot be, or that is not told, blames the first step.
+    """
+    last = len(path) - 1
+    if code == ResultCode.UNREACHABLE:
+        at = hop if hop is not None and 0 <= hop < last else 0
+        return [(path[at], path[at + 1]), (path[at + 1], path[at])]
+    if code == ResultCode.ACCEPTED:
+        return [*path[1:-1]]
+    at = hop if hop is not None and 1 <= hop <= last else 1
+    if code == ResultCode.NOT_AUTHORISED:
+        return [(path[at - 1], path[at])]
+    if code in (ResultCode.DEADLINE_EXCEEDED, ResultCode.OVERLOADED):
+        return [path[at]]
+    return []
+
+
+class PathFinder:
+    """The paths of the server `origin`, searched for when they are asked for, and kept until what
+    they come from changes.
+
+    `neighbours` are the servers that it has an open link with; `forget` when these change.
+    """
+
+    __slots__ = (
+        "_around",
+        "_avoided_version",
+        "_cards",
+        "_cards_version",
+        "_found",
+        "_neighbours",
+        "_origin",
+        "avoided",
+    )
+
+    def __init__(self, origin: NodeId, cards: Cards, neighbours: Collection[NodeId]) -> None:
+        self.avoided = Avoided()
+        self._origin = origin
+        self._cards = cards
+        self._neighbours = neighbours
+        self._cards_version = -1
+        self._avoided_version = -1
+        self._found: Mapping[NodeId, Path] = {}  # all paths
+        self._around: Mapping[NodeId, Path] = {}  # those around what is avoided
+
+    def forget(self) -> None:
+        """The neighbours have changed."""
+        self._cards_version = -1
+
+    def path(self, to: Sequence[NodeId]) -> Path | None:
+        """The best path to another server, or to [home, node]; None if cards tell of none."""
+        self._refresh()
+        return _extended(self._found, self._origin, to)
+
+    def path_around(self, to: Sequence[NodeId], now: float) -> Path | None:
+        """The best path that goes around what failed Dials have named in the last 10 s."""
+        self._refresh()
+        avoided = self.avoided.at(now)
+        if not avoided:
+            return _extended(self._found, self._origin, to)
+        if self._avoided_version != self.avoided.version:
+            self._around = shortest_paths(self._origin, self._neighbours, self._cards, avoided)
+            self._avoided_version = self.avoided.version
+        return _extended(self._around, self._origin, to)
+
+    def _refresh(self) -> None:
+        if self._cards_version != self._cards.version:
+            self._cards_version = self._cards.version
+            self._avoided_version = -1
+            self._found = shortest_paths(self._origin, self._neighbours, self._cards)
+
+
+def _extended(found: Mapping[NodeId, Path], origin: NodeId, to: Sequence[NodeId]) -> Path | None:
+    """The path to the server `to[0]`, and on to its account `to[1]` if that is told."""
+    if len(to) == 1:
+        return found.get(to[0])
+    path = (origin,) if to[0] == origin else found.get(to[0])
+    if path is None:
+        return None
+    # A Dial's ids are distinct.
+    return (*path, to[1]) if len(path) < LONGEST_PATH and to[1] not in path else None

@@ -1,0 +1,55 @@
+"""Decides whether a peer may subscribe to a topic, in whatever dialect it asks."""
+
+import inspect
+from typing import Any
+
+from node.errors import CallRefused
+from node.handlers.registry import Handlers
+from node.handlers.rules import permitted
+from node.handlers.running import FAILED, Outcome, log_failure
+from node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
+from node.protocol.codes import ResultCode, Supercategory
+
+
+async def decide(
+    topic: Topic[Any],
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
+    """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
+    data. Who may at all is asked first."""
+    if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
+        return ResultCode.NOT_AUTHORISED, None
+    outcome = await _ask_handler(topic, request, handlers, supercategory)
+    # Looked at last: forwarding may have begun while the handler took its time.
+    if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
+        return ResultCode.REJECTED, FORWARD_LOOP
+    return outcome
+
+
+async def _ask_handler(
+    topic: Topic[Any],
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
+    """What the topic's handler says, if it has one."""
+    entry = handlers.subscribes.find(topic.name)
+    if entry is None:
+        return ResultCode.ACCEPTED, None
+    if not entry.takes(supercategory):
+        return ResultCode.WRONG_SUPERCATEGORY, None
+    try:
+        data = entry.handler(request)
+        if inspect.isawaitable(data):
+            data = await data
+    except CallRefused as refused:
+        if not refused.received:
+            return refused.code, refused.data
+        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
+    except Exception:
+        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
+    else:
+        return ResultCode.ACCEPTED, data
+    return FAILED

@@ -1,0 +1,45 @@
+"""Writers: peers that publish a topic of ours, by calls of `publish:NAME` (section 19).
+
+The topic has one publisher all the same, and so one order of its notes.
+"""
+
+from typing import Any
+
+from lbm.errors import LbmEncodeError
+from node.errors import CallRefused, MalformedDataError
+from node.handlers.registry import Handlers
+from node.handlers.rules import Allow
+from node.handlers.topic import Topic
+from node.messaging.notes import DROPPED_HEADER
+from node.messaging.topics import PUBLISH
+from node.protocol.codes import ResultCode
+from node.protocol.errors import PayloadTooLargeError
+from node.remote.requests import Call
+from node.typed.data_type import DataType
+
+
+def take_notes(
+    topic: Topic[Any], kind: DataType[Any] | None, writers: Allow, handlers: Handlers
+) -> None:
+    """Publish what those send whom `writers` permits; data that is not of `kind` is refused.
+
+    One note is published at a time and writers take turns, so that each waits for slow subscribers
+    as a program does which awaits `publish`.
+
+    Raises:
+        ConfigError: `writers` holds something other than node ids and roles.
+    """
+
+    async def write(call: Call[Any]) -> int | None:
+        if DROPPED_HEADER in call.headers:
+            # It would tell subscribers of losses that there were not.
+            raise CallRefused(ResultCode.MALFORMED, f"{DROPPED_HEADER} is the publisher's header")
+        try:
+            note = call.data if kind is None else kind.read(call.data)
+            return await topic.publish(note, call.headers or None)
+        except (MalformedDataError, LbmEncodeError) as error:
+            raise CallRefused(ResultCode.MALFORMED, str(error)) from error
+        except PayloadTooLargeError as error:
+            raise CallRefused(ResultCode.PAYLOAD_TOO_LARGE, str(error)) from error
+
+    handlers.calls.add(PUBLISH + topic.name, write, allow=writers, concurrency=1, once=True)

@@ -1,0 +1,133 @@
+"""Login and Logout on one connection, both ways: category 5 (docs/protocol.md section 20).
+
+They are of stream 1, and a Login or Logout with an async id gets one Answer. Who may log in is
+decided above.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from lbm import keys
+from lbm.codec import Encodable, encode
+from lbm.errors import LbmDecodeError
+from node.messaging.answering import Answering
+from node.messaging.asking import Asking
+from node.messaging.deadlines import within_reason
+from node.messaging.finals import FinalAnswer
+from node.messaging.pending import OutgoingCall
+from node.protocol import federation_types
+from node.protocol.cells import Cells
+from node.protocol.codes import ACCOUNT, ACCOUNT_ANSWER, LOGIN, LOGOUT, MAIN_STREAM, ResultCode
+from node.protocol.connection import Connection
+from node.protocol.reports import EventReceived
+
+# Answers a Login with these exports; with None, a Logout.
+Decide = Callable[[Sequence[str] | None], ResultCode]
+
+
+def nobody(exports: Sequence[str] | None) -> ResultCode:
+    """A node without accounts."""
+    return ResultCode.NOT_AUTHORISED
+
+
+class OutgoingLogin(OutgoingCall):
+    """A Login or Logout of ours."""
+
+    category: ClassVar[int] = ACCOUNT
+    __slots__ = ()
+
+
+class Logins:
+    """The logins of one connection."""
+
+    __slots__ = ("_answering", "_asking", "_connection", "_decide")
+
+    def __init__(
+        self, connection: Connection, asking: Asking, answering: Answering, decide: Decide
+    ) -> None:
+        self._connection = connection
+        self._asking = asking
+        self._answering = answering
+        self._decide = decide
+
+    # Ours.
+
+    def login(
+        self,
+        exports: Sequence[str],
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> OutgoingCall:
+        """Log in; the answer's `code` is 0 then. `timeout` is seconds from `now`.
+
+        Raises:
+            LocalProtocolError: not open, too large, or 65,535 requests wait already.
+        """
+        cells: dict[int, Encodable] = {keys.EXPORTS: list(exports)} if exports else {}
+        return self._ask(LOGIN, encode(cells), now, timeout, on_done)
+
+    def logout(
+        self, now: float, timeout: float | None, on_done: Callable[[], None]
+    ) -> OutgoingCall:
+        """Log out; as `login`."""
+        return self._ask(LOGOUT, encode({}), now, timeout, on_done)
+
+    # From the connection. Nothing here keeps the cost of an event.
+
+    def login_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Login.
+
+        Raises:
+            RemoteProtocolError: as `Answering.require_free`.
+        """
+        return self._received(event, federation_types.LOGIN)
+
+    def logout_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Logout; raises as `login_received`."""
+        return self._received(event, federation_types.LOGOUT)
+
+    def answer_received(self, event: EventReceived, now: float) -> bool:
+        """Take the Answer to a Login or Logout of ours."""
+        call = self._asking.final_received(event)
+        if call is not None:
+            try:
+                code = federation_types.ACCOUNT_ANSWER.read(event.payload)[keys.CODE]
+            except LbmDecodeError:
+                code = ResultCode.MALFORMED
+            call.finish(code, None)
+        return False
+
+    # Inside.
+
+    def _ask(
+        self,
+        subcategory: int,
+        payload: bytes,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> OutgoingCall:
+        call = OutgoingLogin(on_done)
+        return self._asking.ask(call, ACCOUNT, subcategory, payload, now, within_reason(timeout))
+
+    def _received(self, event: EventReceived, own: Cells) -> bool:
+        stream, async_id = event.stream, event.async_id
+        if stream != MAIN_STREAM or not async_id:
+            self._connection.count_dropped()
+            return False
+        self._answering.require_free(stream, async_id)
+        try:
+            cells = own.read(event.payload)
+        except LbmDecodeError:
+            code = ResultCode.MALFORMED
+        else:
+            exports = cells.get(keys.EXPORTS, ())
+            code = self._decide(exports if own is federation_types.LOGIN else None)
+        self._answering.refuse(stream, async_id, code, account_final)
+        return False
+
+
+def account_final(code: int) -> FinalAnswer:
+    """An Answer."""
+    return ACCOUNT, ACCOUNT_ANSWER, encode({keys.CODE: int(code)})

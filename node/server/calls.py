@@ -1,0 +1,84 @@
+"""What a server answers to members and accounts about its federation: the calls
+`parley.federation.list`, `parley.federation.path` and `parley.federation.check`.
+
+They tell what this server knows; cards are the word of whoever signed them.
+"""
+
+from collections.abc import Iterator
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from lbm.codec import Value
+from node.errors import CallRefused
+from node.node import Node
+from node.protocol.codes import ResultCode
+from node.remote.remote import Remote
+from node.remote.requests import Call
+from node.server.federation import Federation, LinkState
+
+
+def offer_federation_calls(node: Node, federation: Federation) -> None:
+    """Register them.
+
+    Raises:
+        ParleyError: there are such handlers already.
+    """
+
+    def allow(peer: Remote, name: str) -> bool:
+        return peer.node_id is not None and federation.knows(peer.node_id)
+
+    @node.on_call("parley.federation.list", allow=allow)
+    async def listed(call: Call) -> dict[str, Value]:
+        return {
+            "node_id": str(node.node_id),
+            "links": [_link(link) for link in federation.links],
+            "servers": [
+                {
+                    "node_id": str(server.node_id),
+                    "links": {str(one): carries for one, carries in server.links.items()},
+                    "exports": list(server.exports),
+                    "addresses": list(server.addresses),
+                    "made": server.made.isoformat(),
+                    "expires": server.expires.isoformat(),
+                    "path": _texts(server.path),
+                }
+                for server in federation.servers
+            ],
+        }
+
+    @node.on_call("parley.federation.path", allow=allow)
+    async def path(call: Call) -> dict[str, Value]:
+        found = federation.path(*_ids(call.data))
+        return {"path": None if found is None else _texts(found)}
+
+    @node.on_call("parley.federation.check", allow=allow)
+    async def check(call: Call) -> list[Value]:
+        return [
+            {"kind": one.kind, "servers": _texts(one.servers), "text": one.text}
+            for one in federation.check()
+        ]
+
+
+def _link(link: LinkState) -> dict[str, Value]:
+    return {
+        "node_id": str(link.node_id),
+        "up": link.peer is not None,
+        "dialled": link.dialled,
+        "kept": link.kept,
+        "error": None if link.peer is not None or link.error is None else str(link.error),
+    }
+
+
+def _ids(data: Value) -> Iterator[NodeId]:
+    """One or two node ids, as texts in a list."""
+    if not isinstance(data, list) or not 1 <= len(data) <= 2:
+        raise CallRefused(ResultCode.MALFORMED, "a list of one or two node ids, as texts")
+    for text in data:
+        try:
+            yield NodeId.parse(text if isinstance(text, str) else "")
+        except IdentityError as error:
+            raise CallRefused(ResultCode.MALFORMED, "not a node id") from error
+
+
+def _texts(path: tuple[NodeId, ...]) -> list[Value]:
+    return [str(one) for one in path]

@@ -1,0 +1,175 @@
+"""`DirectoryDriver`: drives a `Directory` by the loop: its time, and the streams `federation` of
+links (section 19). What is decided is decided there.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from crypto.identity import NodeId
+from node.errors import ConfigError, PeerClosedError, StreamResetError
+from node.federation.directory import Directory
+from node.logs import LogRation, one_line
+from node.peer.peer import Peer
+from node.protocol.codes import FEDERATION, CloseCode
+from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from node.streams.stream import Stream
+from node.transport.backend import Backend
+from node.transport.loop import Timer
+from node.transport.waiting import Changes, pause
+
+logger = logging.getLogger("parley.federation")
+
+# Seconds after which a stream that was reset is followed by a new one.
+AGAIN: Final = 10.0
+
+
+class DirectoryDriver:
+    """Drives `directory`; `wall_ms` is the time of day in milliseconds since 1970, `addresses` what
+    the card says of where we listen."""
+
+    def __init__(
+        self, directory: Directory, wall_ms: Callable[[], int], addresses: Callable[[], list[str]]
+    ) -> None:
+        self.directory = directory
+        self._wall_ms = wall_ms
+        self._addresses = addresses
+        self._announced: list[str] = []
+        self._loop: Backend | None = None
+        self._timer: Timer | None = None
+        self._senders: dict[NodeId, Changes] = {}
+        self._streams: dict[NodeId, Stream] = {}
+        self._clocks = LogRation()
+        self._refused = LogRation()
+
+    def begin(self, loop: Backend) -> None:
+        """It lives in this loop from now on."""
+        self._loop = loop
+
+    def end(self) -> None:
+        """No timer is left."""
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Links.
+
+    def link_up(self, neighbour: NodeId) -> None:
+        """A link is open."""
+        if self._loop is not None:
+            self._announce()
+            self.directory.link_up(neighbour, *self._now(self._loop))
+            self._stir()
+
+    def link_down(self, neighbour: NodeId) -> None:
+        """It is closed."""
+        if self._loop is not None:
+            self.directory.link_down(neighbour, *self._now(self._loop))
+            self._stir()
+
+    async def keep_exchanging(self, neighbour: NodeId, peer: Peer) -> None:
+        """Have a stream `federation` on a link that was dialled here, and another one after each
+        that ended, for as long as the link is open."""
+        while self._loop is not None and peer.is_open:
+            with suppress(PeerClosedError, LocalProtocolError):
+                await self.exchange(neighbour, peer.streams.open_federation())
+            if self._loop is not None:
+                await pause(self._loop, AGAIN)
+
+    async def exchange(self, neighbour: NodeId, stream: Stream) -> None:
+        """Exchange cards on a stream until it is over; one that breaks the rules is reset."""
+        before = self._streams.get(neighbour)
+        if before is not None:
+            before.reset()  # it was opened anew
+        changes = self._senders[neighbour] = Changes(stream.live.backend.waiter)
+        self._streams[neighbour] = stream
+        self.directory.begin_exchange(neighbour)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._send, neighbour, stream, changes)
+                await self._receive(neighbour, stream)
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._senders.get(neighbour) is changes:
+                del self._senders[neighbour], self._streams[neighbour]
+                self.directory.end_exchange(neighbour)
+
+    # Inside.
+
+    async def _receive(self, neighbour: NodeId, stream: Stream) -> None:
+        try:
+            async for event in stream.events():
+                loop = self._loop
+                if loop is None:
+                    return
+                if event.async_id:
+                    stream.reset(CloseCode.PROTOCOL_ERROR)
+                    return
+                now, now_ms = self._now(loop)
+                wrong = self.directory.receive(
+                    neighbour, event.subcategory, event.payload, now, now_ms
+                )
+                for origin in wrong:
+                    self._log_clock(origin, now)
+                self._stir()
+        except RemoteProtocolError as error:
+            self._log_refused("cards from %s: %s", neighbour, error.reason)
+            stream.reset(error.code)
+        except StreamResetError as error:
+            self._log_refused("no cards are exchanged with %s: %s", neighbour, error)
+        except (PeerClosedError, anyio.ClosedResourceError):
+            pass  # the link is down, or another stream took its place
+
+    async def _send(self, neighbour: NodeId, stream: Stream, changes: Changes) -> None:
+        with suppress(StreamResetError, PeerClosedError, anyio.ClosedResourceError):
+            while self._senders.get(neighbour) is changes:  # else it is another stream's to send
+                event = self.directory.next_event(neighbour)
+                if event is None:
+                    await changes.until(lambda: neighbour in self.directory.ready())
+                else:
+                    await stream.send_event(FEDERATION, event.subcategory, payload=event.payload)
+
+    def _stir(self) -> None:
+        """Something has changed: have sent what is to be sent, and set the timer."""
+        for neighbour in self.directory.ready():
+            sender = self._senders.get(neighbour)
+            if sender is not None:
+                sender.notify()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.directory.next_deadline()
+        if deadline is not None and self._loop is not None:
+            self._timer = self._loop.at(deadline, self._due)
+
+    def _due(self) -> None:
+        if self._loop is not None:
+            self._announce()
+            self.directory.handle_deadline(*self._now(self._loop))
+            self._stir()
+
+    def _announce(self) -> None:
+        """Have our card say where we listen now."""
+        addresses = self._addresses()
+        if self._loop is not None and addresses != self._announced:
+            self._announced = addresses
+            try:
+                self.directory.announce(addresses, *self._now(self._loop))
+            except ConfigError as error:
+                logger.warning("addresses are left out of our card: %s", error)
+
+    def _log_refused(self, text: str, neighbour: NodeId, why: object) -> None:
+        if self._loop is not None:
+            now = self._loop.now()
+            self._refused.log(logger, logging.WARNING, now, text, neighbour, one_line(str(why)))
+
+    def _log_clock(self, origin: NodeId, now: float) -> None:
+        ahead = self.directory.cards.clocks.get(origin, 0) / 1000
+        text = "a card of %s was refused: its clock, or ours, is wrong by %.0f s"
+        self._clocks.log(logger, logging.WARNING, now, text, origin, ahead)
+
+    def _now(self, loop: Backend) -> tuple[float, int]:
+        return loop.now(), self._wall_ms()

@@ -1,0 +1,292 @@
+"""`Federation`: makes a node a server: links to others, their cards, and what goes through it to
+them (docs/protocol.md section 19).
+
+All that it starts ends with its `async with`, which stands inside of the node's.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Self, cast
+
+import anyio
+
+from crypto.identity import NodeId
+from crypto.randomness import random_bytes
+from node.backoff import Pauses
+from node.discovery.announcement import reachable
+from node.errors import ConfigError, ParleyError
+from node.federation.card import Card
+from node.federation.directory import Directory
+from node.federation.exports import Exports
+from node.federation.tunnel_record import TunnelRecord
+from node.handlers.registry import Entry
+from node.node import CLOSE_TIMEOUT, Node
+from node.peer.peer import Peer
+from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
+from node.protocol.federation_types import TRACE_SIZE
+from node.remote.redialling import DIAL_TIMEOUT
+from node.server.accounts import AccountsHere
+from node.server.directory import DirectoryDriver
+from node.server.findings import FederationFinding, findings
+from node.server.follows import Follows
+from node.server.link import DialServer, ServerLink
+from node.server.neighbours import Neighbours
+from node.server.opening import Opener
+from node.server.switch import ServerSwitch
+from node.settings.federation import FederationSettings
+from node.transport.address import Address
+from node.trust.accounts import HostedAccounts
+from node.tunnels.outlet import TunnelOutlet
+from node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
+from node.tunnels.service import TunnelService
+
+
+def wall_ms() -> int:
+    """The time of day, in milliseconds since 1970."""
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedServer:
+    """Another server, by its card: what it says of itself. `links` are the servers that it has a
+    link with, and whether it carries tunnels that come from there. `exports` and `addresses` are
+    its word, and prove nothing. `made` and `expires` are by its clock. `path` is the way there from
+    here, the ids from this server to that one; empty if the cards tell of none.
+    """
+
+    node_id: NodeId
+    links: dict[NodeId, bool]
+    exports: tuple[str, ...]
+    addresses: tuple[str, ...]
+    made: datetime
+    expires: datetime
+    path: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """A link with another server, as it is now. `peer` is its session, None while it is down;
+    `error` why it is down, or was the last time; `kept` whether this side dials when it is, and
+    `dialled` whether this side dialled the session that there is.
+    """
+
+    node_id: NodeId
+    peer: Peer | None
+    kept: bool
+    dialled: bool
+    error: Exception | None
+
+
+class Federation:
+    """The part that `node` takes in a federation as `settings` have it, while its `async with`
+    lasts, inside of the node's. `dial` makes the sessions of links, by default over the network;
+    `pauses` are those between dials; `wall` is the time of day in milliseconds since 1970.
+
+    Raises:
+        ConfigError: the node is a member of its own, there are too many members, or too much
+            stands in its card.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        settings: FederationSettings,
+        *,
+        dial: DialServer | None = None,
+        pauses: Pauses | None = None,
+        wall: Callable[[], int] = wall_ms,
+    ) -> None:
+        self._node = node
+        self._dial = dial or partial(node.connect, resumable=False)
+        # A server that may be linked has no account, so that nobody has two kinds of rights.
+        members = settings.all_members
+        self._hosted = HostedAccounts(node.handlers, settings.accounts, servers=members)
+        self._accounts = self._hosted.accounts
+        self._directory = Directory(
+            node.identity,
+            members,
+            carry=settings.carried,
+            exports=settings.exports,
+            accounts=AccountsHere(self._accounts),
+        )
+        cards = DirectoryDriver(self._directory, wall, self._addresses)
+        self._neighbours = Neighbours(node.node_id, settings, cards, pauses)
+        self._exports = Exports(settings.exports)
+        self._opener = Opener(self._directory, self._neighbour, self._now)
+        self._switch = ServerSwitch(self._directory, self._opener, self._now)
+        self._service: TunnelService | None = None
+        self._entered = AsyncExitStack()
+        self._reaching = Reaching(node, self._open)
+        self._follows = Follows(node, self._publisher, Exports(settings.follow), self._accounts.may)
+
+    def __repr__(self) -> str:
+        return f"<Federation of {self._node.node_id.short}: {len(self.servers)} servers>"
+
+    # What is known of it.
+
+    @property
+    def servers(self) -> list[FederatedServer]:
+        """The other servers whose cards are here, in the order of their ids."""
+        cards = self._directory.cards
+        return [self._server(cards[one]) for one in sorted(cards) if one != self._node.node_id]
+
+    @property
+    def links(self) -> list[LinkState]:
+        """The links that the settings name, and those that members have made, by their ids."""
+        return sorted(map(_state, self._neighbours.links), key=lambda link: link.node_id)
+
+    @property
+    def tunnels(self) -> int:
+        """How many tunnels of others end here or lead through here now."""
+        return 0 if self._service is None else self._service.count
+
+    def path(self, *to: NodeId) -> tuple[NodeId, ...] | None:
+        """The way to a server, or to a home and a node that has its account there: at most 8 ids,
+        the first this server's; None if the cards tell of none."""
+        return self._directory.path(to)
+
+    def check(self) -> list[FederationFinding]:
+        """What is wrong in the federation, as far as it can be seen from here."""
+        return findings(self._directory, self._neighbours.links)
+
+    def knows(self, node_id: NodeId) -> bool:
+        """Whether a node is a member here, or may have an account."""
+        return node_id in self._directory.members or self._accounts.may(node_id)
+
+    # What to do with it.
+
+    async def reach(
+        self,
+        *ids: NodeId | str,
+        also: Sequence[str] = (),
+        discover: bool = False,
+        timeout: float = REACH_TIMEOUT,
+    ) -> Peer:
+        """Open a session with a server, `reach(id)`, or with a node at its home, `reach(home_id,
+        id)`, end to end through a tunnel. It may ask there for what is exported.
+
+        The session goes on by another path if its own is lost. With direct addresses of the node in
+        `also`, or with `discover` if it is announced on the local network (extra `discovery`), it
+        moves there as soon as it can. It ends with the federation. `timeout` is seconds for all.
+
+        Raises:
+            ConfigError: not one or two node ids, this node's is the last, or `also` has addresses
+                of another node. AddressError: not a direct address.
+            TunnelRefusedError: no tunnel leads there; its `code` says why.
+            HandshakeError, NotTrustedError: as `Node.connect`.
+        """
+        way = Way(ids, also, discover=discover)
+        if way.target == self._node.node_id or len(set(way.ids)) < len(way.ids):
+            raise ConfigError("to be reached are another server, or a home and another node")
+        return await self._reaching.reach(way, f"{way.target.short} by a tunnel", timeout)
+
+    def redial(self) -> None:
+        """The network has changed: dial the links that are down now."""
+        self._neighbours.links.redial()
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        """Begin to dial; returns at once.
+
+        Raises:
+            ParleyError: the node does not run, is a server already, or has a home elsewhere.
+            KnownPeersError: the file of accounts cannot be read.
+        """
+        loop, handlers = self._node.backend, self._node.handlers
+        if {FEDERATION_LABEL, TUNNEL_LABEL} & handlers.reserved.keys():
+            raise ParleyError("the node is a server already, or takes tunnels from a home")
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._neighbours.end)
+            await self._hosted.begin(loop)
+            stack.callback(self._hosted.end)
+            stack.push_async_exit(self._close_sessions)
+            await stack.enter_async_context(self._follows)
+            stack.callback(self._withdraw)
+            self._service = self._node.serve_tunnels(self._switch, self._joined)
+            handlers.exports.add(self._exports)
+            handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._neighbours.opened)
+            self._neighbours.begin(loop, self._dial)
+            self._entered = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """End the links and all that goes through them."""
+        await self._entered.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _withdraw(self) -> None:
+        """Nobody opens a tunnel or makes a link any more."""
+        handlers = self._node.handlers
+        for label in (FEDERATION_LABEL, TUNNEL_LABEL):
+            handlers.reserved.pop(label, None)
+        handlers.exports.discard(self._exports)
+
+    async def _close_sessions(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        """Say Close in the sessions that go through tunnels, as long as there are any."""
+        graceful = exc_type is None
+        with anyio.move_on_after(CLOSE_TIMEOUT):
+            await self._reaching.close(graceful=graceful)
+            if not graceful:
+                return
+            async with anyio.create_task_group() as closing:
+                for peer in self._node.peers:
+                    if peer.path and not peer.is_parted:
+                        closing.start_soon(peer.close, CloseCode.GOING_AWAY)
+
+    # Inside.
+
+    async def _open(self, to: Sequence[NodeId]) -> TunnelOutlet:
+        trace = random_bytes(TRACE_SIZE)
+        return await self._opener.to(to, trace=trace, timeout=DIAL_TIMEOUT)
+
+    async def _publisher(self, ids: Sequence[NodeId]) -> Peer:
+        return await self.reach(*ids)
+
+    def _neighbour(self, node_id: NodeId) -> Peer | None:
+        """The link with a server, or the session over which an account is logged in."""
+        peer = self._neighbours.links.peer(node_id)
+        if peer is not None:
+            return peer
+        live = self._accounts.session(node_id)
+        return cast(Peer, live.remote) if live is not None and live.is_open else None
+
+    def _joined(self, record: TunnelRecord) -> None:
+        """A tunnel that led through here is over."""
+        if self._node.journal is not None:
+            self._node.journal.tunnel(record)
+
+    def _server(self, card: Card) -> FederatedServer:
+        return FederatedServer(
+            card.origin,
+            dict(card.links),
+            card.exports,
+            card.addresses,
+            _time(card.made_ms),
+            _time(card.expires_ms),
+            self._directory.path((card.origin,)) or (),
+        )
+
+    def _addresses(self) -> list[str]:
+        """What the node listens on, as far as others could dial it."""
+        places = reachable(map(Address.parse, self._node.addresses), ())
+        return [f"{place}#{self._node.node_id}" for place in places]
+
+    def _now(self) -> float:
+        return self._node.backend.now()
+
+
+def _state(link: ServerLink) -> LinkState:
+    return LinkState(link.node_id, link.peer, link.is_kept, link.dialled, link.error)
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,227 @@
+"""`FollowedTopic`: one topic of another node, as this server has it for its accounts (section 19).
+
+There is one subscription to it, opened with the first subscriber here and ended after the last.
+Epoch and numbers are the publisher's, and what does not come is told by them. Where that cannot
+be, since the topic was made anew or does not remember, all subscriptions here are reset
+(`going-away`): whoever subscribes again has a new beginning.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from crypto.identity import NodeId
+from lbm.codec import Value
+from node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
+from node.federation.topic_names import TopicElsewhere
+from node.handlers.topic import MakeFeed, Topic
+from node.logs import one_line
+from node.messaging.fanout import Feed
+from node.messaging.kept import Kept, TopicPosition
+from node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
+from node.messaging.stream_feed import StreamFeed
+from node.node import Node
+from node.peer.subscription import Subscription
+from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.errors import ProtocolError
+from node.protocol.limits import EVENT_COST
+from node.server.shared_sessions import SharedSessions
+from node.transport.job import Job
+from node.transport.waiting import turn_of
+
+logger = logging.getLogger("parley.server")
+
+# Bytes of cost of one topic's last notes, for those who subscribe again; and of what may wait
+# unread of it.
+KEPT_BYTES: Final = 256 * 1024
+_INTERRUPTED: Final = "the publisher is lost, or began anew"
+
+
+class FollowedTopic(Topic[Any]):
+    """A topic `elsewhere`, under `name` here; `first` is who asked for it first.
+
+    `is_ending` says that it is not wanted any more: whoever asks now needs another one, once this
+    has ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        elsewhere: TopicElsewhere,
+        node: Node,
+        sessions: SharedSessions,
+        first: NodeId | None,
+    ) -> None:
+        super().__init__(name, node.handlers, lambda: node.backend, node.config.limits.max_payload)
+        self.first = first
+        self.is_ending = False
+        self._elsewhere = elsewhere
+        self._sessions = sessions
+        self._job = Job(node.backend, self._changes)
+        self._opening = 0  # those who wait for the publisher's answer, or have just had it
+        self._is_begun = False  # the publisher has accepted once
+        self._is_live = False  # it has, over a session that is there
+        self._is_over = False
+        self._refusal = CallRefused(ResultCode.UNREACHABLE)
+        # By which code and text subscriptions here are reset; None: they have come to their end.
+        self._ending: tuple[int, str] | None = (CloseCode.GOING_AWAY, _INTERRUPTED)
+
+    # Who wants it.
+
+    async def ready(self) -> None:
+        """Wait for the publisher's answer. It is followed for so long, and one turn of the loop
+        more, in which whoever waited may join.
+
+        Raises:
+            CallRefused: the publisher refuses, or is not to be reached.
+        """
+        self._opening += 1
+        try:
+            await self._changes.until(lambda: self._is_live or self._is_over)
+            if self._is_over:
+                raise CallRefused(self._refusal.code, self._refusal.data)
+        finally:
+            self._loop().soon(self._close_one)
+
+    def join(self, make: MakeFeed[Any], on_closed: Callable[[Any], None]) -> Any:
+        """As `Topic.join`; when the last one leaves it is not followed any more."""
+
+        def closed(feed: Feed) -> None:
+            on_closed(feed)
+            self._end_unwanted()
+
+        return super().join(make, closed)
+
+    def _close_one(self) -> None:
+        self._opening -= 1
+        self._end_unwanted()
+
+    def _end_unwanted(self) -> None:
+        if not self._opening and not self._fanout.feeds:
+            self.is_ending = True
+            self._job.cancel()
+
+    # Its life.
+
+    def start(self, after: TopicPosition | None, on_end: Callable[[], object]) -> None:
+        """Follow it from now on, the first time `after` what somebody here has; `on_end` hears
+        when that is over."""
+        self._job.start(self._run, after, on_end)
+
+    async def end(self) -> None:
+        """Follow it no more, and wait until that is so."""
+        self.is_ending = True
+        await self._job.end()
+
+    async def _run(self, after: TopicPosition | None, on_end: Callable[[], object]) -> None:
+        try:
+            await self._follow(after)
+        finally:
+            on_end()
+            self._is_live, self._is_over = False, True
+            self._end_subscribers()
+            self._changes.notify()
+
+    def _end_subscribers(self) -> None:
+        if self._ending is None:
+            self.close()
+            return
+        self.flush()
+        for feed in list(self._fanout.feeds):
+            assert isinstance(feed, StreamFeed)  # only native peers subscribe to it
+            feed.reset(*self._ending)
+
+    async def _follow(self, after: TopicPosition | None) -> None:
+        """Read it over one session after another, as long as nothing is missed untold."""
+        try:
+            while await self._follow_session(after):
+                after = self.position
+        except StreamResetError as reset:
+            self._ending = reset.code, reset.text
+        except CallRefused as refused:
+            self._refusal = CallRefused(refused.code, refused.data)
+        except TimeoutError:
+            self._refusal = CallRefused(ResultCode.DEADLINE_EXCEEDED)
+        except (ParleyError, ProtocolError) as error:
+            logger.info("topic %r: %s", self.name, one_line(str(error)))
+        except Exception:
+            logger.exception("topic %r cannot be followed", self.name)
+
+    # Over one session.
+
+    async def _follow_session(self, after: TopicPosition | None) -> bool:
+        """Read it over one session; whether that was lost, and another may follow.
+
+        Raises:
+            ParleyError, ProtocolError, TimeoutError: there is no session, or it is refused.
+            StreamResetError: the publisher has reset it.
+        """
+        topic, to = self._elsewhere
+        async with (
+            self._sessions.to(to) as peer,
+            peer.subscribe(topic, window=KEPT_BYTES, after=after) as subscription,
+        ):
+            if not self._goes_on(subscription):
+                return False
+            self._is_live = True
+            self._changes.notify()
+            try:
+                await self._take_notes(subscription)
+            except PeerClosedError:
+                self._is_live = False
+                return self._kept is not None
+        self._ending = None
+        return False
+
+    def _goes_on(self, subscription: Subscription) -> bool:
+        """Whether what comes now has a place among what came; the first that comes has one."""
+        position, kept = subscription.position, self._kept
+        if self._is_begun:
+            return kept is not None and position is not None and position.epoch == kept.epoch
+        self._is_begun = True
+        if position is not None:
+            most = KEPT_BYTES // EVENT_COST
+            # Not the position: the first notes may have come with the acceptance.
+            kept = Kept(position.epoch, most, KEPT_BYTES, subscription.number)
+            self._kept = self._fanout.kept = kept
+        return True
+
+    async def _take_notes(self, subscription: Subscription) -> None:
+        """Hand on what comes, no faster than somebody here takes it, to its end."""
+        fanout, kept, dropped = self._fanout, self._kept, 0
+        while True:
+            await self._room_here()
+            notes = await subscription.next_batch()
+            if not notes:
+                return
+            if kept is None:
+                missing, dropped = subscription.dropped - dropped, subscription.dropped
+            else:
+                missing = subscription.number - len(notes) - kept.last
+            headers = _headers_of(subscription.headers)
+            for note in notes:
+                fanout.add(encode_note(note), headers, missing)
+                missing = 0
+            self.flush()
+
+    async def _room_here(self) -> None:
+        """Wait as long as nobody here takes notes, and then for those who do not yet: at most
+        `patience` seconds, as if they had been published here. Slow ones hold up nobody else, and
+        one that is alone loses nothing."""
+        fanout = self._fanout
+        await turn_of(self._loop())
+        fanout.crowded |= self._stuck()
+        await self._changes.until(lambda: not fanout.crowded >= fanout.feeds.keys())
+        await self._within(self._patience, lambda: all(one.lagging for one in fanout.crowded))
+        fanout.give_up()
+
+    def _stuck(self) -> set[Feed]:
+        """Those here for whom more waits than is good, or who are yet to read what is kept."""
+        high = self._fanout.high_water
+        return {feed for feed in self._fanout.feeds if feed.behind or feed.cost > high}
+
+
+def _headers_of(headers: Mapping[str, Value]) -> Headers | None:
+    """The headers of a note but for the one that tells of losses: each reader has its own."""
+    rest = {name: value for name, value in headers.items() if name != DROPPED_HEADER}
+    return read_headers(rest) if rest else None

@@ -1,0 +1,53 @@
+"""`ServerSwitch`: what becomes of the Dials that come to a server: its `Directory` judges, and what
+it says is done.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from crypto.identity import NodeId
+from node.errors import TunnelRefusedError
+from node.federation.dials import Decision, Here, Onward, Originate, Refused, encode_dial
+from node.federation.directory import Directory
+from node.server.opening import Opener
+from node.tunnels.outlet import TunnelOutlet
+from node.tunnels.switch import IncomingDial
+
+
+class ServerSwitch:
+    """Asks `directory`, and has `opener` open what leads on; `now` is the loop's clock."""
+
+    def __init__(self, directory: Directory, opener: Opener, now: Callable[[], float]) -> None:
+        self._dials = directory.dials
+        self._opener = opener
+        self._now = now
+
+    @asynccontextmanager
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+        """Enter for the tunnel onward, or for None: it ends here."""
+        neighbour = dial.neighbour
+        decision = self._judge(dial)
+        if isinstance(decision, Refused):
+            raise TunnelRefusedError(decision.code, decision.hop)
+        if not isinstance(decision, Here):
+            yield await self._open(neighbour, decision)
+            return
+        self._dials.begin(neighbour, None)
+        try:
+            yield None
+        finally:
+            self._dials.end(neighbour, None)
+
+    def _judge(self, dial: IncomingDial) -> Decision:
+        now = self._now()
+        payload = encode_dial(dial.trace, dial.deadline - now, path=dial.path, to=dial.to)
+        return self._dials.judge(dial.neighbour, payload, now)
+
+    async def _open(self, neighbour: NodeId, decision: Onward | Originate) -> TunnelOutlet:
+        timeout = decision.deadline - self._now()
+        trace = decision.trace
+        if isinstance(decision, Onward):
+            return await self._opener.along(
+                decision.path, decision.after, before=neighbour, trace=trace, timeout=timeout
+            )
+        return await self._opener.to(decision.to, before=neighbour, trace=trace, timeout=timeout)

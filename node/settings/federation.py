@@ -1,0 +1,112 @@
+"""What makes a node a server of a federation, and what it does for others: the table
+`[federation]` (docs/protocol.md section 19).
+
+Nothing is offered, carried or followed unless it is named here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.errors import ConfigError
+from node.federation.exports import Exports
+from node.federation.limits import MOST_LINKS
+from node.protocol.federation_types import MOST_SERVERS
+from node.protocol.typed import check_types
+from node.transport.address import Address
+
+# Who may have an account, where it is not said by node ids.
+AccountRule = Literal["off", "known", "any"]
+ACCOUNT_RULES: Final[tuple[AccountRule, ...]] = get_args(AccountRule)
+# Node ids of accounts that settings name; more stand in a file (`known`).
+MOST_ACCOUNTS: Final = 4_096
+# Addresses of one server that is linked.
+MOST_PLACES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationSettings:
+    """The part that a server takes in a federation.
+
+    Attributes:
+        links: addresses of servers to keep a link with, each with its node id; several of
+            one server are tried in turn.
+        members: node ids of other servers whose cards are taken, and who may link here.
+        carry: node ids of servers whose tunnels pass on.
+        exports: what peers that come through a tunnel may ask for: names, and patterns
+            that end in `*`.
+        follow: topics elsewhere that accounts read with this server's right, likewise.
+        accounts: who may have an account: `off`, `known` (those in the file of accounts),
+            `any`, or a list of node ids.
+
+    Raises:
+        ConfigError: not a node id, an address without one, a pattern that is none, or more of
+            one kind than may be. AddressError: not an address.
+    """
+
+    links: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    carry: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    follow: tuple[str, ...] = ()
+    accounts: AccountRule | tuple[str, ...] = "off"
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        places = self.places
+        if len(places) > MOST_LINKS:
+            raise ConfigError(f"links to {len(places)} servers: at most {MOST_LINKS}")
+        for texts in places.values():
+            if len(texts) > MOST_PLACES:
+                raise ConfigError(f"{len(texts)} addresses of one server: at most {MOST_PLACES}")
+        if len(self.all_members) > MOST_SERVERS - 1:
+            raise ConfigError(f"{len(self.all_members):,} members: at most {MOST_SERVERS - 1:,}")
+        node_ids("carry", self.carry, MOST_SERVERS)
+        Exports(self.exports)
+        Exports(self.follow)
+        if not isinstance(self.accounts, str):
+            node_ids("accounts", self.accounts, MOST_ACCOUNTS)
+
+    @property
+    def places(self) -> Mapping[NodeId, tuple[str, ...]]:
+        """The servers to keep a link with, and the addresses of each."""
+        places: dict[NodeId, tuple[str, ...]] = {}
+        for text in self.links:
+            node_id = Address.parse(text).node_id
+            if node_id is None:
+                raise ConfigError(f"the link {text} has no node id: write it after a #")
+            places[node_id] = tuple(dict.fromkeys((*places.get(node_id, ()), text)))
+        return places
+
+    @property
+    def all_members(self) -> frozenset[NodeId]:
+        """`members`, and those with whom a link is configured."""
+        return node_ids("members", self.members, MOST_SERVERS) | self.places.keys()
+
+    @property
+    def carried(self) -> frozenset[NodeId]:
+        """The servers of `carry`."""
+        return node_ids("carry", self.carry, MOST_SERVERS)
+
+
+def node_ids(name: str, texts: Iterable[str], most: int) -> frozenset[NodeId]:
+    """The node ids of the setting `name`; ConfigError if one is none, or they are above `most`."""
+    found = set()
+    for text in texts:
+        try:
+            found.add(NodeId.parse(text))
+        except IdentityError as error:
+            raise ConfigError(f"{name} has {text!r}, which is not a node id") from error
+    if len(found) > most:
+        raise ConfigError(f"{name} has {len(found):,} node ids: at most {most:,}")
+    return frozenset(found)
+
+
+def parse_accounts(text: str) -> AccountRule | tuple[str, ...]:
+    """Read `off`, `known`, `any`, or node ids with commas between them; the settings check them."""
+    for rule in ACCOUNT_RULES:
+        if text == rule:
+            return rule
+    return tuple(each.strip() for each in text.split(",") if each.strip())

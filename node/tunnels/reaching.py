@@ -1,0 +1,123 @@
+"""`Reaching`: the sessions that were opened with others through tunnels, and how they go on
+(section 19).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import anyio
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.errors import ConfigError
+from node.links.places import Places
+from node.links.redial import random_fraction
+from node.peer.peer import Peer
+from node.protocol.codes import CloseCode
+from node.remote.redialling import Dial
+from node.transport.backend import Backend
+from node.transport.loop import Runner
+from node.tunnels.dialling import tunnel_dial
+from node.tunnels.direct import direct_dial, keep_direct
+from node.tunnels.outlet import TunnelOutlet
+
+REACH_TIMEOUT: Final = 10.0
+_DIRECT: Final = 1  # the number of the dial that is tried for what goes through a tunnel
+
+
+class ReachingNode(Protocol):
+    """What is asked of the node."""
+
+    @property
+    def backend(self) -> Backend:
+        """The loop it runs in; ParleyError if it does not run."""
+
+    async def connect_by(
+        self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
+    ) -> Peer:
+        """Do the handshake over what one of `dials` leads to; raises as `Node.connect`."""
+
+
+class Way:
+    """Whom to reach: `ids` are those of a server, or of a home and a node there; and where it may
+    be dialled directly.
+
+    Raises:
+        ConfigError: not one or two node ids, or `also` has addresses of another node.
+        AddressError: not a direct address.
+    """
+
+    def __init__(
+        self, ids: Sequence[NodeId | str], also: Sequence[str] = (), *, discover: bool = False
+    ) -> None:
+        if not 1 <= len(ids) <= 2:
+            raise ConfigError("to be reached are a server, or a home and a node")
+        try:
+            read = [one if isinstance(one, NodeId) else NodeId.parse(one) for one in ids]
+        except IdentityError as error:
+            raise ConfigError(f"whom to reach is said by node ids: {error}") from error
+        self.ids: tuple[NodeId, ...] = tuple(read)
+        found = [*also, f"mdns://{self.target}"] if discover else list(also)
+        self.places = Places(found[0], found[1:]) if found else None
+        if self.places is not None and self.places.node_id not in (None, self.target):
+            raise ConfigError(f"{self.places} is not an address of {self.target}")
+
+    @property
+    def target(self) -> NodeId:
+        """The node that is to be reached."""
+        return self.ids[-1]
+
+
+class Reaching:
+    """The sessions of `node` through tunnels that `open_tunnel` opens, and the moves of these to
+    direct addresses: until `close`."""
+
+    def __init__(
+        self,
+        node: ReachingNode,
+        open_tunnel: Callable[[Sequence[NodeId]], Awaitable[TunnelOutlet]],
+        draw: Callable[[], float] = random_fraction,
+    ) -> None:
+        self._node = node
+        self._open_tunnel = open_tunnel
+        self._draw = draw
+        self._reached: dict[Peer, Runner | None] = {}
+
+    async def reach(self, way: Way, name: str, timeout: float) -> Peer:
+        """Open a session, within `timeout` seconds; `name` is for the log. Raises as
+        `Meeting.connect_by`."""
+        loop, places = self._node.backend, way.places
+        dials = [tunnel_dial(lambda: self._open_tunnel(way.ids))]
+        if places is not None:
+            dials.append(direct_dial(places, loop))
+        peer = await self._node.connect_by(dials, way.target, name=name, timeout=timeout)
+        self._reached = {one: mover for one, mover in self._reached.items() if not one.is_gone}
+        self._reached[peer] = None
+        if places is not None:
+            self._reached[peer] = loop.spawn(keep_direct, peer, _DIRECT, self._draw)
+        return peer
+
+    async def close(self, *, graceful: bool) -> None:
+        """End them; `graceful` waits for their Close, of those that have a transport."""
+        reached, self._reached = self._reached, {}
+        try:
+            for mover in reached.values():
+                if mover is not None:
+                    mover.cancel()
+            if graceful:
+                async with anyio.create_task_group() as closing:
+                    for peer in reached:
+                        closing.start_soon(_close, peer)
+        finally:
+            for peer in reached:
+                if peer.is_parted:
+                    peer.live.lost("the way to it was left")
+                peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+
+
+async def _close(peer: Peer) -> None:
+    """Close a session, unless it has no transport: no tunnel will come that could bring Close."""
+    async with anyio.create_task_group() as closing:
+        closing.start_soon(peer.close)
+        await peer.live.changes.until(lambda: peer.is_parted or peer.is_gone)
+        closing.cancel_scope.cancel()

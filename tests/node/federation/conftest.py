@@ -1,0 +1,20 @@
+"""What looks at many federations takes as long as `--federations` of them take."""
+
+import pytest
+
+AROUND = 60
+A_FEDERATION = 60.0  # seconds, of a busy machine: 20 orders of up to 200 servers
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    count: int = config.getoption("--federations")
+    for item in items:
+        if "federations" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(count * A_FEDERATION + AROUND))
+
+
+@pytest.fixture
+def federations(request: pytest.FixtureRequest) -> int:
+    """How many random federations a test looks at; from 100 on all orders of the small ones."""
+    count: int = request.config.getoption("--federations")
+    return count

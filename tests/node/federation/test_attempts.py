@@ -1,0 +1,98 @@
+"""The tries of an origin: which path is next, what ends them, and what is told then."""
+
+import pytest
+
+from crypto.identity import NodeId
+from node.federation.attempts import Attempts
+from node.protocol.codes import ResultCode
+from tests.node.federation.servers import node_id
+from tests.node.federation.test_paths import SQUARE, finder_of
+
+US, LEFT, RIGHT, TARGET = map(node_id, range(4))
+BY_LEFT, BY_RIGHT = (US, LEFT, TARGET), (US, RIGHT, TARGET)
+FIRST, SECOND = sorted([BY_LEFT, BY_RIGHT])
+ACCOUNT = node_id(50)
+
+
+def to_target(*account: NodeId) -> Attempts:
+    return Attempts(finder_of(SQUARE), [TARGET, *account], 6.0)
+
+
+@pytest.mark.parametrize("code", [ResultCode.UNREACHABLE, ResultCode.DEADLINE_EXCEEDED])
+def test_the_next_path_goes_around_what_failed(code: ResultCode) -> None:
+    attempts = to_target()
+    assert attempts.timeout == 2.0
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(code, 1, 1.0)
+    assert attempts.next(1.0) == SECOND
+    attempts.failed(ResultCode.OVERLOADED, 1, 2.0)
+    assert attempts.next(2.0) is None
+    assert (attempts.code, attempts.hop) == (ResultCode.OVERLOADED, 1)
+
+
+def test_there_are_three() -> None:
+    attempts = to_target()
+    for turn in range(3):
+        assert attempts.next(20.0 * turn) == FIRST  # what was avoided is forgotten by then
+        attempts.failed(ResultCode.OVERLOADED, 1, 20.0 * turn)
+    assert attempts.next(60.0) is None
+    assert attempts.code == ResultCode.OVERLOADED
+
+
+def test_without_a_path_there_is_nothing_to_try() -> None:
+    attempts = Attempts(finder_of(SQUARE), [ACCOUNT], 6.0)
+    assert attempts.next(1.0) is None
+    assert (attempts.code, attempts.hop) == (ResultCode.UNREACHABLE, 0)
+
+
+def test_what_one_found_others_go_around() -> None:
+    finder = finder_of(SQUARE)
+    first = Attempts(finder, [TARGET], 6.0)
+    first.next(1.0)
+    first.failed(ResultCode.OVERLOADED, 1, 1.0)
+    assert Attempts(finder, [TARGET], 6.0).next(2.0) == SECOND
+
+
+def test_a_target_that_is_overloaded_is_no_obstacle_to_others() -> None:
+    finder = finder_of(SQUARE)
+    attempts = Attempts(finder, [TARGET], 6.0)
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.OVERLOADED, len(FIRST) - 1, 1.0)
+    assert attempts.next(1.0) is None
+    assert Attempts(finder, [TARGET], 6.0).next(1.0) == FIRST
+
+
+def test_a_tunnel_without_a_handshake_blames_those_between() -> None:
+    attempts = to_target()
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.ACCEPTED, None, 1.0)
+    assert attempts.next(1.0) == SECOND
+
+
+@pytest.mark.parametrize("code", [ResultCode.TOPIC_NOT_FOUND, ResultCode.MALFORMED, 99])
+def test_what_another_path_does_not_mend_is_final(code: ResultCode) -> None:
+    attempts = to_target(ACCOUNT)
+    attempts.next(1.0)
+    attempts.failed(code, 2, 1.0)
+    assert attempts.next(1.0) is None
+    assert (attempts.code, attempts.hop) == (code, 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "hop"),
+    [
+        (ResultCode.UNREACHABLE, 2),
+        (ResultCode.NOT_AUTHORISED, 3),
+        (ResultCode.OVERLOADED, 3),
+        (ResultCode.OVERLOADED, 2),
+        (ResultCode.DEADLINE_EXCEEDED, 2),
+    ],
+)
+def test_a_home_and_its_account_are_asked_anew(code: ResultCode, hop: int) -> None:
+    attempts = to_target(ACCOUNT)
+    assert attempts.next(1.0) == (*FIRST, ACCOUNT)
+    attempts.failed(code, hop, 1.0)
+    assert attempts.next(1.0) is None
+    # It may have logged in meanwhile.
+    again = Attempts(attempts._finder, [TARGET, ACCOUNT], 6.0)
+    assert again.next(1.1) == (*FIRST, ACCOUNT)

@@ -1,0 +1,223 @@
+"""What a server does with a Dial: where it goes, what is refused and by which code, and how many
+there may be."""
+
+import pytest
+
+from crypto.identity import NodeId
+from lbm import keys
+from lbm.codec import encode
+from node.federation import dials as dials_module
+from node.federation.dials import (
+    Decision,
+    Dials,
+    Here,
+    NoAccounts,
+    Onward,
+    Originate,
+    Refused,
+    encode_dial,
+)
+from node.federation.limits import LONGEST_DIAL
+from node.protocol.codes import ResultCode
+from node.protocol.federation_types import DIAL
+from tests.node.federation.servers import TRACE, node_id
+
+US, BEFORE, AFTER, FURTHER, PARTED = map(node_id, range(5))
+ACCOUNT, AWAY, STRANGER = map(node_id, range(10, 13))
+SERVERS = [BEFORE, AFTER, FURTHER, PARTED]
+LINKS = [BEFORE, AFTER]
+
+
+class Accounts:
+    def has_account(self, node_id: NodeId) -> bool:
+        return node_id in (ACCOUNT, AWAY)
+
+    def is_reachable_account(self, node_id: NodeId) -> bool:
+        return node_id == ACCOUNT
+
+
+def new_dials(carry: tuple[NodeId, ...] = (BEFORE,)) -> Dials:
+    return Dials(US, SERVERS, LINKS, carry, Accounts())
+
+
+def judge(
+    *path: NodeId, by: NodeId = BEFORE, dials: Dials | None = None, timeout: float = 5
+) -> Decision:
+    payload = encode_dial(TRACE, timeout, path=path)
+    return (dials or new_dials()).judge(by, payload, 100.0)
+
+
+def judge_to(*to: NodeId, by: NodeId = ACCOUNT, timeout: float = 5) -> Decision:
+    return new_dials().judge(by, encode_dial(TRACE, timeout, to=to), 100.0)
+
+
+def test_the_last_of_the_path_is_dialled_itself() -> None:
+    assert judge(BEFORE, US) == Here(TRACE, (BEFORE, US))
+    assert judge(FURTHER, BEFORE, US) == Here(TRACE, (FURTHER, BEFORE, US))
+    assert judge(BEFORE, US, dials=new_dials(carry=())) == Here(TRACE, (BEFORE, US))
+
+
+def test_others_go_on_to_the_next_server_or_account() -> None:
+    path = (FURTHER, BEFORE, US, AFTER, PARTED)
+    onward = judge(*path)
+    assert isinstance(onward, Onward)
+    assert (onward.after, onward.hop, onward.path, onward.trace) == (AFTER, 2, path, TRACE)
+    assert onward.deadline == pytest.approx(100.0 + 5 - 0.1)
+    onward = judge(BEFORE, US, ACCOUNT)
+    assert isinstance(onward, Onward)
+    assert onward.after == ACCOUNT
+    # An account may be reached from a neighbour whose tunnels go no further.
+    assert isinstance(judge(BEFORE, US, ACCOUNT, dials=new_dials(carry=())), Onward)
+
+
+@pytest.mark.parametrize(
+    ("path", "by", "refused"),
+    [
+        # Not a path, or not one that we stand in.
+        ((BEFORE, AFTER), BEFORE, Refused(ResultCode.MALFORMED)),
+        ((US, BEFORE), BEFORE, Refused(ResultCode.MALFORMED)),
+        ((BEFORE, US, BEFORE), BEFORE, Refused(ResultCode.MALFORMED)),
+        ((BEFORE, US, AFTER, US), BEFORE, Refused(ResultCode.MALFORMED)),
+        # Not from whom it says that it comes.
+        ((AFTER, US), BEFORE, Refused(ResultCode.NOT_AUTHORISED, 1)),
+        ((BEFORE, AFTER, US), BEFORE, Refused(ResultCode.NOT_AUTHORISED, 2)),
+        # Not carried.
+        ((AFTER, US, BEFORE), AFTER, Refused(ResultCode.NOT_AUTHORISED, 1)),
+        ((AFTER, US, PARTED), AFTER, Refused(ResultCode.NOT_AUTHORISED, 1)),
+        ((AFTER, US, STRANGER, BEFORE), AFTER, Refused(ResultCode.NOT_AUTHORISED, 1)),
+        # Nobody there, or not now.
+        ((BEFORE, US, STRANGER), BEFORE, Refused(ResultCode.TOPIC_NOT_FOUND, 1)),
+        ((AFTER, US, STRANGER), AFTER, Refused(ResultCode.TOPIC_NOT_FOUND, 1)),
+        ((BEFORE, US, AWAY), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
+        ((BEFORE, US, PARTED), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
+        ((BEFORE, US, STRANGER, AFTER), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
+        # An account does not pass on.
+        ((BEFORE, US, ACCOUNT, AFTER), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
+        # Whoever is not linked does not say paths.
+        ((ACCOUNT, US), ACCOUNT, Refused(ResultCode.NOT_AUTHORISED, 1)),
+        ((PARTED, US), PARTED, Refused(ResultCode.NOT_AUTHORISED)),
+        ((STRANGER, US), STRANGER, Refused(ResultCode.NOT_AUTHORISED)),
+    ],
+)
+def test_what_is_refused(path: tuple[NodeId, ...], by: NodeId, refused: Refused) -> None:
+    assert judge(*path, by=by) == refused
+
+
+def test_an_account_says_whom_it_wants_to_reach() -> None:
+    assert judge_to(US) == Here(TRACE, ())
+    originate = judge_to(FURTHER)
+    assert isinstance(originate, Originate)
+    assert (originate.to, originate.trace) == ((FURTHER,), TRACE)
+    assert originate.deadline == pytest.approx(104.9)
+    assert isinstance(judge_to(FURTHER, STRANGER, by=AWAY), Originate)
+    onward = judge_to(US, ACCOUNT, by=AWAY)
+    assert isinstance(onward, Onward)
+    assert (onward.path, onward.hop) == ((US, ACCOUNT), 0)
+    assert isinstance(judge_to(US, AFTER), Onward)
+    assert judge_to(US, AWAY) == Refused(ResultCode.UNREACHABLE, 0)
+    assert judge_to(US, STRANGER) == Refused(ResultCode.TOPIC_NOT_FOUND, 0)
+    assert judge_to(FURTHER, FURTHER) == Refused(ResultCode.MALFORMED)
+    # A linked server has a path, and is not an account.
+    assert judge_to(US, by=BEFORE) == Refused(ResultCode.NOT_AUTHORISED)
+    assert judge_to(US, by=STRANGER) == Refused(ResultCode.NOT_AUTHORISED)
+
+
+def test_a_server_without_accounts() -> None:
+    dials = Dials(US, SERVERS, LINKS, SERVERS, NoAccounts())
+    assert judge(BEFORE, US, AWAY, dials=dials) == Refused(ResultCode.TOPIC_NOT_FOUND, 1)
+    assert judge(ACCOUNT, US, by=ACCOUNT, dials=dials) == Refused(ResultCode.NOT_AUTHORISED)
+
+
+def test_a_linked_server_has_no_account() -> None:
+    class Everybody(Accounts):
+        def is_reachable_account(self, node_id: NodeId) -> bool:
+            return True
+
+    dials = Dials(US, SERVERS, LINKS, (), Everybody())
+    assert judge(BEFORE, US, AFTER, dials=dials) == Refused(ResultCode.NOT_AUTHORISED, 1)
+    assert isinstance(judge(BEFORE, US, PARTED, dials=dials), Onward)
+
+
+def test_what_is_not_a_dial() -> None:
+    good = DIAL.read(encode_dial(TRACE, 5, path=(BEFORE, US)))
+    for cells in (
+        {keys.TRACE: TRACE[1:]},
+        {keys.PATH: [US]},
+        {keys.PATH: [node_id(one) for one in range(9)]},
+        {keys.TO: [US]},
+        {keys.DEADLINE_MS: -1},
+    ):
+        payload = encode({**good, **cells})
+        assert new_dials().judge(BEFORE, payload, 1.0) == Refused(ResultCode.MALFORMED)
+    assert new_dials().judge(BEFORE, b"\xff", 1.0) == Refused(ResultCode.MALFORMED)
+
+
+def test_deadlines() -> None:
+    late = Refused(ResultCode.DEADLINE_EXCEEDED, 1)
+    assert judge(BEFORE, US, AFTER, timeout=0.1) == late
+    assert judge(BEFORE, US, AFTER, timeout=-1) == late
+    assert isinstance(judge(BEFORE, US, AFTER, timeout=0.101), Onward)
+    # At the end of its path there is nothing to wait for.
+    assert isinstance(judge(BEFORE, US, timeout=0), Here)
+    endless = judge(BEFORE, US, AFTER, timeout=1e15)
+    assert isinstance(endless, Onward)
+    assert endless.deadline == pytest.approx(100.0 + LONGEST_DIAL - 0.1)
+
+
+@pytest.mark.parametrize(("by", "rate"), [(BEFORE, 50), (ACCOUNT, 10)])
+def test_dials_of_a_neighbour_have_a_rate(by: NodeId, rate: int) -> None:
+    dials = new_dials()
+    payload = (
+        encode_dial(TRACE, 5, path=(by, US)) if by == BEFORE else encode_dial(TRACE, 5, to=(US,))
+    )
+    refused = Refused(ResultCode.OVERLOADED, 1 if by == BEFORE else 0)
+    decisions = [dials.judge(by, payload, 1.0) for _ in range(rate + 2)]
+    assert [isinstance(one, Here) for one in decisions] == [True] * rate + [False] * 2
+    assert decisions[-1] == refused
+    assert isinstance(dials.judge(by, payload, 1.0 + 1 / rate), Here)
+    assert dials.judge(by, payload, 1.0 + 1 / rate) == refused
+    # What is malformed counts as well, and others have their own.
+    for _ in range(rate):
+        dials.judge(by, b"\xff", 10.0)
+    assert dials.judge(by, payload, 10.0) == refused
+    assert isinstance(judge(AFTER, US, by=AFTER, dials=dials), Here)
+
+
+def test_rates_are_remembered_of_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dials_module, "MOST_DIALLERS", 2)
+    dials = new_dials()
+    payload = encode_dial(TRACE, 5, to=(US,))
+    assert isinstance(dials.judge(ACCOUNT, payload, 1.0), Here)
+    assert isinstance(judge(BEFORE, US, dials=dials), Here)
+    assert dials.judge(AWAY, payload, 100.0) == Here(TRACE, ())  # the account's has rested
+    assert dials.judge(ACCOUNT, payload, 100.0) == Refused(ResultCode.OVERLOADED, 0)
+    assert dials.judge(ACCOUNT, payload, 101.0) == Here(TRACE, ())
+
+
+def test_a_link_has_256_tunnels_and_an_account_16() -> None:
+    dials = new_dials()
+    for _ in range(256):
+        assert dials.has_room(BEFORE)
+        dials.begin(BEFORE, None)
+    assert judge(BEFORE, US, dials=dials) == Refused(ResultCode.OVERLOADED, 1)
+    dials.end(BEFORE, None)
+    assert isinstance(judge(BEFORE, US, dials=dials), Here)
+    for _ in range(16):
+        assert isinstance(judge(BEFORE, US, ACCOUNT, dials=dials), Onward)
+        dials.begin(BEFORE, ACCOUNT)
+        dials.end(BEFORE, None)
+    full = Refused(ResultCode.OVERLOADED, 1)
+    assert judge(BEFORE, US, ACCOUNT, dials=dials) == full
+    dials.end(None, ACCOUNT)
+    assert isinstance(judge(BEFORE, US, ACCOUNT, dials=dials), Onward)
+    for _ in range(256):
+        dials.begin(None, AFTER)
+    assert judge(BEFORE, US, AFTER, dials=dials) == full
+    for _ in range(256):
+        dials.end(None, AFTER)
+    for _ in range(15):
+        dials.end(None, ACCOUNT)
+    for _ in range(255):
+        dials.end(BEFORE, None)
+    # Nothing is kept of neighbours without tunnels.
+    assert not dials._tunnels

@@ -1,0 +1,171 @@
+"""One stream `federation`: what is sent there, what may come, and that nothing passes twice."""
+
+import pytest
+
+from crypto.identity import NodeId
+from lbm import keys
+from lbm.codec import Encodable, encode
+from node.federation.cards import Cards
+from node.federation.exchange import CardExchange
+from node.protocol import codes
+from node.protocol.codes import CloseCode
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.federation_types import HAVE, LARGEST_CARDS
+from tests.node.federation.servers import card, node_id, numbers_in
+
+
+def have(*numbers: tuple[NodeId, int]) -> bytes:
+    return encode({keys.HAVE: [list(one) for one in numbers]})
+
+
+def cards_of(*servers: int) -> Cards:
+    cards = Cards(node_id(one) for one in range(200))
+    for server in servers:
+        cards.put(card(5, server=server))
+    return cards
+
+
+def begun(cards: Cards, *numbers: tuple[NodeId, int]) -> CardExchange:
+    """An exchange on which both have said what they have."""
+    exchange = CardExchange(cards)
+    event = exchange.next_event()
+    assert event is not None
+    assert event.subcategory == codes.HAVE
+    exchange.receive(codes.HAVE, have(*numbers))
+    return exchange
+
+
+def sent(exchange: CardExchange) -> list[tuple[NodeId, int]]:
+    found = []
+    while (event := exchange.next_event()) is not None:
+        assert event.subcategory == codes.CARDS
+        assert len(event.payload) <= LARGEST_CARDS
+        found += numbers_in(event.payload)
+    return found
+
+
+def test_it_begins_with_what_there_is() -> None:
+    assert CardExchange(cards_of()).wants_to_send
+    exchange = CardExchange(cards_of(1, 2))
+    event = exchange.next_event()
+    assert event is not None
+    assert HAVE.read(event.payload)[keys.HAVE] == [[node_id(1), 5], [node_id(2), 5]]
+    # What they lack, only their own Have tells.
+    assert not exchange.wants_to_send
+    assert exchange.next_event() is None
+
+
+def test_what_they_lack_is_sent_and_each_once() -> None:
+    exchange = begun(cards_of(1, 2, 3, 4), (node_id(2), 5), (node_id(3), 4), (node_id(4), 6))
+    assert sent(exchange) == [(node_id(1), 5), (node_id(3), 5)]
+    assert not exchange.wants_to_send
+
+
+def test_news_is_sent_unless_they_have_it() -> None:
+    cards = cards_of(1)
+    exchange = begun(cards, (node_id(1), 5))
+    assert sent(exchange) == []
+    news = card(6, server=1)
+    cards.put(news)
+    exchange.news(news)
+    exchange.news(news)
+    assert sent(exchange) == [(node_id(1), 6)]
+    exchange.news(news)
+    assert sent(exchange) == []
+    from_them = card(7, server=1)
+    exchange.came(from_them)
+    cards.put(from_them)
+    exchange.news(from_them)
+    assert sent(exchange) == []
+
+
+def test_of_one_server_only_the_newest_waits() -> None:
+    cards = cards_of(1, 2)
+    exchange = begun(cards, (node_id(1), 5), (node_id(2), 5))
+    for number in range(6, 60):
+        for server in (1, 2):
+            news = card(number, server=server)
+            cards.put(news)
+            exchange.news(news)
+    assert sent(exchange) == [(node_id(1), 59), (node_id(2), 59)]
+
+
+def test_what_they_sent_meanwhile_is_not_sent_back() -> None:
+    cards = cards_of(1, 2)
+    exchange = begun(cards)
+    exchange.came(card(5, server=1))
+    assert sent(exchange) == [(node_id(2), 5)]
+
+
+def test_what_expired_meanwhile_is_not_sent() -> None:
+    cards = cards_of(1)
+    exchange = begun(cards)
+    cards.expire(cards[node_id(1)].expires_ms)
+    assert exchange.wants_to_send
+    assert sent(exchange) == []
+
+
+def test_what_is_before_their_have_waits_for_it() -> None:
+    cards = cards_of()
+    exchange = CardExchange(cards)
+    exchange.next_event()
+    news = card(6, server=1)
+    cards.put(news)
+    exchange.news(news)
+    assert exchange.next_event() is None
+    exchange.receive(codes.HAVE, have())
+    assert sent(exchange) == [(node_id(1), 6)]
+
+
+def test_an_event_has_at_most_64_kib() -> None:
+    links = [bytes([number]) * 32 for number in range(64)]
+    cards = Cards(node_id(one) for one in range(60))
+    for server in range(60):
+        cards.put(card(5, map(NodeId, links), server=server))
+    exchange = begun(cards)
+    sizes, servers = [], []
+    while (event := exchange.next_event()) is not None:
+        sizes.append(len(event.payload))
+        servers += [origin for origin, _ in numbers_in(event.payload)]
+    assert sorted(servers) == sorted(map(node_id, range(60)))
+    assert servers == [*cards]
+    assert all(LARGEST_CARDS - 3_000 < size <= LARGEST_CARDS for size in sizes[:-1])
+    assert len(sizes) == 3
+    # Two events of this size are one too many.
+    full = [one.encoded for one in cards.values()][:26]
+    assert sum(map(len, full)) <= LARGEST_CARDS
+    assert exchange.receive(codes.CARDS, encode({keys.ENVELOPES: full})) == full
+    with pytest.raises(RemoteProtocolError):
+        exchange.receive(codes.CARDS, encode({keys.ENVELOPES: full + full[:2]}))
+
+
+def test_what_they_have_of_strangers_is_not_kept() -> None:
+    exchange = begun(cards_of(1), (NodeId(bytes(32)), 2**64 - 1))
+    assert sent(exchange) == [(node_id(1), 5)]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [(codes.CARDS, {keys.ENVELOPES: []})],
+        [(codes.HAVE, {keys.HAVE: []}), (codes.HAVE, {keys.HAVE: []})],
+        [(3, {})],
+        [(codes.HAVE, {})],
+        [(codes.HAVE, {keys.HAVE: [[bytes(31), 1]]})],
+        [(codes.HAVE, {keys.HAVE: [[bytes(32), -1]]})],
+        [(codes.HAVE, {keys.HAVE: [[bytes(32), 1]] * 1_025})],
+        [(codes.HAVE, {keys.HAVE: []}), (codes.CARDS, {})],
+        [(codes.HAVE, {keys.HAVE: []}), (codes.CARDS, {keys.ENVELOPES: [1]})],
+        [(codes.HAVE, {keys.HAVE: []}), (codes.CARDS, {keys.ENVELOPES: [b""] * 1_025})],
+    ],
+)
+def test_what_breaks_a_rule(events: list[tuple[int, dict[int, Encodable]]]) -> None:
+    exchange = CardExchange(cards_of(1))
+    *good, (subcategory, cells) = events
+    for before, others in good:
+        exchange.receive(before, encode(others))
+    with pytest.raises(RemoteProtocolError) as caught:
+        exchange.receive(subcategory, encode(cells))
+    assert caught.value.code == CloseCode.PROTOCOL_ERROR
+    with pytest.raises(RemoteProtocolError):
+        CardExchange(cards_of(1)).receive(codes.HAVE, b"\xff")

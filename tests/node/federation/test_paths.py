@@ -1,0 +1,260 @@
+"""Paths: against all that there are, and what is gone around after a failure."""
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import pairwise
+from random import Random  # noqa: TID251 - seeded: which links there are
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crypto.identity import NodeId
+from node.federation.card import Card
+from node.federation.cards import Cards
+from node.federation.limits import AVOIDED, MOST_AVOIDED
+from node.federation.paths import (
+    Avoided,
+    Obstacle,
+    Path,
+    PathFinder,
+    obstacles,
+    shortest_paths,
+)
+from node.protocol.codes import ResultCode
+from node.protocol.federation_types import LONGEST_PATH
+from tests.node.federation.servers import card, node_id
+
+# Who says to have a link with whom, and whether it carries for it.
+Said = Mapping[int, Mapping[int, bool]]
+
+
+def cards_of(said: Said) -> dict[NodeId, Card]:
+    return {
+        node_id(server): card(1, {node_id(n): c for n, c in links.items()}, server=server)
+        for server, links in said.items()
+    }
+
+
+def is_usable(path: Path, cards: Mapping[NodeId, Card], avoided: Collection[Obstacle]) -> bool:
+    """By the words of section 19."""
+    return (
+        len(path) <= LONGEST_PATH
+        and len(set(path)) == len(path)
+        and all(b in cards[a].links and a in cards[b].links for a, b in pairwise(path))
+        and all(cards[between].links[before] for before, between in pairwise(path[:-1]))
+        and not any(one in avoided for one in (*path[1:], *pairwise(path)))
+    )
+
+
+def all_paths(origin: NodeId, cards: Mapping[NodeId, Card], avoided: Any = ()) -> list[Path]:
+    """Every usable path from `origin`, found by trying."""
+    found: list[Path] = []
+    line: list[Path] = [(origin,)]
+    while line:
+        path = line.pop()
+        for other in cards:
+            longer = (*path, other)
+            if is_usable(longer, cards, avoided):
+                found.append(longer)
+                line.append(longer)
+    return found
+
+
+def by_hops(origin: NodeId, cards: Mapping[NodeId, Card]) -> dict[NodeId, int]:
+    """How far each server is: a breadth-first search over all (server, predecessor)."""
+    hops: dict[NodeId, int] = {}
+    line = [(origin, origin)]
+    seen = set(line)
+    for distance in range(1, LONGEST_PATH):
+        further = []
+        for server, before in line:
+            if server != origin and not cards[server].links[before]:
+                continue
+            for other in cards[server].links:
+                if other in cards and server in cards[other].links and (other, server) not in seen:
+                    seen.add((other, server))
+                    hops.setdefault(other, distance)
+                    further.append((other, server))
+        line = further
+    hops.pop(origin, None)
+    return hops
+
+
+Links = st.dictionaries(st.integers(0, 5), st.booleans(), max_size=5)
+
+
+@given(st.dictionaries(st.integers(0, 5), Links, min_size=2), st.data())
+def test_they_are_the_best_of_all(said: dict[int, dict[int, bool]], data: Any) -> None:
+    cards = cards_of({0: {}, **said})
+    origin = node_id(0)
+    edges = [(a, b) for a in cards for b in cards if a != b]
+    avoided = set(data.draw(st.lists(st.sampled_from([*edges, *list(cards)[1:]]), max_size=4)))
+    avoided.discard(origin)
+    best: dict[NodeId, Path] = {}
+    for path in sorted(all_paths(origin, cards, avoided), key=lambda path: (len(path), path)):
+        best.setdefault(path[-1], path)
+    assert shortest_paths(origin, cards[origin].links, cards, avoided) == best
+
+
+def test_they_are_as_short_as_can_be_in_large_federations(federations: int) -> None:
+    for seed in range(federations):
+        chance = Random(seed)
+        size = chance.randrange(10, 200)
+        said: dict[int, dict[int, bool]] = {server: {} for server in range(size)}
+        for _ in range(size * chance.choice((1, 2, 4))):
+            a, b = chance.sample(range(size), 2)
+            if len(said[a]) < 64 and len(said[b]) < 64:
+                said[a][b], said[b][a] = chance.random() < 0.8, chance.random() < 0.8
+                if chance.random() < 0.1:
+                    del said[b][a]
+        cards = cards_of(said)
+        for server in chance.sample(range(size), 5):
+            origin = node_id(server)
+            found = shortest_paths(origin, cards[origin].links, cards)
+            assert {to: len(path) - 1 for to, path in found.items()} == by_hops(origin, cards)
+            assert all(is_usable(path, cards, ()) for path in found.values())
+
+
+def line_of(size: int, carries: Callable[[int, int], bool] = lambda *_: True) -> Said:
+    return {
+        server: {
+            other: carries(server, other) for other in (server - 1, server + 1) if 0 <= other < size
+        }
+        for server in range(size)
+    }
+
+
+def finder_of(said: Said) -> PathFinder:
+    cards = Cards(map(node_id, range(len(said))))
+    for one in cards_of(said).values():
+        cards.put(one)
+    return PathFinder(node_id(0), cards, list(map(node_id, said[0])))
+
+
+def test_a_path_has_at_most_8_ids() -> None:
+    finder = finder_of(line_of(10))
+    assert finder.path([node_id(7)]) == tuple(map(node_id, range(8)))
+    assert finder.path([node_id(8)]) is None
+    # The account counts, and its home need not carry for whom it comes from.
+    account = node_id(50)
+    assert finder.path([node_id(6), account]) == (*map(node_id, range(7)), account)
+    assert finder.path([node_id(7), account]) is None
+
+
+def test_an_account_needs_no_carrying_at_its_home() -> None:
+    finder = finder_of(line_of(3, lambda server, other: (server, other) == (1, 0)))
+    account = node_id(50)
+    assert finder.path([node_id(2), account]) == (*map(node_id, range(3)), account)
+    finder = finder_of(line_of(3, lambda server, other: (server, other) != (1, 0)))
+    assert finder.path([node_id(2), account]) is None
+    assert finder.path([node_id(1), account]) == (node_id(0), node_id(1), account)
+
+
+def test_the_ids_of_a_path_are_distinct() -> None:
+    finder = finder_of(line_of(3))
+    assert finder.path([node_id(0)]) is None
+    assert finder.path([node_id(0), node_id(50)]) == (node_id(0), node_id(50))
+    for to in ([node_id(2), node_id(0)], [node_id(2), node_id(1)], [node_id(0), node_id(0)]):
+        assert finder.path(to) is None
+
+
+def test_the_first_step_is_an_open_link() -> None:
+    cards = Cards(map(node_id, range(3)))
+    said = line_of(3)
+    for one in cards_of(said).values():
+        cards.put(one)
+    links = {node_id(1): None}
+    finder = PathFinder(node_id(0), cards, links.keys())
+    assert finder.path([node_id(2)]) == tuple(map(node_id, range(3)))
+    links.clear()
+    finder.forget()
+    assert finder.path([node_id(2)]) is None
+
+
+def test_a_path_changes_with_the_cards() -> None:
+    cards = Cards(map(node_id, range(3)))
+    for one in cards_of(line_of(3)).values():
+        cards.put(one)
+    finder = PathFinder(node_id(0), cards, [node_id(1)])
+    assert finder.path([node_id(2)]) is not None
+    cards.put(card(2, [], server=2))
+    assert finder.path([node_id(2)]) is None
+
+
+SQUARE: Said = {
+    0: {1: True, 2: True},
+    1: {0: True, 3: True},
+    2: {0: True, 3: True},
+    3: {1: True, 2: True},
+}
+
+
+def test_of_equal_ones_all_choose_the_one_of_the_least_ids() -> None:
+    cards = cards_of(SQUARE)
+    for server in range(4):
+        origin = node_id(server)
+        first, second = sorted(node_id(other) for other in SQUARE[server])
+        for neighbours in ([first, second], [second, first]):
+            paths = shortest_paths(origin, neighbours, cards)
+            assert paths[node_id(3 - server)] == (origin, first, node_id(3 - server))
+
+
+def test_what_failed_is_gone_around_for_10_seconds() -> None:
+    finder = finder_of(SQUARE)
+    to = [node_id(3)]
+    first = finder.path(to)
+    assert first is not None
+    for obstacle in (first[1], (first[0], first[1]), (first[1], first[2])):
+        finder.avoided.add(obstacle, 100.0)
+        other = finder.path_around(to, 100.0)
+        assert other is not None
+        assert other[1] == ({node_id(1), node_id(2)} - {first[1]}).pop()
+        assert finder.path(to) == first
+        assert finder.path_around(to, 100.0 + AVOIDED - 0.001) == other
+        assert finder.path_around(to, 100.0 + AVOIDED) == first
+
+
+def test_what_is_avoided_is_bounded() -> None:
+    avoided = Avoided()
+    ids = [NodeId(number.to_bytes(32, "big")) for number in range(MOST_AVOIDED + 1)]
+    for one in ids[:-1]:
+        avoided.add(one, 1.0)
+    assert list(avoided.at(1.0)) == ids[:-1]
+    # What is named again is the youngest.
+    avoided.add(ids[0], 2.0)
+    avoided.add(ids[-1], 2.0)
+    assert list(avoided.at(2.0)) == [*ids[2:-1], ids[0], ids[-1]]
+    version = avoided.version
+    assert list(avoided.at(1.0 + AVOIDED)) == [ids[0], ids[-1]]
+    assert avoided.version > version
+    assert list(avoided.at(2.0 + AVOIDED)) == []
+
+
+A, B, C, D = map(node_id, range(4))
+
+
+@pytest.mark.parametrize(
+    ("code", "hop", "blamed"),
+    [
+        (ResultCode.UNREACHABLE, 0, [(A, B), (B, A)]),
+        (ResultCode.UNREACHABLE, 1, [(B, C), (C, B)]),
+        (ResultCode.UNREACHABLE, 2, [(C, D), (D, C)]),
+        (ResultCode.UNREACHABLE, 3, [(A, B), (B, A)]),  # after the last there is no edge
+        (ResultCode.UNREACHABLE, None, [(A, B), (B, A)]),
+        (ResultCode.NOT_AUTHORISED, 2, [(B, C)]),
+        (ResultCode.NOT_AUTHORISED, 0, [(A, B)]),
+        (ResultCode.NOT_AUTHORISED, None, [(A, B)]),
+        (ResultCode.DEADLINE_EXCEEDED, 2, [C]),
+        (ResultCode.OVERLOADED, 3, [D]),
+        (ResultCode.OVERLOADED, 0, [B]),  # never the origin itself
+        (ResultCode.OVERLOADED, 7, [B]),
+        (ResultCode.TOPIC_NOT_FOUND, 2, []),
+        (ResultCode.MALFORMED, 1, []),
+        (99, 1, []),
+    ],
+)
+def test_what_a_refusal_blames(code: int, hop: int | None, blamed: list[Obstacle]) -> None:
+    assert obstacles((A, B, C, D), code, hop) == blamed
+    for one in range(-1, 5):
+        obstacles((A, B), code, one)

@@ -1,0 +1,37 @@
+"""Tunnels as their hops tell of them, for tests of journals and of what is made of those."""
+
+from typing import Any
+
+from crypto.identity import NodeId
+from node.federation.tunnel_record import TunnelRecord
+from node.journal import keys
+from node.journal.bodies import JoinedTunnel
+from tests.node.journal.recorded import NOW, MemoryJournal
+
+TRACE = bytes(range(16))
+
+
+def server(number: int) -> NodeId:
+    """A server without a journal."""
+    return NodeId(bytes([number]) * 32)
+
+
+def told(**changed: Any) -> TunnelRecord:
+    """What the first server between two others tells of a tunnel of one second."""
+    record: dict[str, Any] = {
+        "trace": TRACE,
+        "hop": 1,
+        "length": 3,
+        "before": server(1),
+        "after": server(3),
+        "began": NOW / 1e9,
+        "ended": NOW / 1e9 + 1,
+        "forward": 300,
+        "back": 70_000,
+    }
+    return TunnelRecord(**(record | changed))
+
+
+def join(journal: MemoryJournal, record: TunnelRecord) -> None:
+    """A journal in memory has it."""
+    journal.log.record(keys.TUNNEL, JoinedTunnel.of(record).encode())

@@ -1,0 +1,228 @@
+"""Links of servers: one session of a pair, whoever dials; and what is no link."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import anyio
+import pytest
+
+from node.backoff import Pauses
+from node.errors import ConfigError, PeerClosedError, StreamResetError
+from node.handlers.registry import Entry
+from node.node import Node
+from node.peer.peer import Peer
+from node.protocol.codes import FEDERATION_LABEL, CloseCode
+from node.protocol.limits import Limits
+from node.server.link import ServerLink
+from node.server.links import ServerLinks
+from node.settings.federation import FederationSettings
+from node.streams.stream import Stream
+from node.testing.pair import connect_nodes
+from node.testing.servers import MemoryNetwork
+from tests.node.network import PATIENCE, eventually, new_node
+
+pytestmark = pytest.mark.anyio
+QUICK = Pauses(first=0.01, longest=0.02)
+
+
+class Server:
+    """A node with links, and no cards."""
+
+    def __init__(
+        self, network: MemoryNetwork, node: Node, *links: Node, members: tuple[Node, ...] = ()
+    ) -> None:
+        self.node = node
+        self.ups: list[Peer] = []
+        self.downs: list[Peer] = []
+        self.links = ServerLinks(
+            node.node_id,
+            FederationSettings(
+                links=tuple(network.address(other) for other in links),
+                members=tuple(str(other.node_id) for other in members),
+            ),
+            self,
+            pauses=QUICK,
+        )
+        node.handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._opened)
+
+    def link_up(self, link: ServerLink, peer: Peer) -> None:
+        self.ups.append(peer)
+        if peer.core.initiator:
+            peer.streams.open_federation()
+
+    def link_down(self, link: ServerLink, peer: Peer) -> None:
+        self.downs.append(peer)
+        self.links.forget(link)
+
+    def peer(self, other: "Server") -> Peer | None:
+        return self.links.peer(other.node.node_id)
+
+    async def _opened(self, stream: Stream) -> None:
+        assert isinstance(stream.peer, Peer)
+        code = self.links.accept(stream.peer)
+        if code is not None:
+            stream.reset(code)
+        else:
+            await stream.receive_event()
+
+
+@asynccontextmanager
+async def network(*nodes: Node) -> AsyncIterator[MemoryNetwork]:
+    with anyio.fail_after(PATIENCE):
+        async with MemoryNetwork() as network, AsyncExitStack() as stack:
+            for node in nodes:
+                await stack.enter_async_context(node)
+            network.add(*nodes)
+            yield network
+
+
+@asynccontextmanager
+async def begun(network: MemoryNetwork, *servers: Server) -> AsyncIterator[None]:
+    try:
+        for server in servers:
+            server.links.begin(server.node.backend, network.dial_from(server.node))
+        yield
+    finally:
+        for server in servers:
+            await server.links.end()
+
+
+def pair() -> tuple[Node, Node]:
+    """Two nodes, the one with the smaller id first."""
+    first, second = sorted((new_node(), new_node()), key=lambda node: bytes(node.node_id))
+    return first, second
+
+
+def linked(one: Server, other: Server) -> bool:
+    """Whether both hold the two ends of one session."""
+    ours, theirs = one.peer(other), other.peer(one)
+    if ours is None or theirs is None:
+        return False
+    return ours.is_open and theirs.is_open and ours.core.initiator is not theirs.core.initiator
+
+
+def cut_often(cuts: int, *servers: Server) -> bool:
+    return all(len(server.downs) >= cuts for server in servers)
+
+
+async def test_only_one_side_dials() -> None:
+    small, large = pair()
+    async with network(small, large) as net:
+        one, other = Server(net, small, members=(large,)), Server(net, large, small)
+        async with begun(net, one, other):
+            await eventually(lambda: linked(one, other))
+            (link,) = other.links
+            assert (link.is_kept, link.dialled, link.is_up) == (True, True, True)
+            (back,) = one.links
+            assert (back.is_kept, back.dialled) == (False, False)
+            net.way(small, large).cut()
+            await eventually(lambda: bool(other.downs) and linked(one, other))
+            assert len(one.ups) == 2
+        assert list(one.links) == []
+        assert link.is_up is False
+
+
+async def test_both_dial_and_one_session_stays() -> None:
+    small, large = pair()
+    async with network(small, large) as net:
+        one, other = Server(net, small, large), Server(net, large, small)
+        async with begun(net, one, other):
+            for cuts in range(1, 4):
+                await eventually(lambda: linked(one, other))
+                await eventually(lambda: len(small.peers) == len(large.peers) == 1)
+                net.way(small, large).cut()
+                await eventually(partial(cut_often, cuts, one, other))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+async def test_of_two_sessions_that_of_the_smaller_initiator_stays(side: int) -> None:
+    small, large = pair()
+    async with network(small, large) as net:
+        ours, other = ((small, large), (large, small))[side]
+        server = Server(net, ours, members=(other,))
+        link = ServerLink(ours.node_id, other.node_id, (), server)
+        link.begin(ours.backend)
+        sessions = [
+            (await connect_nodes(*ends))[ends[0] is not ours]
+            for ends in ((large, small), (small, large), (small, large), (large, small))
+        ]
+        # The second one's initiator is the smaller, the third one is younger.
+        # The second one's initiator is the smaller, the third one is younger.
+        assert [link.take(peer) for peer in sessions] == [True, True, True, False]
+        await eventually(lambda: [p.is_open for p in sessions] == [False, False, True, False])
+        assert (server.ups, server.downs) == (sessions[:3], sessions[:2])
+        link.drop()
+        await link.stop()
+        assert server.downs == sessions[:3]
+
+
+async def test_who_is_no_member_is_refused() -> None:
+    small, large = pair()
+    async with network(small, large) as net:
+        one, other = Server(net, small), Server(net, large, small)
+        async with begun(net, one, other):
+            await eventually(lambda: bool(other.ups))
+            stream = other.ups[0].streams.open_federation()
+            with pytest.raises(StreamResetError) as caught:
+                await stream.receive_event()
+            assert caught.value.code == CloseCode.NOT_AUTHORISED
+            assert one.ups == []
+
+
+async def test_a_session_that_resumes_is_no_link() -> None:
+    ours, theirs = new_node(resume=30.0), new_node(resume=30.0)
+    async with network(ours, theirs) as net:
+        one = Server(net, theirs, members=(ours,))
+        async with begun(net, one):
+            address = await theirs.listen("tcp://127.0.0.1:0")
+            peer = await ours.connect(address)
+            with pytest.raises(StreamResetError) as caught:
+                await peer.streams.open_federation().receive_event()
+            assert caught.value.code == CloseCode.REFUSED
+            peer = await ours.connect(address, resumable=False)
+            peer.streams.open_federation()
+            await eventually(lambda: bool(one.ups))
+
+
+async def test_payloads_are_large_enough_or_there_is_no_link() -> None:
+    small, large = pair()
+    narrow = new_node(limits=Limits(max_payload=128 * 1024 - 1))
+    async with network(small, narrow, large) as net:
+        one = Server(net, small, narrow, large)
+        two = Server(net, narrow, members=(small,))
+        three = Server(net, large, members=(small,))
+        async with begun(net, one, two, three):
+            await eventually(lambda: linked(one, three))
+            of = {link.node_id: link for link in one.links}
+            await eventually(lambda: of[narrow.node_id].error is not None)
+            assert isinstance(of[narrow.node_id].error, ConfigError)
+            assert "131,072" in str(of[narrow.node_id].error)
+            peer = await net.dial_from(narrow)(net.address(small))
+            with pytest.raises(StreamResetError) as caught:
+                await peer.streams.open_federation().receive_event()
+            assert caught.value.code == CloseCode.REFUSED
+
+
+async def test_a_link_that_nobody_answers_says_why() -> None:
+    small, large = pair()
+    async with network(small, large) as net:
+        one, other = Server(net, small, large), Server(net, large, members=(small,))
+        net.close(small, large)
+        async with begun(net, one, other):
+            (link,) = one.links
+            await eventually(lambda: link.error is not None)
+            assert "nobody is there" in str(link.error)
+            assert not link.is_up
+            net.open(small, large)
+            await eventually(lambda: linked(one, other))
+            other_end = other.peer(one)
+            assert other_end is not None
+            await other_end.close()
+            await eventually(lambda: isinstance(link.error, PeerClosedError) and linked(one, other))
+
+
+async def test_a_server_is_no_member_of_its_own() -> None:
+    node = new_node()
+    with pytest.raises(ConfigError, match="this one's"):
+        ServerLinks(node.node_id, FederationSettings(members=(str(node.node_id),)), None)  # type: ignore[arg-type]  # nobody hears

@@ -1,0 +1,204 @@
+"""Tests of node/trust/accounts.py: who has an account, as the setting and its file say."""
+
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crypto.identity import Identity, NodeId
+from node.errors import CallRefused, ConfigError, KnownPeersError
+from node.handlers.registry import Handlers
+from node.peer.login import log_in
+from node.protocol.codes import CloseCode, ResultCode
+from node.testing import FakeClock
+from node.trust.accounts import HostedAccounts
+from node.trust.known_peers import KnownPeer, KnownPeers, default_accounts
+from node.trust.watched_file import LOOK, UNREADABLE
+from tests.node.network import Meeting, eventually, introduce, meeting
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+ALICE, BOB = Identity.create().node_id, Identity.create().node_id
+
+
+def may(hosted: HostedAccounts) -> list[NodeId]:
+    return [one for one in (ALICE, BOB) if hosted.accounts.may(one)]
+
+
+# The setting.
+
+
+@pytest.mark.parametrize(
+    ("setting", "who"),
+    [("off", []), ("any", [ALICE, BOB]), ([str(ALICE)], [ALICE]), ((), [])],
+)
+async def test_what_the_setting_says(
+    anyio_backend: str, setting: str | list[str], who: list[NodeId]
+) -> None:
+    async with meeting() as met:
+        handlers = met.server.handlers
+        hosted = HostedAccounts(handlers, setting)
+        await hosted.begin(met.server.backend)
+        assert handlers.accounts is hosted.accounts
+        assert may(hosted) == who
+        hosted.end()
+        assert handlers.accounts is None
+
+
+def test_a_linked_server_has_none() -> None:
+    linked = {ALICE}
+    hosted = HostedAccounts(Handlers(), "any", servers=linked)
+    assert may(hosted) == [BOB]
+    linked.clear()
+    assert may(hosted) == [ALICE, BOB]
+
+
+@pytest.mark.parametrize("setting", ["", "everybody", "Known", ["known"], [str(ALICE), "x"]])
+def test_what_is_not_a_setting(setting: str | list[str]) -> None:
+    with pytest.raises(ConfigError, match="accounts"):
+        HostedAccounts(Handlers(), setting)
+
+
+def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
+    assert default_accounts() == tmp_path / "accounts"
+
+
+# The file.
+
+
+class AccountsFile(KnownPeers):
+    """Counts how often it was looked at."""
+
+    looks = 0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.before: list[Callable[[], None]] = []  # what happens before it is read
+
+    def __iter__(self) -> Iterator[KnownPeer]:
+        while self.before:
+            self.before.pop()()
+        return super().__iter__()
+
+    def stamp(self) -> Hashable:
+        self.looks += 1
+        return super().stamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The server is a home that lives by a file; `editor` is that file as another process has it,
+    and Alice is the client."""
+
+    met: Meeting
+    clock: FakeClock
+    file: AccountsFile
+    editor: KnownPeers
+    hosted: HostedAccounts
+
+    @property
+    def alice(self) -> NodeId:
+        return self.met.client.node_id
+
+    async def look(self, times: int = 2) -> None:
+        """Let the home look at the file, so often that it counts."""
+        for _ in range(times):
+            await self._rest()
+            looks = self.file.looks
+            self.clock.advance(LOOK)
+            await eventually(lambda: self.file.looks > looks)  # noqa: B023 - awaited here
+        await self._rest()
+
+    async def _rest(self) -> None:
+        await eventually(lambda: bool(self.hosted._changes._waiters))
+
+
+@asynccontextmanager
+async def watch(tmp_path: Path) -> AsyncIterator[Watch]:
+    clock, file = FakeClock(), AccountsFile(tmp_path / "accounts")
+    async with meeting(clock=clock) as met:
+        editor = KnownPeers(file.path)
+        editor.add(met.client.node_id, "alice", NOW)
+        hosted = HostedAccounts(met.server.handlers, "known", file=file)
+        await hosted.begin(met.server.backend)
+        yield Watch(met, clock, file, editor, hosted)
+        hosted.end()
+
+
+async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_session(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    async with watch(tmp_path) as on:
+        await log_in(on.met.peer)
+        on.editor.add(BOB, None, NOW)
+        await on.look()
+        assert may(on.hosted) == [BOB]
+        assert on.hosted.accounts.session(on.alice) is on.met.back.live
+        on.editor.forget(on.alice)
+        await on.look()
+        assert not on.hosted.accounts.may(on.alice)
+        assert on.hosted.accounts.session(on.alice) is None
+        assert (await on.met.peer.closed()).code == CloseCode.GOING_AWAY
+        peer, _ = await introduce(on.met.client, on.met.server)  # it may come, but not log in
+        with pytest.raises(CallRefused) as error:
+            await log_in(peer)
+        assert error.value.code == ResultCode.NOT_AUTHORISED
+        on.editor.add(on.alice, None, NOW)
+        await on.look()
+        await log_in(peer)
+
+
+def write(on: Watch, text: str) -> None:
+    on.file.path.write_text(text)
+
+
+async def test_a_file_that_is_being_written_takes_nothing_away(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    async with watch(tmp_path) as on:
+        text = on.file.path.read_text()
+        on.file.path.write_text("")
+        await on.look(1)
+        on.file.path.write_text(text)
+        await on.look(2)
+        assert on.hosted.accounts.may(on.alice)
+        on.file.path.write_text("# nothing yet\n")
+        await on.look(1)
+        on.file.before.append(lambda: write(on, text + "#\n"))
+        await on.look(3)
+        assert on.hosted.accounts.may(on.alice)
+
+
+async def test_a_file_that_cannot_be_read(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watch(tmp_path) as on:
+        text = on.file.path.read_text()
+        on.file.path.write_text("nonsense\n")
+        await on.look(3)
+        assert "accounts, line 1" in caplog.text
+        assert on.hosted.accounts.may(on.alice)
+        await on.look(int(UNREADABLE))
+        assert not on.hosted.accounts.may(on.alice)
+        on.file.path.write_text(text)
+        await on.look(2)
+        assert on.hosted.accounts.may(on.alice)
+
+
+async def test_the_file_is_read_before_anybody_logs_in(anyio_backend: str, tmp_path: Path) -> None:
+    path = tmp_path / "accounts"
+    async with meeting() as met:
+        path.write_text("nonsense\n")
+        hosted = HostedAccounts(met.server.handlers, "known", file=KnownPeers(path))
+        with pytest.raises(KnownPeersError, match="line 1"):
+            await hosted.begin(met.server.backend)
+        assert met.server.handlers.accounts is None
+        path.unlink()  # no file: nobody has an account
+        await hosted.begin(met.server.backend)
+        assert may(hosted) == []
+        hosted.end()
