@@ -18,13 +18,7 @@ from node.federation.card import Card, read_card, sign_card
 from node.federation.cards import CardRefusal, Cards
 from node.federation.dials import AccountLookup, Dials, NoAccounts
 from node.federation.exchange import CardEvent, CardExchange
-from node.federation.limits import (
-    CARD_INTERVAL,
-    CARD_RENEWED,
-    FIRST_CARD,
-    LINK_REMEMBERED,
-    MOST_LINKS,
-)
+from node.federation.limits import CARD_INTERVAL, CARD_RENEWED, LINK_REMEMBERED, MOST_LINKS
 from node.federation.paths import Path, PathFinder
 from node.protocol.errors import RemoteProtocolError, violation
 
@@ -38,6 +32,7 @@ class Directory:
     `members` are the servers whose cards are taken, those with a configured link among them;
     `carry` those whose tunnels go on through here. `exports` and `addresses` stand in our card for
     people to see. `read` reads a card: a simulation of many servers may read each once for all.
+    Our first card waits for `settle` seconds after the first link.
 
     `cards` are those of all servers, ours among them; `dials` judges what comes from neighbours.
 
@@ -55,6 +50,7 @@ class Directory:
         addresses: Iterable[str] = (),
         accounts: AccountLookup | None = None,
         read: Callable[[bytes], Card] = read_card,
+        settle: float = 0.0,
     ) -> None:
         self.node_id = identity.node_id
         self.members = frozenset(members) - {self.node_id}
@@ -75,6 +71,7 @@ class Directory:
         self._said: dict[NodeId, bool] = {}  # the links in it
         self._outdone = 0  # the highest number of a card of ours that others have
         self._made_at = float("-inf")
+        self._settle = settle
         self._first_due: float | None = None
         self._stale = False  # our card is to be made anew, for another reason than its links
         self._deadline: float | None = None
@@ -258,7 +255,7 @@ class Directory:
                 return
             # The links that come up together, as servers start, stand in one card.
             if self._first_due is None:
-                self._first_due = now + FIRST_CARD
+                self._first_due = now + self._settle
             due = self._first_due
         else:
             # A clock that was set back has made a card that others think is ahead.

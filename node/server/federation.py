@@ -22,6 +22,7 @@ from node.errors import ConfigError, ParleyError, UnreachableError
 from node.federation.card import Card
 from node.federation.directory import Directory
 from node.federation.exports import Exports
+from node.federation.limits import FIRST_CARD
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
 from node.node import CLOSE_TIMEOUT, Node
@@ -112,6 +113,7 @@ class Federation:
             carry=settings.carried,
             exports=settings.exports,
             accounts=AccountsHere(self._accounts),
+            settle=FIRST_CARD,
         )
         self._cards = DirectoryDriver(self._directory, wall, self._addresses)
         self._neighbours = Neighbours(node.node_id, settings, self._cards, pauses)
@@ -164,7 +166,7 @@ class Federation:
         take some seconds to go round when servers have just been started.
 
         Raises:
-            UnreachableError: there is none after `timeout` seconds. ParleyError: it has not begun.
+            UnreachableError: none in `timeout` seconds. ParleyError: it has not begun.
         """
         with anyio.move_on_after(timeout):
             await self._cards.changes.until(lambda: self.path(*to) is not None)
