@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import anyio
 
@@ -105,13 +105,13 @@ class Federation:
         # A server that may be linked has no account, so that nobody has two kinds of rights.
         members = settings.all_members
         self._hosted = HostedAccounts(node.handlers, settings.accounts, servers=members)
-        self._accounts = self._hosted.accounts
+        self._accounts = AccountsHere(self._hosted.accounts)
         self._directory = Directory(
             node.identity,
             members,
             carry=settings.carried,
             exports=settings.exports,
-            accounts=AccountsHere(self._accounts),
+            accounts=self._accounts,
         )
         cards = DirectoryDriver(self._directory, wall, self._addresses)
         self._neighbours = Neighbours(node.node_id, settings, cards, pauses)
@@ -121,7 +121,9 @@ class Federation:
         self._service: TunnelService | None = None
         self._entered = AsyncExitStack()
         self._reaching = Reaching(node, self._open)
-        self._follows = Follows(node, self._publisher, Exports(settings.follow), self._accounts.may)
+        self._follows = Follows(
+            node, self._publisher, Exports(settings.follow), self._accounts.has_account
+        )
 
     def __repr__(self) -> str:
         return f"<Federation of {self._node.node_id.short}: {len(self.servers)} servers>"
@@ -155,7 +157,7 @@ class Federation:
 
     def knows(self, node_id: NodeId) -> bool:
         """Whether a node is a member here, or may have an account."""
-        return node_id in self._directory.members or self._accounts.may(node_id)
+        return node_id in self._directory.members or self._accounts.has_account(node_id)
 
     # What to do with it.
 
@@ -253,11 +255,7 @@ class Federation:
 
     def _neighbour(self, node_id: NodeId) -> Peer | None:
         """The link with a server, or the session over which an account is logged in."""
-        peer = self._neighbours.links.peer(node_id)
-        if peer is not None:
-            return peer
-        live = self._accounts.session(node_id)
-        return cast(Peer, live.remote) if live is not None and live.is_open else None
+        return self._neighbours.links.peer(node_id) or self._accounts.peer(node_id)
 
     def _joined(self, record: TunnelRecord) -> None:
         """A tunnel that led through here is over."""
