@@ -82,7 +82,8 @@ SHOWN: Final[dict[str, Shown]] = {
     "BlockingPeer": Shown(made=False),
     "BlockingSubscription": Shown(made=False),
     "Journal": Shown(
-        made=False, hidden=frozenset({"begin", "end", "gate", "session_log", "stops_node"})
+        made=False,
+        hidden=frozenset({"begin", "end", "gate", "session_log", "stops_node", "tunnel"}),
     ),
     "JournalMetrics": Shown(made=False),
     "KnownPeer": Shown(made=False),

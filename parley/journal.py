@@ -3,7 +3,7 @@
 from crypto.auditor import AuditorKey, AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key, save_auditor_key
 from node.journal.audit import Audit
-from node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow
+from node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow, TunnelRow
 from node.journal.journal import Journal, JournalMetrics
 from node.journal.prune import prune
 from node.journal.records import encode_record
@@ -18,6 +18,7 @@ __all__ = [
     "Journal",
     "JournalMetrics",
     "SessionRow",
+    "TunnelRow",
     "encode_record",
     "list_segments",
     "load_auditor_key",

@@ -2,7 +2,7 @@
 
 from pipeline.gold.refresh import read_gold
 from pipeline.jobs import Outcome, run
-from pipeline.silver import events, findings, sessions
+from pipeline.silver import events, findings, sessions, tunnels
 from pipeline.source import JournalSource
 from pipeline.spark import open_session
 from pipeline.tables import Tables
@@ -17,4 +17,5 @@ __all__ = [
     "read_gold",
     "run",
     "sessions",
+    "tunnels",
 ]

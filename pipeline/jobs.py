@@ -22,7 +22,7 @@ from pipeline.bronze import ingest, start
 from pipeline.errors import IngestError, NoTablesError, first_line
 from pipeline.gold.refresh import gold_tables, read_all_gold, read_gold, write_gold
 from pipeline.report.page import report
-from pipeline.silver import SilverStep, events, findings, sessions
+from pipeline.silver import SilverStep, events, findings, sessions, tunnels
 from pipeline.tables import Tables
 
 # Seconds between two looks at whether to stop.
@@ -113,7 +113,7 @@ def end_batch(query: StreamingQuery) -> None:
 def refresh(tables: Tables) -> None:
     """Make the gold tables anew of silver. Raises IngestError; those of before are still there."""
     try:
-        silver = events(tables), sessions(tables), findings(tables)
+        silver = events(tables), sessions(tables), findings(tables), tunnels(tables)
         write_gold(tables.spark, tables.root, gold_tables(*silver), datetime.now(UTC))
     except PySparkException as error:
         raise IngestError(f"the gold tables could not be made: {first_line(error)}") from error

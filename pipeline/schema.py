@@ -1,8 +1,8 @@
 """The columns of bronze and of silver, each written once for Spark and Arrow, in their order.
 
 Bronze are the raw records of journals. Silver has the columns of events first. All that a walk over
-the records yields is written in one pass, so rows of sessions, findings and spans share those
-columns as far as they fit and stand whole, as JSON, in `other`. Readers see tables
+the records yields is written in one pass, so rows of sessions, tunnels, findings and spans share
+those columns as far as they fit and stand whole, as JSON, in `other`. Readers see tables
 (`pipeline.tables`), each with its own columns.
 """
 
@@ -55,6 +55,7 @@ PENDING: Final = "pending"  # an event that no seal has vouched for yet
 SESSION: Final = "session"
 FINDING: Final = "finding"
 SPAN: Final = "span"
+TUNNEL: Final = "tunnel"
 SEGMENT: Final = "segment"  # that a segment begins
 # In the stitched table: the last span of each direction that goes on. Its rows of segments are
 # the last of each run.
@@ -143,6 +144,21 @@ SESSION_FIELDS: Final[dict[str, DataType]] = {
     "received_place": _L,
     "sent_place": _L,
     "resumption": _L,
+}
+TUNNEL_FIELDS: Final[dict[str, DataType]] = {
+    "journal": _S,
+    "segment": _S,
+    "offset": _L,
+    "time_ns": _L,
+    "trace": _S,
+    "hop": _L,
+    "length": _L,
+    "before": _S,
+    "after": _S,
+    "began_ns": _L,
+    "ended_ns": _L,
+    "forward": _L,
+    "back": _L,
 }
 FINDING_FIELDS: Final[dict[str, DataType]] = {
     "kind": _S,

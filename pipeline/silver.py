@@ -3,8 +3,8 @@
     ROOT/silver/batch=N/part=P/date=D      what the batch's own ranges tell
     ROOT/stitched/batch=N/part=P/date=D    what only ranges and batches together tell
 
-The tables are `events`, `sessions` and `findings`; only this module knows which rows of which
-directory they are made of.
+The tables are `events`, `sessions`, `tunnels` and `findings`; only this module knows which rows of
+which directory they are made of.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,8 @@ from pipeline.schema import (
     PENDING,
     SESSION,
     SESSION_FIELDS,
+    TUNNEL,
+    TUNNEL_FIELDS,
     WALKED,
     fields,
 )
@@ -92,16 +94,21 @@ def events(tables: Tables) -> DataFrame:
 
 def sessions(tables: Tables) -> DataFrame:
     """What journals say of sessions: `SESSION_FIELDS`, with `time` and `started` as times."""
-    rows = _others(tables, SESSION, SESSION_FIELDS)
-    started = f.timestamp_micros(f.floor(f.col("started_ns") / 1000)).alias("started")
-    return _timed(rows).withColumn("started", started).drop("started_ns")
+    return _timed(_others(tables, SESSION, SESSION_FIELDS), "time", "started")
+
+
+def tunnels(tables: Tables) -> DataFrame:
+    """The tunnels that servers say they joined: `TUNNEL_FIELDS`, with `time`, `began` and `ended`
+    as times."""
+    own = tables.read("silver", WALKED).where(f.col("part") == TUNNEL)
+    return _timed(_parsed(own, TUNNEL_FIELDS), "time", "began", "ended")
 
 
 def findings(tables: Tables) -> DataFrame:
     """What is not as it must be: `FINDING_FIELDS`, with `time` as a time."""
     found = _others(tables, FINDING, FINDING_FIELDS)
     starts = _others(tables, SESSION, SESSION_FIELDS).where(f.col("what") == "start")
-    return _timed(found.unionByName(_told_twice(starts)))
+    return _timed(found.unionByName(_told_twice(starts)), "time")
 
 
 def _told_twice(starts: DataFrame) -> DataFrame:
@@ -139,6 +146,9 @@ def _parsed(rows: DataFrame, types: dict[str, DataType]) -> DataFrame:
     return rows.select(f.from_json("other", fields(types)).alias("one")).select("one.*")
 
 
-def _timed(rows: DataFrame) -> DataFrame:
-    micros = f.floor(f.col("time_ns") / 1000)
-    return rows.withColumn("time", f.timestamp_micros(micros)).drop("time_ns")
+def _timed(rows: DataFrame, *names: str) -> DataFrame:
+    """With times in place of the columns in nanoseconds."""
+    for name in names:
+        micros = f.floor(f.col(f"{name}_ns") / 1000)
+        rows = rows.withColumn(name, f.timestamp_micros(micros)).drop(f"{name}_ns")
+    return rows

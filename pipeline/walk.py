@@ -23,7 +23,7 @@ from pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
 from pipeline.bronze_rows import BronzeRows
 from pipeline.errors import PipelineError
 from pipeline.event_files import EventFiles
-from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN
+from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
 from pipeline.stitch.runs import segment_row
 
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
@@ -157,6 +157,9 @@ class _Task:
         sessions = [row._asdict() for row in audit.take_sessions()]
         if sessions:
             yield other_batch(sessions, SESSION)
+        tunnels = [row._asdict() for row in audit.take_tunnels()]
+        if tunnels:
+            yield other_batch(tunnels, TUNNEL)
         spans: list[dict[str, Any]] = []
         for span, pending in audit.take_spans():
             chains = {

@@ -240,6 +240,11 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
         "the node that was called",
         "register the handler with once=True, or call without once",
     ),
+    ResultCode.UNREACHABLE: (
+        "the way there is not open",
+        "a server on the way",
+        "ask for another path, or try again when the link or the node is back",
+    ),
 }
 _RESULT_NAMES: Final = {ResultCode.ALREADY_SUBSCRIBED: "already-subscribed / not-subscribed"}
 

@@ -104,15 +104,25 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
             "remove": "accounts.remove",
         },
     ),
+    "federation": Family(
+        "Look at a federation of servers: who is there, which way, and what is wrong.",
+        {
+            "list": "federation.list_servers",
+            "path": "federation.path",
+            "check": "federation.check",
+        },
+    ),
     "doctor": "doctor.command.doctor",
     "completion": "completion.completion",
     "errors": "errors.errors",
     "demo-responder": "demo.command.demo_responder",
+    "demo-server": "demo.command.demo_server",
 }
 _SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     # `parley errors -1`: a number below 0 is a code, and not an unknown option.
     "errors": {"context_settings": {"ignore_unknown_options": True}},
     "demo-responder": {"hidden": True},
+    "demo-server": {"hidden": True},
 }
 
 

@@ -4,11 +4,8 @@ from collections.abc import Sequence
 
 from crypto.identity import NodeId
 from node.federation.limits import ATTEMPTS
-from node.federation.paths import Path, PathFinder, obstacles
+from node.federation.paths import Obstacle, Path, PathFinder, obstacles
 from node.protocol.codes import ResultCode
-
-# What another path does not mend.
-_FINAL = frozenset({ResultCode.TOPIC_NOT_FOUND, ResultCode.MALFORMED})
 
 
 class Attempts:
@@ -40,15 +37,18 @@ class Attempts:
 
     def failed(self, code: int, hop: int | None, now: float) -> None:
         """The Dial by that path was refused by the server at index `hop` of it; or this server
-        itself gave up (28 its own link is down, 17 no answer in time, 19 no room on its link)."""
+        itself gave up (28 its own link is down, 17 no answer in time, 19 no room on its link); or
+        it was accepted, and no handshake came about (0)."""
         self.code, self.hop = code, hop
-        account = self._path[-1] if len(self._to) == 2 else None
-        for obstacle in obstacles(self._path, code, hop):
-            if obstacle in self._to or (isinstance(obstacle, tuple) and account in obstacle):
-                # All paths have it. An account may log in again at any moment, and one that has
-                # no room for more tunnels must not have its home gone around.
-                self._left = 0
-            else:
-                self._finder.avoided.add(obstacle, now)
-        if code in _FINAL:
+        blamed = [one for one in obstacles(self._path, code, hop) if not self._has_to_be(one)]
+        for obstacle in blamed:
+            self._finder.avoided.add(obstacle, now)
+        if not blamed:
             self._left = 0
+
+    def _has_to_be(self, obstacle: Obstacle) -> bool:
+        """Whether all paths have it: the target, its home, or the step between the two. An account
+        may log in again at any moment, and its home is there for others."""
+        if isinstance(obstacle, tuple):
+            return len(self._to) == 2 and self._to[1] in obstacle
+        return obstacle in self._to

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from crypto.errors import IdentityError, SignatureError
 from crypto.identity import Identity, NodeId, PublicIdentity
+from crypto.registry import SIGNING
 from lbm import keys
 from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError
@@ -16,7 +17,6 @@ from node.protocol.cells import BYTES, TEXT, Cells, Kind, exactly, uint
 from node.protocol.federation_types import NODE_ID_SIZE
 
 _DOMAIN: Final = b"parley1 envelope"
-_LONGEST_NAME: Final = 255  # of an algorithm: its length is one byte
 
 _ENVELOPE: Final = Cells({keys.CONTENT: BYTES, keys.SIGNING: TEXT, keys.SIGNATURE: BYTES})
 # What the content of each kind has, besides that of its own.
@@ -46,7 +46,8 @@ class Envelope:
         """Read the bytes of an envelope of `kind`, the content of which has the cells `kinds`.
 
         Raises:
-            LbmDecodeError: it is malformed, of another kind, or the key is not the origin's.
+            LbmDecodeError: it is malformed, of another kind or an unknown algorithm, or the key is
+                not the origin's.
         """
         outer = _ENVELOPE.read(encoded)
         # Nothing that is not signed travels with it, noise included.
@@ -79,8 +80,8 @@ class Envelope:
         algorithm, public, binding = self.cells[keys.IDENTITY_KEYS][0]
         if type(algorithm) is not str or type(public) is not bytes or binding is not None:
             raise LbmDecodeError("the key is not a primary one")
-        if not 1 <= len(algorithm.encode()) <= _LONGEST_NAME:
-            raise LbmDecodeError(f"the name of an algorithm has 1 to {_LONGEST_NAME} bytes")
+        if algorithm not in SIGNING:
+            raise LbmDecodeError("the key is of an algorithm that is not known")
         if algorithm != self.signing or NodeId.of_key(algorithm, public) != self.origin:
             raise LbmDecodeError("the key is not the origin's")
 
@@ -90,7 +91,7 @@ class Envelope:
         `other`, an envelope of the same origin that was verified, saves the check of the key.
 
         Raises:
-            SignatureError: it did not, or its key is weak or of an unknown algorithm.
+            SignatureError: it did not, or its key is weak.
         """
         if self._signer is not None:
             return

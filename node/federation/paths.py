@@ -43,11 +43,12 @@ def shortest_paths(
                 card = cards.get(other)
                 if other in between or card is None or server not in card.links:
                     continue
-                if avoided and (other in avoided or (server, other) in avoided):
+                if avoided and (server, other) in avoided:
                     continue
                 longer = (*path, other)
                 found.setdefault(other, longer)
-                if card.links[server]:
+                # A server that is gone around can still be reached itself.
+                if card.links[server] and other not in avoided:
                     between.add(other)
                     further.append(longer)
         level = further
@@ -84,7 +85,8 @@ class Avoided:
 
 
 def obstacles(path: Path, code: int, hop: int | None) -> list[Obstacle]:
-    """What the refusal of a Dial blames: `code` from the server at index `hop` of the path.
+    """What the refusal of a Dial blames: `code`, of the server at index `hop` of the path; code 0
+    if no handshake came about behind it, which blames all between.
 
     An index that cannot be, or that is not told, blames the first step.
     """
@@ -92,6 +94,8 @@ def obstacles(path: Path, code: int, hop: int | None) -> list[Obstacle]:
     if code == ResultCode.UNREACHABLE:
         at = hop if hop is not None and 0 <= hop < last else 0
         return [(path[at], path[at + 1]), (path[at + 1], path[at])]
+    if code == ResultCode.ACCEPTED:
+        return [*path[1:-1]]
     at = hop if hop is not None and 1 <= hop <= last else 1
     if code == ResultCode.NOT_AUTHORISED:
         return [(path[at - 1], path[at])]

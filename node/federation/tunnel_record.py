@@ -7,13 +7,13 @@ from crypto.identity import NodeId
 
 @dataclass(frozen=True, slots=True)
 class TunnelRecord:
-    """One tunnel, as the server at `hop` of its path saw it.
+    """One tunnel, as the server at `hop` of its path saw it: 0 where an account dialled it to here,
+    its home, which wrote the path.
 
-    `trace` is its 16 random bytes, the same at all hops; `hop` counts from 0, where only a home
-    is that joined a tunnel of its own account, and `length` is how many ids the path has: the
-    last of them records nothing. `before` and `after` are the neighbours that it joined; `began`
-    and `ended` seconds since 1970; `forward` and `back` the bytes of Data that went on to the
-    target and back to the origin.
+    `trace` is its 16 random bytes, the same at all hops; `length` is how many ids the path has, of
+    which the last records nothing; `before` and `after` are the neighbours that it joined; `began`
+    and `ended` seconds since 1970; `forward` and `back` the bytes of Data that came from `before`
+    and from `after`.
     """
 
     trace: bytes

@@ -222,6 +222,19 @@ KINDS: Final = {
         "One journal begins later, or ends earlier, than the other.",
         "That anything was taken away; it may have been pruned, or not be read yet.",
     ),
+    # Of neighbours in a tunnel's path.
+    "tunnel-differs": Meaning(
+        FAULT,
+        "Two neighbours' records of a tunnel cannot both be true: it has more bytes behind a "
+        "server than before it, or fewer by more than can be lost, or another length of its path.",
+        "Which is; the events of their own link, which both sealed, can tell.",
+    ),
+    "tunnel-missing": Meaning(
+        UNCHECKED,
+        "A server says that it joined a tunnel with a neighbour, whose journal goes on before and "
+        "after it and has no record of it.",
+        "That the neighbour hides it: a crash leaves no record of the tunnels that were open.",
+    ),
 }
 
 
@@ -229,7 +242,10 @@ _STATUSES: Final = ("malformed", "unsealed")
 
 
 def findings(
-    events: DataFrame, silver_sessions: DataFrame, silver_findings: DataFrame
+    events: DataFrame,
+    silver_sessions: DataFrame,
+    silver_findings: DataFrame,
+    silver_tunnels: DataFrame,
 ) -> DataFrame:
     """Columns: weight, and `FINDING_COLUMNS`."""
     weights = f.create_map(
@@ -238,7 +254,7 @@ def findings(
     found = (
         silver_findings.select(*FINDING_COLUMNS)
         .unionByName(_of_statuses(events))
-        .unionByName(reconcile(events, silver_sessions))
+        .unionByName(reconcile(events, silver_sessions, silver_tunnels))
     )
     weight = f.coalesce(f.try_element_at(weights, f.col("kind")), f.lit(FAULT))
     return found.select(weight.alias("weight"), *FINDING_COLUMNS)

@@ -4,7 +4,7 @@
     gold/refreshed/slot=0|1/          one row: when all tables of that slot were complete
 
 Readers take the slot that was completed last, and a refresh writes to the other one, so a reader
-sees six tables of one moment even while they are made anew. A reader that is still busy two
+sees tables of one moment even while they are made anew. A reader that is still busy two
 refreshes later must start again.
 """
 
@@ -21,21 +21,25 @@ from pipeline.gold.findings import findings
 from pipeline.gold.sessions import sessions
 from pipeline.gold.topics import topics
 from pipeline.gold.traffic import graph, traffic
+from pipeline.gold.tunnels import tunnels
 
-NAMES: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph")
+NAMES: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph", "tunnels")
 _DATED: Final = frozenset({"traffic"})
 _MARK: Final = "refreshed"
 
 
-def gold_tables(events: DataFrame, about: DataFrame, found: DataFrame) -> dict[str, DataFrame]:
-    """All tables by their names, from silver's events, session rows and findings."""
+def gold_tables(
+    events: DataFrame, about: DataFrame, found: DataFrame, joined: DataFrame
+) -> dict[str, DataFrame]:
+    """All tables by their names, from silver's events, session rows, findings and tunnels."""
     return {
-        "findings": findings(events, about, found),
+        "findings": findings(events, about, found, joined),
         "traffic": traffic(events),
         "calls": calls(events),
         "topics": topics(events),
         "sessions": sessions(events, about),
         "graph": graph(events),
+        "tunnels": tunnels(joined),
     }
 
 

@@ -65,3 +65,14 @@ def session_ends(sessions: DataFrame) -> DataFrame:
         f.coalesce(f.max(f.when(update, f.col("generation"))), f.lit(0)).alias("rekeys"),
         f.coalesce(f.max("resumption"), f.lit(0)).alias("resumptions"),
     )
+
+
+def covered(events: DataFrame, ends: DataFrame) -> DataFrame:
+    """From when to when each journal has records of sessions: journal, first, last."""
+    times = events.select("journal", f.col("time").alias("first"), f.col("time").alias("last"))
+    seen = ends.select("journal", "first_seen", "last_seen").toDF("journal", "first", "last")
+    return (
+        times.unionByName(seen)
+        .groupBy("journal")
+        .agg(f.min("first").alias("first"), f.max("last").alias("last"))
+    )

@@ -93,7 +93,7 @@ def _contradiction() -> Column:
     return f.coalesce(*sentences)
 
 
-def missing_journals(events: DataFrame, ends: DataFrame) -> DataFrame:
+def missing_journals(ends: DataFrame, covered: DataFrame) -> DataFrame:
     """Rows `missing-journal` and `not-covered`; `journal` is the node whose journal is missing.
 
     A node without any journal: one row, `count` its sessions. A node whose journal has records
@@ -101,14 +101,7 @@ def missing_journals(events: DataFrame, ends: DataFrame) -> DataFrame:
     session that begins before the first or ends after the last record of its journal:
     `not-covered`, one row for the node.
     """
-    times = events.select("journal", f.col("time").alias("first"), f.col("time").alias("last"))
-    seen = ends.select("journal", "first_seen", "last_seen").toDF("journal", "first", "last")
-    covered = (
-        times.unionByName(seen)
-        .groupBy("journal")
-        .agg(f.min("first").alias("first"), f.max("last").alias("last"))
-        .withColumnRenamed("journal", "node")
-    )
+    times = covered.withColumnRenamed("journal", "node")
     told = ends.select(
         "session",
         f.col("peer").alias("node"),
@@ -117,7 +110,7 @@ def missing_journals(events: DataFrame, ends: DataFrame) -> DataFrame:
         f.col("last_seen").alias("stops"),
     ).where(f.col("node").isNotNull())
     kept = ends.select("session", f.col("journal").alias("node"))
-    lost = told.join(kept, ["session", "node"], "left_anti").join(covered, "node", "left")
+    lost = told.join(kept, ["session", "node"], "left_anti").join(times, "node", "left")
     inside = (f.col("first") <= f.col("begins")) & (f.col("stops") <= f.col("last"))
     within = f.when(f.col("first").isNull(), f.lit("none")).otherwise(
         f.when(inside, f.lit("inside")).otherwise(f.lit("outside"))

@@ -137,9 +137,33 @@ class NodeRow(NamedTuple):
     faults: int
 
 
+class TunnelLink(NamedTuple):
+    """What went between two neighbours in tunnels that were dialled in this direction."""
+
+    before: str
+    after: str
+    tunnels: int
+    forward: int
+    back: int
+
+
+class TunnelSummary(NamedTuple):
+    """A tunnel. Where no journal says which node it was, its path has None."""
+
+    trace: str
+    path: list[str | None]
+    hops: int
+    tunnels: int
+    began: int | None
+    duration_us: int | None
+    forward: int
+    back: int
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that stands in a report. `bucket` is the width of a point of traffic in seconds."""
+    """All that stands in a report. `bucket` is the width of a point of traffic in seconds;
+    `servers` are the nodes of `links`."""
 
     refreshed: int | None
     first: int | None
@@ -170,3 +194,7 @@ class Figures:
     closings: list[SessionGroup]
     edges: list[Edge]
     node_rows: list[NodeRow]
+    tunnels: int
+    links: list[TunnelLink]
+    servers: list[NodeRow]
+    tunnel_rows: list[TunnelSummary]

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from pipeline.report import units
 from pipeline.report.cells import Nodes
+from pipeline.report.federation import federation_section
 from pipeline.report.figures import Figures
 from pipeline.report.html import Html, Markup, element
 from pipeline.report.queries import collect
@@ -46,6 +47,7 @@ def render(figures: Figures) -> str:
         ("topics", "Topics", topics_section(figures, nodes)),
         ("sessions", "Sessions", sessions_section(figures, nodes)),
         ("nodes", "Nodes", nodes_section(figures, nodes)),
+        ("federation", "Federation", federation_section(figures, nodes)),
         ("reading", "How to read this", reading_section()),
     )
     links = [element("li", element("a", title, href=f"#{id}")) for id, title, _ in sections]
@@ -121,6 +123,10 @@ def _all_nodes(figures: Figures) -> set[str]:
         named |= {finding.journal, finding.segment[:NODE_ID] if finding.segment else None}
     for edge in figures.edges:
         named |= {edge.sender, edge.receiver}
+    for link in figures.links:
+        named |= {link.before, link.after}
+    for tunnel in figures.tunnel_rows:
+        named |= set(tunnel.path)
     for call in figures.by_pair:
         named |= {call.caller, call.callee}
     for session in figures.session_rows:

@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from pipeline.report import units
 from pipeline.report.cells import Nodes, visible
-from pipeline.report.figures import CallRow, Edge, NodeRow, TopicNotes, TrafficPoint
+from pipeline.report.figures import CallRow, NodeRow, TopicNotes, TrafficPoint
 
 # Told apart by most eyes, on white and on black.
 COLOURS: Final = ("#3d85c6", "#e08a1e", "#2a9d78", "#b072cc", "#c94f4f", "#8a8f98")
@@ -165,18 +165,21 @@ def topics_plot(rows: Sequence[TopicNotes]) -> str:
     return address[0]
 
 
-def graph_plot(edges: Sequence[Edge], rows: Sequence[NodeRow], nodes: Nodes) -> str:
-    """Who sends to whom, on a circle; an image's address."""
-    places = circle((edge.sender, edge.receiver, edge.events) for edge in edges)
+Arrow = tuple[str, str, int]  # from a node to another, and how much
+
+
+def graph_plot(arrows: Sequence[Arrow], rows: Sequence[NodeRow], nodes: Nodes) -> str:
+    """Arrows between nodes on a circle; an image's address."""
+    places = circle(arrows)
     known = {row.node: row for row in rows}
-    most = max(edge.events for edge in edges)
+    most = max(amount for _, _, amount in arrows)
     with _drawing(7.6, 6.4) as (figure, address):
         axes = figure.subplots()
-        for edge in edges:
-            weight = log(1 + edge.events) / log(1 + most)
+        for one, other, amount in arrows:
+            weight = log(1 + amount) / log(1 + most)
             arrow = FancyArrowPatch(
-                places[edge.sender],
-                places[edge.receiver],
+                places[one],
+                places[other],
                 connectionstyle="arc3,rad=0.12",
                 arrowstyle="-|>",
                 mutation_scale=7 + 5 * weight,
@@ -190,7 +193,7 @@ def graph_plot(edges: Sequence[Edge], rows: Sequence[NodeRow], nodes: Nodes) -> 
         for node, (x, y) in places.items():
             row = known.get(node)
             faulty = row is not None and row.faults > 0
-            silent = row is not None and not row.journal
+            silent = row is None or not row.journal
             axes.scatter(
                 x,
                 y,
@@ -257,7 +260,7 @@ def _drawing(width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
 Point = tuple[float, float]
 
 
-def circle(edges: Iterable[tuple[str, str, int]]) -> dict[str, Point]:
+def circle(edges: Iterable[Arrow]) -> dict[str, Point]:
     """Each node's place on the unit circle, clockwise from the top; busy pairs are neighbours.
 
     Edges have a weight; the same edges give the same picture.
@@ -267,7 +270,7 @@ def circle(edges: Iterable[tuple[str, str, int]]) -> dict[str, Point]:
     return {node: (sin(step * at), cos(step * at)) for at, node in enumerate(order)}
 
 
-def _neighbours_first(edges: Iterable[tuple[str, str, int]]) -> list[str]:
+def _neighbours_first(edges: Iterable[Arrow]) -> list[str]:
     """All nodes: first the busiest, then always the one that talks most with the one before."""
     weights: dict[str, dict[str, int]] = {}
     for one, other, weight in edges:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import TimestampType
 
 from pipeline.gold.findings import FAULT, NOTICE, UNCHECKED
+from pipeline.reconcile.tunnels import total
 from pipeline.report.figures import (
     FINDING_ROWS,
     TIME_BUCKETS,
@@ -29,6 +30,8 @@ from pipeline.report.figures import (
     TopicNotes,
     TopicRow,
     TrafficPoint,
+    TunnelLink,
+    TunnelSummary,
 )
 
 # Widths of a bucket of time, in seconds: a minute, 5, 15, an hour, 6, a day, a week, 30 days.
@@ -38,9 +41,10 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 def collect(gold: Mapping[str, DataFrame]) -> Figures:
-    """The figures of the six gold tables, by their names."""
+    """The figures of the gold tables, by their names."""
     traffic, graph, sessions = gold["traffic"], gold["graph"], gold["sessions"]
     findings, calls, topics = gold["findings"], gold["calls"], gold["topics"]
+    tunnels = gold["tunnels"]
     made = "refreshed" if "refreshed" in traffic.columns else f.lit(None).cast("timestamp")
     journaled = _one(
         traffic.agg(
@@ -64,6 +68,7 @@ def collect(gold: Mapping[str, DataFrame]) -> Figures:
     published = _one(topics.agg(f.sum("notes"), f.count_distinct("topic")))
     nodes = _nodes(graph, traffic, findings)
     width, points = _traffic(traffic)
+    links = _links(tunnels)
     by_calls = f.col("calls").desc()
     by_topic = topics.groupBy("topic").agg(
         f.count("*").alias("publishers"), f.sum("notes").alias("notes")
@@ -104,6 +109,16 @@ def collect(gold: Mapping[str, DataFrame]) -> Figures:
         closings=_groups(sessions, _closing()),
         edges=_edges(graph, nodes),
         node_rows=_take(nodes, NodeRow, TOP_ROWS, _volume().desc(), "node"),
+        tunnels=tunnels.count(),
+        links=links,
+        servers=_servers(nodes, links),
+        tunnel_rows=_take(
+            tunnels,
+            TunnelSummary,
+            TOP_ROWS,
+            (f.col("forward").cast("double") + f.col("back")).desc(),
+            "trace",
+        ),
     )
 
 
@@ -242,6 +257,43 @@ def _edges(graph: DataFrame, nodes: DataFrame) -> list[Edge]:
     named = [row[0] for row in busiest.collect()]
     between = graph.where(f.col("sender").isin(named) & f.col("receiver").isin(named))
     return _take(between, Edge, TOP_NODES**2, f.col("events").desc(), "sender", "receiver")
+
+
+def _links(tunnels: DataFrame) -> list[TunnelLink]:
+    """Who joined tunnels with whom: between the nodes with the most."""
+    steps = f.transform(
+        f.sequence(f.lit(0), f.size("path") - 2),
+        lambda at: f.struct(
+            f.col("path")[at].alias("before"), f.col("path")[at + 1].alias("after")
+        ),
+    )
+    between = (
+        tunnels.select("tunnels", "forward", "back", f.explode(steps).alias("step"))
+        .where("step.before is not null and step.after is not null")
+        .groupBy("step.before", "step.after")
+        .agg(*(total(name).alias(name) for name in ("tunnels", "forward", "back")))
+    )
+    nodes = (
+        between.select(f.explode(f.array("before", "after")).alias("node"), "tunnels")
+        .groupBy("node")
+        .agg(f.sum("tunnels").alias("tunnels"))
+        .orderBy(f.col("tunnels").desc(), "node")
+        .limit(TOP_NODES)
+    )
+    named = [row[0] for row in nodes.collect()]
+    if not named:
+        return []
+    shown = between.where(f.col("before").isin(named) & f.col("after").isin(named))
+    by_tunnels = f.col("tunnels").desc()
+    return _take(shown, TunnelLink, TOP_NODES**2, by_tunnels, "before", "after")
+
+
+def _servers(nodes: DataFrame, links: list[TunnelLink]) -> list[NodeRow]:
+    """The nodes of the links, as far as they have sessions or a journal."""
+    named = sorted({node for link in links for node in (link.before, link.after)})
+    if not named:
+        return []
+    return _take(nodes.where(f.col("node").isin(named)), NodeRow, TOP_NODES, "node")
 
 
 def _groups(sessions: DataFrame, name: Column) -> list[SessionGroup]:

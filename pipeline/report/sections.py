@@ -295,7 +295,8 @@ def nodes_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         )
         if figures.nodes > TOP_NODES:
             caption += f" The {TOP_NODES} busiest of {units.count(figures.nodes)} nodes."
-        plot = graph_plot(figures.edges, figures.node_rows, nodes)
+        arrows = [(edge.sender, edge.receiver, edge.events) for edge in figures.edges]
+        plot = graph_plot(arrows, figures.node_rows, nodes)
         parts.append(picture(plot, alt, caption))
     rows = [
         (

@@ -35,6 +35,8 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "journal": (JournalFormatError,),
     # Reading what a node was told, and what an audit says of it.
     "audit": (LbmDecodeError,),
+    # Reading a card or a Login; the rest tells in what it returns.
+    "federation": (LbmDecodeError,),
 }
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)

@@ -5,17 +5,27 @@ compares and ends with 1 where they differ. What the fuzzer found has other name
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from tests.fuzz import dialect_seeds
+from tests.fuzz.federation import (
+    DIAL,
+    ENVELOPE,
+    EVENTS,
+    LOGGING_IN,
+    NEIGHBOURS,
+    SITUATIONS,
+)
 from tests.fuzz.meeting import THEIRS
 from tests.fuzz.script import Kind, Step, serialise
 from tests.fuzz.targets import PLANTED
 from tests.reference.journal import KINDS
 from tests.reference.vectors_events import REQUIRED
+from tests.reference.vectors_federation import NODES
 from tests.reference.wire import TYPES, cells_payload, parse_raw
 from tests.vectors.load import read, unhex
 
@@ -222,6 +232,30 @@ def resume() -> Seeds:
         yield bytes([setting % 3]) + serialise(said)
 
 
+def federation() -> Seeds:
+    """Short cards, right and wrong; exchanges; Dials at each server; Logins."""
+    kinds: dict[str, int] = Counter()
+    for vector in read("federation")["vectors"]:
+        kinds[vector["kind"]] += 1
+        data = unhex(vector.get("input", ""))
+        good = "expected" in vector
+        match vector["kind"]:
+            case "card" if len(data) < 500 and (good or kinds["card"] % 3 == 0):
+                yield bytes([ENVELOPE]) + data
+            case "exchange":
+                yield bytes([EVENTS]) + b"".join(
+                    bytes([kind == "cards"]) + len(step := unhex(text)).to_bytes(2) + step
+                    for kind, text in vector["steps"]
+                    if kind != "news" and len(text) < 2_000
+                )
+            case "dial" if not NODES[vector["node"]].homes:
+                node = SITUATIONS.index(NODES[vector["node"]])
+                neighbour = NEIGHBOURS.index(unhex(vector["neighbour"]))
+                yield bytes([DIAL, node, neighbour]) + data
+            case "login" if len(data) < 100:
+                yield bytes([LOGGING_IN]) + data
+
+
 def planted() -> Seeds:
     """A map of one cell."""
     yield cells_payload(version=1)
@@ -237,6 +271,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     **dialect_seeds.SEEDS,
     "journal": journal,
     "audit": audit,
+    "federation": federation,
     PLANTED: planted,
 }
 

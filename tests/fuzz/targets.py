@@ -12,7 +12,7 @@ from typing import Final
 TARGETS: Final = (
     *("decoder", "frames", "events", "handshake", "connection", "resume"),
     *("simproto", "named", "relay", "relay_client", "formats"),
-    *("journal", "audit"),
+    *("journal", "audit", "federation"),
 )
 # Those whose inputs are scripts: after how many bytes.
 SCRIPTED: Final = {

@@ -32,6 +32,11 @@ FINDINGS = (
     "kind string, journal string, segment string, session string, direction string, place long, "
     "time timestamp, offset long, count long, evidence string"
 )
+TUNNELS = (
+    "journal string, segment string, offset long, time timestamp, trace string, hop long, "
+    "length long, before string, after string, began timestamp, ended timestamp, forward long, "
+    "back long"
+)
 
 Row = dict[str, Any]
 
@@ -155,6 +160,30 @@ class Talk:
     def _offset(self, journal: str) -> int:
         self._offsets[journal] += 100
         return self._offsets[journal]
+
+
+def tunnel(trace: str, *path: str, account: str | None = None, **columns: Any) -> dict[str, Row]:
+    """What the servers between the ends of a path say of a tunnel, by server; of an `account`
+    also its home, which is first. As many bytes went each way at all of them."""
+    whole = (account, *path)
+    row: Row = {
+        "offset": 50,
+        "time": START + timedelta(seconds=2),
+        "trace": trace,
+        "length": len(path),
+        "began": START + timedelta(seconds=1),
+        "ended": START + timedelta(seconds=2),
+        "forward": 1_000,
+        "back": 100_000,
+    }
+    return {
+        node: row
+        | {"journal": node, "segment": SEGMENT.format(node), "hop": hop}
+        | {"before": whole[hop], "after": path[hop + 1]}
+        | columns
+        for hop, node in enumerate(path[:-1])
+        if whole[hop] is not None
+    }
 
 
 def frame(spark: SparkSession, schema: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:

@@ -9,7 +9,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.gold.calls import LAST_CODE, calls
 from pipeline.gold.findings import FAULT, KINDS, NOTICE
 from pipeline.gold.refresh import gold_tables, newest_slot, read_gold, write_gold
-from tests.pipeline.silver_frames import FINDINGS, START, Row, Talk, frame, frames
+from tests.pipeline.silver_frames import (
+    FINDINGS,
+    START,
+    TUNNELS,
+    Row,
+    Talk,
+    frame,
+    frames,
+    tunnel,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -57,7 +66,28 @@ def gold(spark: SparkSession) -> dict[str, DataFrame]:
     talks = conversation()
     talks[1].row("a", "a", 1)["status"] = "unsealed"
     events, sessions = frames(spark, *talks)
-    return gold_tables(events.cache(), sessions, frame(spark, FINDINGS, found))
+    joined = [row for made in tunnelled() for row in made.values()]
+    others = frame(spark, FINDINGS, found), frame(spark, TUNNELS, joined)
+    return gold_tables(events.cache(), sessions, *others)
+
+
+def nothing_else(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """No findings and no tunnels."""
+    return frame(spark, FINDINGS, []), frame(spark, TUNNELS, [])
+
+
+def tunnelled() -> list[dict[str, Row]]:
+    """Tunnels through `a` and `b`, and others that keep a journal or not."""
+    far = tunnel("far", "s", "a", "b", "c", "t")
+    del far["c"]
+    lone = tunnel("lone", "s", "a", "b", "c", "t")
+    again = tunnel("again", "a", "b", account="phone", forward=2**63 - 1)
+    return [
+        far,
+        {"c": lone["c"]},
+        again,
+        {"a": again["a"] | {"began": START, "back": 1, "segment": "another"}},
+    ]
 
 
 def test_a_refresh_goes_to_the_other_slot(spark: SparkSession, tmp_path: Path) -> None:
@@ -121,7 +151,7 @@ def test_a_name_and_its_namespace_are_two_things(spark: SparkSession) -> None:
     talk.say("b", "notify", 9, stream=4, label="topic:news", topic="news")
     talk.say("b", "notes", 9, stream=4, label="topic:news", topic="news", items=0)
     events, sessions = frames(spark, talk)
-    made = gold_tables(events.cache(), sessions, frame(spark, FINDINGS, []))
+    made = gold_tables(events.cache(), sessions, *nothing_else(spark))
     asked = made["calls"].where("scope = 'topic' and seen_by = 'callee'")
     assert rows(asked, "topic", "namespace", "calls", "answered") == [
         ("a.b.c", None, 1, 1),
@@ -167,11 +197,21 @@ def test_topics_and_sessions(gold: dict[str, DataFrame]) -> None:
     ]
 
 
+def test_tunnels(gold: dict[str, DataFrame]) -> None:
+    columns = ("trace", "path", "length", "hops", "tunnels", "duration_us", "forward", "back")
+    assert rows(gold["tunnels"], *columns) == [
+        ("again", ["phone", "a", "b"], 2, 1, 2, 2_000_000, 2**63 - 1, 100_001),
+        ("far", ["s", "a", "b", "c", None], 5, 2, 1, 1_000_000, 1_000, 100_000),
+        ("lone", [None, None, "b", "c", "t"], 5, 1, 1, 1_000_000, 1_000, 100_000),
+    ]
+
+
 def test_findings_have_their_weight(gold: dict[str, DataFrame]) -> None:
     assert rows(gold["findings"], "kind", "weight", "count") == [
         ("gap", FAULT, 2),
         ("missing-journal", KINDS["missing-journal"].weight, 1),
         ("no-such-kind", FAULT, 1),
+        ("not-covered", NOTICE, 1),  # a tunnel that `b` must have had, behind its last event
         ("unsealed", NOTICE, 1),
     ]
 
@@ -183,7 +223,7 @@ def test_without_an_auditors_key(spark: SparkSession) -> None:
     for row in talk.events:
         row.update(type=None, category=None, code=None, payload_size=None)
     events, sessions = frames(spark, talk)
-    made = gold_tables(events.cache(), sessions, frame(spark, FINDINGS, []))
+    made = gold_tables(events.cache(), sessions, *nothing_else(spark))
     assert rows(made["traffic"], "node", "topic", "events", "ok", "payload_bytes") == [
         ("a", None, 1, 1, 0),
         ("a", None, 3, 3, 0),

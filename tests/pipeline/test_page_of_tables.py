@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from node.journal.audit import rows as audit
 from pipeline.gold.findings import KINDS, WEIGHTS
 from pipeline.gold.refresh import NAMES, gold_tables
-from pipeline.schema import BRONZE, EVENTS, FINDING_FIELDS, SESSION_FIELDS
-from tests.pipeline.silver_frames import FINDINGS, Talk, frame, frames
+from pipeline.schema import BRONZE, EVENTS, FINDING_FIELDS, SESSION_FIELDS, TUNNEL_FIELDS
+from tests.pipeline.silver_frames import FINDINGS, TUNNELS, Talk, frame, frames
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 
@@ -51,9 +51,12 @@ def test_columns_of_silver() -> None:
     statuses = {audit.OK, audit.BAD_CHAIN, audit.BAD_SEAL, audit.UNSEALED, audit.UNDECRYPTABLE}
     statuses |= {audit.MALFORMED, audit.GAP, audit.DUPLICATE}
     assert first_cells(section("Silver", "events")) == set(EVENTS.fieldNames()) | statuses
-    times = {"time_ns": "time", "started_ns": "started"}
+    times = {"time_ns": "time", "started_ns": "started", "began_ns": "began", "ended_ns": "ended"}
     assert {times.get(name, name) for name in SESSION_FIELDS} <= in_code(
         section("Silver", "sessions")
+    )
+    assert {times.get(name, name) for name in TUNNEL_FIELDS} <= in_code(
+        section("Silver", "tunnels")
     )
     assert {times.get(name, name) for name in FINDING_FIELDS} <= in_code(
         section("Silver", "findings")
@@ -63,7 +66,8 @@ def test_columns_of_silver() -> None:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_columns_of_gold(spark: SparkSession) -> None:
-    tables = gold_tables(*frames(spark, Talk("one")), frame(spark, FINDINGS, []))
+    others = (frame(spark, schema, []) for schema in (FINDINGS, TUNNELS))
+    tables = gold_tables(*frames(spark, Talk("one")), *others)
     assert set(tables) == set(NAMES)
     for name, table in tables.items():
         told = section("Gold", name)

@@ -5,6 +5,7 @@ such as a forger had who knows only the documents. The pipeline knows nothing of
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -14,12 +15,15 @@ from node.apps.simulate.tally import count
 from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Fault, Planted
 from pipeline.bronze import ingest
-from pipeline.gold.findings import FAULT
+from pipeline.gold.findings import FAULT, UNCHECKED
 from pipeline.gold.findings import findings as gold_findings
-from pipeline.silver import SilverStep, events, findings, sessions
+from pipeline.silver import SilverStep, events, findings, sessions, tunnels
 from pipeline.tables import Tables
 from tests.node.apps.simulate.journals import Simulated, make
-from tests.pipeline import forger
+from tests.node.journal.joined_tunnels import join, server, told
+from tests.node.journal.recorded import Recorded
+from tests.node.protocol.pair import ALICE, BOB
+from tests.pipeline import forger, tunnel_forger
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 
@@ -38,6 +42,12 @@ SHOWN_AS = {
 }
 
 
+TUNNELS_SHOWN_AS = {
+    "hidden": ("tunnel-missing", UNCHECKED),
+    "more": ("tunnel-differs", FAULT),
+    "less": ("tunnel-differs", FAULT),
+    "longer": ("tunnel-differs", FAULT),
+}
 SHOWN_AS["forged-end"] = SHOWN_AS["forged-code"] | SHOWN_AS["early-end"]
 TAMPERED = [kind for kind in Fault if kind not in (Fault.TORN_TAIL, Fault.BAD_CRC)]
 
@@ -46,8 +56,30 @@ TAMPERED = [kind for kind in Fault if kind not in (Fault.TORN_TAIL, Fault.BAD_CR
 class Result:
     honest: Simulated
     faults: list[forger.Fault | Planted]
+    tunnels: dict[str, str]  # what was done to a server's record, by trace
     findings: list[Row]
     tables: Tables
+
+
+def joined(directory: Path) -> None:
+    """The journals of two servers, Alice and Bob, that are neighbours in eight tunnels."""
+    made = Recorded()
+    for number in range(8):
+        made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        made.pump()
+        began = max(journal.time for journal in made.journals) / 1e9
+        same = {"trace": bytes([number]) * 16, "length": 4, "began": began, "ended": began + 0.001}
+        join(made.journals[0], told(**same, hop=1, before=server(1), after=BOB.node_id))
+        join(made.journals[1], told(**same, hop=2, before=ALICE.node_id, after=server(4)))
+    for _ in range(20):  # so that both journals go on behind all of them
+        made.pair.a.core.send(1, 0, 64, 1, b"", lbm=False)
+        made.pump()
+    made.run(0.05)
+    made.end()
+    directory.mkdir()
+    for journal in made.journals:
+        for stem, data in journal.segments.items():
+            (directory / f"{stem}.pjl").write_bytes(data)
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +94,14 @@ def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Res
         avoid = frozenset(fault.session for fault in faults if fault.session)
         faults.append(forger.forge(forged.directory, kind, seed=11, avoid=avoid))
     listed = make(place / "journals" / "listed")
-    told = tamper(listed.directory, TAMPERED, seed=3)
+    listing = tamper(listed.directory, TAMPERED, seed=3)
     keys = [one.key.private_bytes() for one in (honest, forged, listed)]
+    joined(place / "journals" / "tunnels")
+    hop = tunnel_forger.forge(place / "journals" / "tunnels", BOB.node_id.text)
     tables = Tables(spark, str(place / "tables"))
     ingest(spark, str(place / "journals" / "*"), tables.root, steps=[SilverStep(keys)])
-    silver = events(tables), sessions(tables), findings(tables)
-    return Result(honest, [*faults, *told], gold_findings(*silver).collect(), tables)
+    silver = events(tables), sessions(tables), findings(tables), tunnels(tables)
+    return Result(honest, [*faults, *listing], hop, gold_findings(*silver).collect(), tables)
 
 
 def test_each_planted_fault_is_found(result: Result) -> None:
@@ -85,6 +119,16 @@ def test_each_planted_fault_is_found(result: Result) -> None:
         assert kinds & SHOWN_AS[fault.kind], fault
 
 
+def test_what_a_server_says_of_a_tunnel_is_held_against_its_neighbour(result: Result) -> None:
+    found = {
+        finding.evidence.split()[1].strip(":,"): (finding.kind, finding.weight)
+        for finding in result.findings
+        if finding.kind.startswith("tunnel-")
+    }
+    assert found == {trace: TUNNELS_SHOWN_AS[kind] for trace, kind in result.tunnels.items()}
+    assert set(result.tunnels.values()) == set(tunnel_forger.KINDS)
+
+
 def test_nothing_is_invented(result: Result) -> None:
     touched = {fault.session for fault in result.faults}
     # A whole segment that is gone concerns all sessions of its node, at both ends.
@@ -94,7 +138,7 @@ def test_nothing_is_invented(result: Result) -> None:
     )
     touched |= {row.session for row in theirs.select("session").distinct().collect()}
     for finding in result.findings:
-        if finding.weight == FAULT:
+        if finding.weight == FAULT and not finding.kind.startswith("tunnel-"):
             assert finding.session in touched or finding.journal in nodes, finding
 
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.reconcile import FINDING_COLUMNS, events, reconcile
-from tests.pipeline.silver_frames import Talk, frames
+from tests.pipeline.silver_frames import TUNNELS, Talk, frame, frames
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -94,7 +94,7 @@ def test_each_difference_between_two_journals_is_told_once(
         whole, hole, shifted, altered, lost, claimed, closed, crashed, cut, pruned, each, copied,
         coded, gone, early, late, *unknown,
     )  # fmt: skip
-    found = reconcile(*frames(spark, *talks))
+    found = reconcile(*frames(spark, *talks), frame(spark, TUNNELS, []))
     assert tuple(found.columns) == FINDING_COLUMNS
     told = {
         (row["session"], row["kind"], row["journal"], row["direction"], row["place"], row["count"])
@@ -125,7 +125,11 @@ def test_a_long_run_is_told_in_pieces(spark: SparkSession, monkeypatch: pytest.M
     monkeypatch.setattr(events, "RUN_BITS", 2)
     long = talk("long")
     long.drop("b", "a", 2, 3, 4, 5, 6, 7, 8)
-    found = reconcile(*frames(spark, long)).select("kind", "place", "count").collect()
+    found = (
+        reconcile(*frames(spark, long), frame(spark, TUNNELS, []))
+        .select("kind", "place", "count")
+        .collect()
+    )
     assert sorted(map(tuple, found)) == [
         ("not-received", 2, 2),
         ("not-received", 4, 4),

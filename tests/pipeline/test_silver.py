@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from node.journal import keys
 from node.journal.audit.rows import EVENT_COLUMNS
 from node.journal.names import CLOSED, LIVE
+from node.journal.records import read_records
 from pipeline.bronze import ingest
-from pipeline.silver import SilverStep, events, findings, sessions
+from pipeline.silver import SilverStep, events, findings, sessions, tunnels
 from pipeline.tables import Tables
+from tests.node.journal.joined_tunnels import TRACE, join, server, told
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -22,7 +25,8 @@ COMPARED = ("session", "direction", "place", "offset", "type", "topic", "item", 
 
 @pytest.fixture(scope="module")
 def recorded() -> Recorded:
-    """Two sessions over several segments, with rekeys, notes of a topic and plain events."""
+    """Two sessions over several segments, with rekeys, notes of a topic and plain events, and
+    tunnels that one node joined."""
     rec = Recorded()
     for _ in range(2):
         talk(rec)
@@ -45,11 +49,20 @@ def talk(rec: Recorded) -> None:
         if number == 30:
             pair.b.core.rekey(pair.now)
         if number % 25 == 12:
+            join(rec.journals[0], told(forward=number))
             rec.journals[0].roll()
         if number in (40, 70):
             rec.journals[0].next_segment()
             rec.journals[1].next_segment()
     rec.run(0.05)
+
+
+def stored(segments: dict[str, bytes], row: dict[str, Any]) -> int:
+    """The kind of the record that a row names."""
+    [record] = [
+        one for one in read_records(segments[row["segment"]]) if one.offset == row["offset"]
+    ]
+    return record.kind
 
 
 def write(directory: Path, segments: dict[str, bytes], state: str = CLOSED) -> None:
@@ -86,6 +99,13 @@ def test_many_small_ranges_are_stitched_to_what_one_audit_says(
     assert delays == 0
     whats = Counter(row.what for row in sessions(tables).select("what").collect())
     assert whats["start"] == whats["end"] == 3
+    joined = tunnels(tables).orderBy("time").collect()
+    assert [row.forward for row in joined] == [12, 37, 62, 87] * 2
+    known = joined[0].asDict()
+    assert (known["trace"], known["hop"], known["length"]) == (TRACE.hex(), 1, 3)
+    assert (known["before"], known["after"]) == (server(1).text, server(3).text)
+    assert (known["ended"] - known["began"]).total_seconds() == 1
+    assert stored(segments, known) == keys.TUNNEL
     # Where the tables are in no directory, or not in the one of that name, all rows go through
     # Spark.
     monkeypatch.setattr("pipeline.silver.local_directory", lambda path: tmp_path / "elsewhere")

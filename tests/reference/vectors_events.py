@@ -1,4 +1,4 @@
-"""Vectors for the payload of every event type (sections 5 to 11).
+"""Vectors for the payload of every event type but the bus's (sections 5 to 11, 17 to 20).
 
 A cell is named as in section 13; what is required and what is not
 is written once, in REQUIRED and OPTIONAL.
@@ -11,6 +11,12 @@ from tests.reference.vectors_lbm import tree
 from tests.reference.wire import CELLS, TYPES, Event
 
 Vector = dict[str, Any]
+IDS = [bytes([n]) * 32 for n in range(1, 10)]
+TRACE = bytes(range(16))
+UNASKED = (
+    *("Notify", "Result", "Chunk", "Notes", "Cancel", "Named Reply", "Error", "End"),
+    *("Account Answer", "Tunnel Answer"),
+)
 NO_PAYLOAD = ("Ping", "Pong", "Seal", "Finish")
 REQUIRED: dict[str, dict[str, Any]] = {
     "Reject": {"code": 6, "text": "a sentence"},
@@ -34,6 +40,13 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "Named Reply": {},
     "Error": {"code": 16, "text": "a sentence"},
     "End": {},
+    "Login": {},
+    "Logout": {},
+    "Account Answer": {"code": 0},
+    "Tunnel Answer": {"code": 28},
+    "Dial": {"path": IDS[:3], "trace": TRACE, "deadline_ms": 30_000},
+    "Have": {"have": [[IDS[0], 1_700_000_000_000], [IDS[1], 0]]},
+    "Cards": {"envelopes": [b"an envelope", b"another"]},
 }
 OPTIONAL: dict[str, dict[str, Any]] = {
     "KeyUpdate": {"rekey": 1},
@@ -56,6 +69,33 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "Emit": {"namespace": "space", "data": b"\x01"},
     "Named Reply": {"name": "tick", "namespace": "space", "data": b"\x01"},
     "End": {"data": b""},
+    "Login": {"envelopes": [b"an envelope"], "exports": ["shop.*", "news"]},
+    "Account Answer": {"text": "a sentence"},
+    "Tunnel Answer": {"text": "a sentence", "hop": 7},
+}
+# Cells of a type that are right as well, and others that are wrong, each with what it is called.
+ALSO_RIGHT: dict[str, dict[str, dict[str, Any]]] = {
+    "Login": {"exports alone": {"exports": []}},
+    "Dial": {
+        "to a server": {"to": IDS[:1], "trace": TRACE, "deadline_ms": 0},
+        "to a node at its home": {"to": IDS[:2], "trace": TRACE, "deadline_ms": 1},
+        "by the shortest path": {"path": IDS[:2], "trace": TRACE, "deadline_ms": 1},
+        "by the longest path": {"path": IDS[:8], "trace": TRACE, "deadline_ms": 1},
+    },
+    "Have": {"of nothing": {"have": []}},
+    "Cards": {"of nothing": {"envelopes": []}},
+}
+_DIAL: dict[str, Any] = {"trace": TRACE, "deadline_ms": 30_000}
+ALSO_WRONG: dict[str, dict[str, dict[str, Any]]] = {
+    "Dial": {
+        "by a path, and to a server": {**_DIAL, "path": IDS[:2], "to": IDS[:1]},
+        "to nobody": {**_DIAL, "to": []},
+        "to three": {**_DIAL, "to": IDS[:3]},
+        "to an id of 31 bytes": {**_DIAL, "to": [IDS[0][1:]]},
+        "to an id that is text": {**_DIAL, "to": ["x" * 32]},
+        "to an id that is in no array": {**_DIAL, "to": IDS[0]},
+        "to a server without trace": {"to": IDS[:1], "deadline_ms": 30_000},
+    },
 }
 # Of named events: what says something of the data, and may not be there without.
 OF_DATA: dict[str, dict[str, Any]] = {
@@ -92,6 +132,15 @@ WRONG: dict[str, list[Any]] = {
     "topic_epoch": ["x" * 8, bytes(7), bytes(9)],
     "number": ["1", -1],
     "recovered": [1, "true"],
+    "path": ["x", {}, IDS[:1], IDS[:9], [IDS[0], IDS[1][1:]], [IDS[0], "x" * 32]],
+    "trace": ["x" * 16, bytes(15), bytes(17)],
+    "have": [
+        *(1, {}, [IDS[0]], [[IDS[0]]], [[IDS[0], 1, 1]], [[IDS[0], -1]], [[IDS[0], "1"]]),
+        *([[IDS[0], True]], [[IDS[0][1:], 1]], [[IDS[0].hex(), 1]]),
+    ],
+    "envelopes": [b"x", {}, ["x"], [[b"x"]], [b""] * 1_025],
+    "hop": ["1", -1, 8, 1.0],
+    "exports": ["shop.*", {}, [1], [b"x"], ["e" * 257], ["e"] * 65],
 }
 
 
@@ -141,11 +190,18 @@ def payload_vectors() -> dict[str, Any]:
         for cell in cells:
             rest = {key: value for key, value in cells.items() if key != cell}
             vectors.append(_wrong(name, f"{name} without {cell}", rest, f"{cell} is required"))
+        vectors += [
+            _right(name, f"{name} {how}", other) for how, other in ALSO_RIGHT.get(name, {}).items()
+        ]
+        vectors += [
+            _wrong(name, f"{name} {how}", other, "not as the document has it")
+            for how, other in ALSO_WRONG.get(name, {}).items()
+        ]
         for cell in cells | optional:
             vectors.extend(
                 _wrong(
                     name,
-                    f"{name} with {cell} = {bad!r}",
+                    f"{name} with {cell} = {_short(bad)}",
                     cells | optional | {cell: bad},
                     "wrong type or out of range",
                 )
@@ -159,9 +215,9 @@ def payload_vectors() -> dict[str, Any]:
             vectors.append(_failing(name, f"{name} {reason}", data, "malformed"))
     return {
         "about": "Payloads of event types, with cells by name; `fails` is the code that a receiver "
-        "closes with (categories 1 and 2), or answers with (categories 3 and 4, requests whose "
-        "async id is not 0), or 'ignored' for what nobody waits for.",
-        "section": "5 to 11, 13",
+        "closes with (categories 1 and 2), or answers with (categories 3 to 7, requests whose "
+        "async id is not 0), or 'malformed' for what nobody waits for.",
+        "section": "5 to 11, 13, 17 to 20",
         "vectors": vectors,
     }
 
@@ -170,6 +226,11 @@ def _encode(cells: dict[str, Any]) -> bytes:
     return cbor.encode_payload(
         {int(name[1:]) if name[0] == "_" else CELLS[name]: v for name, v in cells.items()}
     )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:30]}..{text[-10:]} ({len(text)} characters)"
 
 
 def _shown(name: str) -> Vector:
@@ -193,7 +254,9 @@ def _failing(name: str, title: str, payload: bytes, why: str) -> Vector:
     category = TYPES[name][0]
     fails = "protocol-error" if category < 3 else "malformed (23)"
     vector: Vector = {"name": title, **_shown(name), "input": payload.hex()}
-    if name in ("Notify", "Result", "Chunk", "Notes", "Cancel", "Named Reply", "Error", "End"):
+    if category == TYPES["Have"][0]:
+        fails = "malformed"
+    elif name in UNASKED:
         fails = "malformed"
         vector["ambiguous"] = (
             "an answer or an event without a request: what a receiver does is open"

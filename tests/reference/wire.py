@@ -48,6 +48,7 @@ RESULT_CODES: Final = {
     "store full (bus)": 25,
     "store damaged (bus)": 26,
     "not once": 27,
+    "unreachable": 28,
 }
 NAMES: Final = {number: name for name, number in CODES.items()}
 
@@ -84,6 +85,9 @@ TYPES: Final = {
     "Named Reply": (4, 2),
     "Error": (4, 3),
     "End": (4, 4),
+    "Login": (5, 1),
+    "Logout": (5, 2),
+    "Account Answer": (5, 3),
     "Bus Answer": (6, 1),
     "Bus Publish": (6, 2),
     "Bus Join": (6, 3),
@@ -106,6 +110,10 @@ TYPES: Final = {
     "Bus Drop": (6, 20),
     "Bus Remove Consumers": (6, 21),
     "Bus Remove Group": (6, 22),
+    "Tunnel Answer": (7, 1),
+    "Dial": (7, 2),
+    "Have": (8, 1),
+    "Cards": (8, 2),
 }
 ALWAYS_SEALED: Final = ("Proof", "KeyUpdate", "RekeyOffer", "RekeyAnswer", "Seal", "Close")
 ALWAYS_SEALED_TYPES: Final = frozenset(TYPES[name] for name in ALWAYS_SEALED)
@@ -170,11 +178,32 @@ CELLS: Final = {
     "topic_epoch": 56,
     "number": 57,
     "recovered": 58,
+    "path": 59,
+    "to": 60,
+    "trace": 61,
+    "have": 62,
+    "envelopes": 63,
+    "hop": 64,
+    "content": 65,
+    "signing": 66,
+    "signature": 67,
+    "sealed": 68,
+    "addresses": 69,
+    "kind": 70,
+    "origin": 71,
+    "made_ms": 72,
+    "expires_ms": 73,
+    "links": 74,
+    "exports": 75,
+    "recipient": 76,
+    "mail_id": 77,
+    "prekey_hash": 78,
+    "kex": 79,
 }
 CELL_NAMES: Final = {number: name for name, number in CELLS.items()}
-TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27, 34, 35, 42, 43, 44})
-BYTES_CELLS: Final = frozenset({0, 2, 12, 29, 51, 54, 55, 56})
-ARRAY_CELLS: Final = frozenset({14, 32, 36, 37})
+TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27, 34, 35, 42, 43, 44, 66, 70, 79})
+BYTES_CELLS: Final = frozenset({0, 2, 12, 29, 51, 54, 55, 56, 61, 65, 67, 68, 71, 76, 77, 78})
+ARRAY_CELLS: Final = frozenset({14, 32, 36, 37, 59, 60, 62, 63, 69, 74, 75})
 BOOLEAN_CELLS: Final = frozenset({13, 45, 48, 49, 58})
 MAP_CELLS: Final = frozenset({3, 4, 5, 15, 24})
 
@@ -278,6 +307,13 @@ def named_types(cells: dict[int, Any]) -> dict[int, Any]:
         if not _right_type(key, value):
             raise cbor.LbmError(f"cell-type-{key}")
     return cells
+
+
+def own_cells(payload: bytes, *names: str) -> dict[int, Any]:
+    """Those cells that a type has by these names, with the right types; all others are as good
+    as absent. Raises LbmError."""
+    cells = cbor.decode_payload(payload)
+    return named_types({CELLS[name]: cells[CELLS[name]] for name in names if CELLS[name] in cells})
 
 
 def _right_type(key: int, value: Any) -> bool:

@@ -1,6 +1,6 @@
 """docs/threat-model.md names a test for each mistake, and for each promise of the dialects, of
-journals, of the bus and of discovery: every one it names is there, and every file of this folder's
-rows is named in its row.
+journals, of the bus, of federation and of discovery: every one it names is there, and every file
+of this folder's rows is named in its row.
 """
 
 import re
@@ -75,6 +75,7 @@ def test_every_file_of_a_row_is_named_in_its_row() -> None:
         ("The other dialects", "D", 11),
         ("Journals", "J", 9),
         ("The bus", "B", 9),
+        ("Federation", "F", 9),
         ("Discovery", "N", 4),
     ],
 )
@@ -88,9 +89,12 @@ def test_every_promise_names_what_keeps_it_and_tests(heading: str, letter: str, 
     assert len(found) >= least
 
 
-def test_every_file_about_the_dialects_is_named() -> None:
-    named = {name for _, _, tests in promises().values() for name in _TEST.findall(tests)}
-    files = {f"tests/security/{path.name}" for path in HERE.glob("test_dialects_*.py")}
+@pytest.mark.parametrize(
+    ("heading", "about"), [("The other dialects", "dialects"), ("Federation", "federation")]
+)
+def test_every_file_about_it_is_named(heading: str, about: str) -> None:
+    named = {name for _, _, tests in promises(heading).values() for name in _TEST.findall(tests)}
+    files = {f"tests/security/{path.name}" for path in HERE.glob(f"test_{about}_*.py")}
     assert files
     assert files <= named
 

@@ -15,6 +15,7 @@ from tests.reference import (
     vectors_bus,
     vectors_connection,
     vectors_events,
+    vectors_federation,
     vectors_identity,
     vectors_journal,
     vectors_keys,
@@ -47,6 +48,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "resume.json": vectors_resume.resume_vectors,
     "topics.json": vectors_topics.topic_vectors,
     "bus.json": vectors_bus.bus_vectors,
+    "federation.json": vectors_federation.federation_vectors,
     "journal.json": vectors_journal.journal_vectors,
     "recorded.json": RECORDS.document,  # last: it lists what the others used
 }

@@ -5,7 +5,7 @@ Everything that is shown was done and measured in this run; with `--json` each s
 
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import anyio
 import typer
@@ -14,25 +14,45 @@ from rich.table import Table
 from crypto.identity import Identity
 from node.cli.demo import scenes
 from node.cli.demo.file import content_of, send_file, shown
+from node.cli.demo.federation import federation_demo
 from node.cli.demo.process import other_process
 from node.cli.demo.responder import respond
 from node.cli.demo.scenes import Stage
-from node.cli.options import Json, Loop
+from node.cli.demo.server import serve_demo
+from node.cli.options import Json, Loop, file_path
 from node.cli.output import Output, set_up_logging
 from node.cli.run import described, event_loop, until_interrupted
 from node.node import Node
 from node.peer.peer import Peer
 
+FEDERATION: Final = "federation"
+
 
 def demo(
-    file: Annotated[Path | None, typer.Argument(help="What to send; default: the README.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE", help="What to send, by default the README; or `federation`."
+        ),
+    ] = None,
     loop: Loop = "asyncio",
     as_json: Json = False,
 ) -> None:
-    """Show nodes that meet, call, publish, chat, send a file, and are not fooled."""
-    set_up_logging("error")
-    out, story = Output(as_json), content_of(file)
+    """Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five servers
+    of a federation, in as many processes. (A file of that name is `./federation`.)"""
+    set_up_logging("critical" if what == FEDERATION else "error")
+    out = Output(as_json)
+    if what == FEDERATION:
+        anyio.run(until_interrupted, federation_demo, out, loop, **event_loop(loop))
+        return
+    story = content_of(None if what is None else file_path(what))
     anyio.run(until_interrupted, _demo, out, loop, *story, **event_loop(loop))
+
+
+def demo_server(loop: Loop = "asyncio") -> None:
+    """A server of the federation that the demo shows."""
+    set_up_logging("critical")
+    anyio.run(serve_demo, **event_loop(loop))
 
 
 def demo_responder(loop: Loop = "asyncio") -> None:
@@ -45,12 +65,13 @@ async def _demo(out: Output, loop: str, name: str, content: Path | bytes) -> Non
     start = perf_counter()
     out.console.rule("[bold]Parley: nodes in two processes, and what is said between them")
     async with (
-        other_process("--loop", loop) as address,
+        other_process("demo-responder", "--loop", loop) as other,
         Node(Identity.create()) as alice,
         Node(Identity.create()) as carol,
         Node(Identity.create()) as dave,
     ):
         began = perf_counter()
+        address = other.address
         bob = await alice.connect(address)
         handshake = perf_counter() - began
         stage = Stage(out, address, alice, carol, dave, bob)

@@ -1,6 +1,6 @@
-"""Starts the demo's other process and ends it.
+"""Starts the demo's other processes and ends them.
 
-Leaving always ends the process: first by closing its standard input, in the end by SIGKILL.
+Leaving always ends a process: first by closing its standard input, in the end by SIGKILL.
 """
 
 import json
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import anyio
 from anyio.abc import Process
@@ -19,9 +20,52 @@ START_TIMEOUT = 15.0
 STOP_TIMEOUT = 5.0
 
 
+class OtherProcess:
+    """A process that runs a hidden command: `address` is that of its node, with the node id."""
+
+    def __init__(self, process: Process) -> None:
+        self.address = ""
+        self._process = process
+        self._text = ""
+        self._killed = False
+        if process.stdout is None or process.stdin is None:
+            raise ParleyError("the other process has no input or output")
+        self._out = TextReceiveStream(process.stdout)
+        self._in = process.stdin
+
+    async def line(self) -> Any:
+        """The next line that it prints, as JSON."""
+        while "\n" not in self._text:
+            try:
+                self._text += await self._out.receive()
+            except anyio.EndOfStream:
+                raise ParleyError("the other process ended before it was ready") from None
+        line, _, self._text = self._text.partition("\n")
+        return json.loads(line)
+
+    async def tell(self, what: Any) -> Any:
+        """Give it a line of JSON; returns the line that it answers with."""
+        await self._in.send(json.dumps(what).encode() + b"\n")
+        with _in_time(START_TIMEOUT, "answer"):
+            return await self.line()
+
+    async def kill(self) -> None:
+        """SIGKILL: nobody is told."""
+        self._killed = True
+        self._process.kill()
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """Have it end in order; ParleyError if it does not, or failed."""
+        await self._in.aclose()
+        with _in_time(STOP_TIMEOUT, "end"):
+            if await self._process.wait() != 0 and not self._killed:
+                raise ParleyError("the other process failed")
+
+
 @asynccontextmanager
-async def other_process(*options: str) -> AsyncIterator[str]:
-    """The address of the other process's node; leaving ends the process.
+async def other_process(command: str, *options: str) -> AsyncIterator[OtherProcess]:
+    """A process that runs a hidden command, once its node listens; leaving ends it.
 
     Raises:
         ParleyError: it did not start, or failed.
@@ -29,19 +73,18 @@ async def other_process(*options: str) -> AsyncIterator[str]:
     # The same code as here, found in the same places: -m would look in the directory
     # where the demo is run first, or find another installation.
     code = f"import sys; sys.path[:] = {sys.path!r}; from node.cli.main import main; main()"
-    command = [sys.executable, "-P", "-c", code, "demo-responder", *options]
     process = await anyio.open_process(
-        command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-P", "-c", code, command, *options],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
+        other = OtherProcess(process)
         with _in_time(START_TIMEOUT, "start"):
-            ready = json.loads(await _line(process))
-        yield ready["addresses"][0]
-        if process.stdin is not None:
-            await process.stdin.aclose()
-        with _in_time(STOP_TIMEOUT, "end"):
-            if await process.wait() != 0:
-                raise ParleyError("the other process failed")
+            other.address = (await other.line())["addresses"][0]
+        yield other
+        await other.end()
     finally:
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
@@ -56,14 +99,3 @@ def _in_time(seconds: float, what: str) -> Iterator[None]:
             yield
     except TimeoutError as error:
         raise ParleyError(f"the other process did not {what} within {seconds:g} s") from error
-
-
-async def _line(process: Process) -> str:
-    text = ""
-    if process.stdout is None:
-        raise ParleyError("the other process has no output")
-    async for piece in TextReceiveStream(process.stdout):
-        text += piece
-        if "\n" in text:
-            return text
-    raise ParleyError("the other process ended before it was ready")

@@ -32,12 +32,11 @@ def test_the_next_path_goes_around_what_failed(code: ResultCode) -> None:
 
 def test_there_are_three() -> None:
     attempts = to_target()
-    for _ in range(3):
-        # A code that blames nothing: the same path again.
-        assert attempts.next(1.0) == FIRST
-        attempts.failed(99, 1, 1.0)
-    assert attempts.next(1.0) is None
-    assert attempts.code == 99
+    for turn in range(3):
+        assert attempts.next(20.0 * turn) == FIRST  # what was avoided is forgotten by then
+        attempts.failed(ResultCode.OVERLOADED, 1, 20.0 * turn)
+    assert attempts.next(60.0) is None
+    assert attempts.code == ResultCode.OVERLOADED
 
 
 def test_without_a_path_there_is_nothing_to_try() -> None:
@@ -54,7 +53,23 @@ def test_what_one_found_others_go_around() -> None:
     assert Attempts(finder, [TARGET], 6.0).next(2.0) == SECOND
 
 
-@pytest.mark.parametrize("code", [ResultCode.TOPIC_NOT_FOUND, ResultCode.MALFORMED])
+def test_a_target_that_is_overloaded_is_no_obstacle_to_others() -> None:
+    finder = finder_of(SQUARE)
+    attempts = Attempts(finder, [TARGET], 6.0)
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.OVERLOADED, len(FIRST) - 1, 1.0)
+    assert attempts.next(1.0) is None
+    assert Attempts(finder, [TARGET], 6.0).next(1.0) == FIRST
+
+
+def test_a_tunnel_without_a_handshake_blames_those_between() -> None:
+    attempts = to_target()
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.ACCEPTED, None, 1.0)
+    assert attempts.next(1.0) == SECOND
+
+
+@pytest.mark.parametrize("code", [ResultCode.TOPIC_NOT_FOUND, ResultCode.MALFORMED, 99])
 def test_what_another_path_does_not_mend_is_final(code: ResultCode) -> None:
     attempts = to_target(ACCOUNT)
     attempts.next(1.0)

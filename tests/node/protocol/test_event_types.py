@@ -9,7 +9,7 @@ import pytest
 from lbm import keys
 from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
-from node.protocol import codes, event_types
+from node.protocol import codes, event_types, federation_types
 from node.protocol.cells import Cells
 from node.protocol.event_types import EVENT_TYPES
 from tests.reference import vectors_events
@@ -38,9 +38,10 @@ def least_of(number: int) -> dict[int, Any]:
 
 
 def documented() -> dict[int, tuple[set[int], set[int]]]:
-    """Of sections 8 to 10: the cells that a type has always, and those that it may have."""
+    """Of sections 8 to 10, 19, 20: cells that a type has always, and those that it may have."""
     text = PROTOCOL.read_text("utf-8")
     part = text[text.index("\n## 8. Streams") : text.index("\n## 11. Closing")]
+    part += text[text.index("\n## 19. Federation") : text.index("\n## Appendix A")]
     found: dict[int, tuple[set[int], set[int]]] = {}
     for category, subcategory, columns in _ROW.findall(part):
         always, perhaps = found.setdefault(int(category) << 8 | int(subcategory), (set(), set()))
@@ -53,7 +54,7 @@ def documented() -> dict[int, tuple[set[int], set[int]]]:
 
 def test_the_table_is_the_documents() -> None:
     wanted = documented()
-    assert len(wanted) > 12
+    assert len(wanted) > 18
     for number, (always, perhaps) in wanted.items():
         cells = WITH_CELLS[number]
         assert (set(cells.required), set(cells.kinds)) == (always, always | perhaps), number
@@ -89,9 +90,9 @@ def test_each_cell_of_its_own_is_checked(number: int) -> None:
             cells.read(encode({k: v for k, v in least_of(number).items() if k != key}))
 
 
-def test_only_an_end_may_have_no_payload() -> None:
+def test_only_what_needs_no_cell_may_have_no_payload() -> None:
     for cells in WITH_CELLS.values():
-        if cells is event_types.END:
+        if cells in (event_types.END, federation_types.LOGIN, federation_types.LOGOUT):
             assert cells.read(b"") == {}
         else:
             with pytest.raises(LbmDecodeError):

@@ -12,6 +12,8 @@ from pipeline.report.figures import (
     TopicNotes,
     TopicRow,
     TrafficPoint,
+    TunnelLink,
+    TunnelSummary,
 )
 
 START = 1_767_355_200_000_000
@@ -122,6 +124,13 @@ def hostile_figures() -> Figures:
             NodeRow(OTHER, True, 1, 100, 10**5, 900, 10**6, 0),
             NodeRow(SILENT, False, 1, 0, 0, 1, 100, 0),
         ],
+        tunnels=9,
+        links=[TunnelLink(SILENT, ONE, 8, 10**6, 10**5), TunnelLink(ONE, OTHER, 7, 10**5, 0)],
+        servers=[NodeRow(ONE, True, 2, 901, 10**6, 100, 10**5, 1)],
+        tunnel_rows=[
+            TunnelSummary("7a" * 16, [None, SILENT, ONE, OTHER], 1, 2, START, 10**7, 10**6, 9),
+            TunnelSummary(HOSTILE[0], [None, HOSTILE[1]], 1, 1, None, None, 2**63 - 1, 0),
+        ],
     )
 
 
@@ -129,5 +138,5 @@ def no_figures() -> Figures:
     """A report of nothing."""
     return Figures(
         None, None, None, 0, 0, 0, 0, 0, 0, 0, 0, False, 0, 0, 0, 0,
-        [], [], 60, [], [], [], [], [], [], [], [], [], [],
+        [], [], 60, [], [], [], [], [], [], [], [], [], [], 0, [], [], [],
     )  # fmt: skip

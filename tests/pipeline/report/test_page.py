@@ -92,7 +92,7 @@ def test_strangers_names_are_text_and_visible(text: str, page: Page) -> None:
 
 def test_pictures_are_whole_and_inert(page: Page) -> None:
     images = page.all("img")
-    assert len(images) == 4
+    assert len(images) == 5
     for image in images:
         assert len(image["alt"] or "") > 80
         svg = b64decode((image["src"] or "").partition(",")[2])
@@ -111,7 +111,7 @@ def test_pictures_are_whole_and_inert(page: Page) -> None:
 def test_it_can_be_read_without_seeing_it(page: Page) -> None:
     assert page.all("html") == [{"lang": "en"}]
     tags = [tag for tag, _ in page.elements]
-    assert tags.count("table") == tags.count("caption") == tags.count("thead") == 10
+    assert tags.count("table") == tags.count("caption") == tags.count("thead") == 12
     assert all(one["scope"] in {"row", "col"} for one in page.all("th"))
     ids = [one["id"] for _, one in page.elements if "id" in one]
     assert len(ids) == len(set(ids))

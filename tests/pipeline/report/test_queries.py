@@ -15,6 +15,8 @@ from pipeline.report.figures import (
     SessionGroup,
     TopicNotes,
     TrafficPoint,
+    TunnelLink,
+    TunnelSummary,
 )
 from pipeline.report.page import render
 from pipeline.report.queries import collect
@@ -41,6 +43,8 @@ SCHEMAS = {
     "place long, time timestamp, segment string, offset long, count long, evidence string",
     "graph": "sender string, receiver string, sessions long, events long, wire_bytes long, "
     "first timestamp, last timestamp",
+    "tunnels": "trace string, path array<string>, hops int, tunnels long, began timestamp, "
+    "duration_us long, forward long, back long",
 }
 
 
@@ -53,6 +57,7 @@ def tables(spark: SparkSession) -> dict[str, DataFrame]:
     topic = {"topic": "news", "subscriptions": 1, "subscribers": 1, "payload_bytes": 1}
     session = {"initiator": "a", "journals": 1, "events": 9, "wire_bytes": 900}
     session |= {"key_updates": 0, "rekeys": 0}
+    tunnel = {"hops": 1, "tunnels": 1, "began": START, "duration_us": 9}
     when = {"first": START, "last": LATER}
     rows: dict[str, list[dict[str, Any]]] = {
         "traffic": [
@@ -80,6 +85,10 @@ def tables(spark: SparkSession) -> dict[str, DataFrame]:
         "findings": [
             {"weight": "notice", "kind": "torn", "journal": "a", "count": 0, "time": START},
             {"weight": "fault", "kind": "gap", "journal": "a", "count": 2, "time": LATER},
+        ],
+        "tunnels": [
+            tunnel | {"trace": "1", "path": ["c", "a", None], "forward": 2**63 - 1, "back": 5},
+            tunnel | {"trace": "2", "path": ["c", "a", "b", "d"], "forward": 7, "back": 6},
         ],
         "graph": [
             when | {"sender": "a", "receiver": "b", "sessions": 1, "events": 6, "wire_bytes": 600},
@@ -124,6 +133,17 @@ def test_figures_of_small_tables(spark: SparkSession) -> None:
         NodeRow("b", True, 1, 1, 100, 6, 600, 0),
         NodeRow("c", False, 1, 2, 200, 0, 0, 0),
     ]
+    assert figures.tunnels == 2
+    assert figures.links == [
+        TunnelLink("c", "a", 2, 2**63 - 1, 11),
+        TunnelLink("a", "b", 1, 7, 6),
+        TunnelLink("b", "d", 1, 7, 6),
+    ]
+    assert figures.servers == figures.node_rows  # of `d` nothing else is known
+    assert figures.tunnel_rows == [
+        TunnelSummary("1", ["c", "a", None], 1, 1, MICROS, 9, 2**63 - 1, 5),
+        TunnelSummary("2", ["c", "a", "b", "d"], 1, 1, MICROS, 9, 7, 6),
+    ]
     assert "&lt;script&gt;" in render(figures)
 
 
@@ -133,10 +153,11 @@ def test_every_list_has_its_bound(spark: SparkSession, monkeypatch: pytest.Monke
         monkeypatch.setattr(queries, name, bound)
     figures = queries.collect(tables(spark))
     cut = ["finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes"]
-    cut += ["session_rows", "suites", "closings", "node_rows"]
+    cut += ["session_rows", "suites", "closings", "node_rows", "tunnel_rows", "links"]
     assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)
     # What is cut off is counted all the same.
     assert (figures.sessions, figures.nodes, figures.events) == (2, 3, 9)
+    assert figures.tunnels == 2
     assert figures.edges == [Edge("a", "b", 1, 6, 600), Edge("b", "a", 1, 1, 100)]
     week = 604_800
     start = MICROS // 1_000_000 // week * week * 1_000_000

@@ -69,7 +69,7 @@ def test_what_a_node_refuses_is_malformed(stream: int, number: int, payload: byt
 
 def test_types_that_nobody_knows_are_dropped_and_not_refused() -> None:
     assert read_content(1, codes.SIM << 8 | 9, b"\0") == Content("unknown")
-    assert read_content(1, 5 << 8 | 1, b"junk") == Content("unknown")
+    assert read_content(1, 63 << 8 | 1, b"junk") == Content("unknown")
 
 
 def test_names_that_look_alike_are_told_apart() -> None:

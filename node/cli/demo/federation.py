@@ -1,0 +1,261 @@
+"""`parley demo federation`: five servers in as many processes, and two clients in this one.
+
+The servers stand in a ring, so that there are two ways between any two of them. Everything that is
+shown was done in this run.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+import anyio
+
+from crypto.identity import Identity, NodeId
+from node.cli.demo.process import OtherProcess, other_process
+from node.cli.demo.server import ROOM
+from node.cli.output import Output
+from node.errors import ParleyError, PeerClosedError
+from node.node import Node
+from node.peer.peer import Peer
+from node.protocol.codes import code_name
+from node.remote.requests import Call
+from node.transport.address import Address
+from node.tunnels.home import Home
+
+NAMES: Final = ("ada", "bob", "cleo", "dan", "eve")
+PATIENCE: Final = 15.0
+LINES: Final = 20  # of each writer
+WRITERS: Final = ("bob", "cleo", "dan")
+CALLERS: Final = 64
+LOAD: Final = 1.5  # seconds, in the middle of which a server is killed
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who plays: the servers by name, and who is behind an id. carol has her home at ada's, dave at
+    cleo's."""
+
+    out: Output
+    servers: dict[str, OtherProcess]
+    names: dict[NodeId, str]
+    carol: Home
+    dave: Home
+    daves: Node
+
+    def id_of(self, name: str) -> NodeId:
+        """The node id of a server or a client."""
+        return next(node_id for node_id, known in self.names.items() if known == name)
+
+    def shown(self, path: tuple[NodeId, ...]) -> str:
+        """A path by names."""
+        return " -> ".join(self.names[one] for one in path)
+
+
+async def federation_demo(out: Output, loop: str) -> None:
+    """Tell the story."""
+    began = perf_counter()
+    out.console.rule("[bold]Parley: a federation of five servers, each in its own process")
+    async with AsyncExitStack() as stack:
+        cast = await _gather(out, loop, stack)
+        path = await _call_across(cast)
+        await _room(cast)
+        await _liar(cast, path)
+        await _killed(cast, path)
+    out.console.print(f"[bold green]All of it took {perf_counter() - began:.1f} s.[/]")
+    out.done(seconds=perf_counter() - began)
+
+
+async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
+    """Start the servers, tell each of the others, and have both clients log in."""
+    servers = await _started(loop, stack)
+    carol, dave = Node(Identity.create()), Node(Identity.create())
+    ids = {name: _id_of(servers[name].address) for name in NAMES}
+    names = {node_id: name for name, node_id in ids.items()}
+    names |= {carol.node_id: "carol", dave.node_id: "dave"}
+    for number, name in enumerate(NAMES):
+        following = servers[NAMES[(number + 1) % len(NAMES)]].address
+        others = [str(ids[other]) for other in NAMES if other != name]
+        accounts = {"ada": [str(carol.node_id)], "cleo": [str(dave.node_id)]}.get(name, "off")
+        hosts_room = name == "eve"
+        settings = {
+            "links": [following],
+            "members": others,
+            "carry": others,
+            "exports": [ROOM, f"publish:{ROOM}"] if hosts_room else [],
+            "follow": [ROOM],
+            "accounts": accounts,
+        }
+        writers = [str(ids[writer]) for writer in WRITERS] if hosts_room else []
+        await servers[name].tell({"join": settings, "writers": writers})
+    for name in NAMES:
+        await servers[name].tell({"await": [str(ids[other]) for other in NAMES if other != name]})
+    out.console.print("ring     " + " - ".join((*NAMES, NAMES[0])) + "; no other links")
+    out.event("ring", servers={name: str(ids[name]) for name in NAMES})
+    await stack.enter_async_context(carol)
+    await stack.enter_async_context(dave)
+
+    @dave.on_call("greet")
+    async def greet(call: Call) -> str:
+        return f"hello {names[call.peer.node_id] if call.peer.node_id else '?'}, I am dave"
+
+    carols = await stack.enter_async_context(carol.home(servers["ada"].address))
+    daves = await stack.enter_async_context(dave.home(servers["cleo"].address, exports=["greet"]))
+    await carols.ready(PATIENCE)
+    await daves.ready(PATIENCE)
+    return Cast(out, servers, names, carols, daves, dave)
+
+
+async def _started(loop: str, stack: AsyncExitStack) -> dict[str, OtherProcess]:
+    """Have all servers start at once."""
+    started: dict[str, OtherProcess] = {}
+    over = anyio.Event()
+
+    async def run(name: str) -> None:
+        async with other_process("demo-server", "--loop", loop) as process:
+            started[name] = process
+            if len(started) == len(NAMES):
+                there.set()
+            await over.wait()
+
+    there = anyio.Event()
+    tasks = await stack.enter_async_context(anyio.create_task_group())
+    stack.callback(over.set)
+    for name in NAMES:
+        tasks.start_soon(run, name)
+    await there.wait()
+    return {name: started[name] for name in NAMES}
+
+
+async def _call_across(cast: Cast) -> tuple[NodeId, ...]:
+    """A call over three hops; returns its path."""
+    async with _reached(cast) as dave:
+        began = perf_counter()
+        answer = await dave.call("greet", timeout=PATIENCE)
+        seconds = perf_counter() - began
+        path = _path_to_dave(cast)
+    cast.out.console.print(f"call     carol calls dave by {cast.shown(path)}")
+    cast.out.console.print(f"         -> [green]{answer!r}[/] in {seconds * 1e3:.1f} ms")
+    cast.out.event("call", path=[cast.names[one] for one in path], answer=answer, seconds=seconds)
+    _require(len(path) == 4, "the call did not go over three hops")
+    return path
+
+
+async def _room(cast: Cast) -> None:
+    """A room at eve's: writers on three servers, readers at two homes, one order."""
+    heard: dict[str, list[object]] = {}
+    topic = f"{ROOM}@{cast.id_of('eve')}"
+    ready = {name: anyio.Event() for name in ("carol", "dave")}
+
+    async def read(name: str, home: Home) -> None:
+        lines = heard[name] = []
+        async with home.subscribe(topic) as notes:
+            ready[name].set()
+            async for note in notes:
+                lines.append(note)
+                if len(lines) == LINES * len(WRITERS):
+                    return
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read, "carol", cast.carol)
+            tasks.start_soon(read, "dave", cast.dave)
+            for event in ready.values():
+                await event.wait()
+            for name in WRITERS:
+                tasks.start_soon(_write, cast, name)
+    _require(heard["carol"] == heard["dave"], "the room has two orders")
+    count = len(heard["carol"])
+    cast.out.console.print(
+        f"room     at eve's; {', '.join(WRITERS)} write, carol and dave read: "
+        f"[green]{count} lines, in one order[/]"
+    )
+    cast.out.event("room", writers=list(WRITERS), lines=count, one_order=True)
+
+
+async def _write(cast: Cast, name: str) -> None:
+    lines = [f"{name} {number}" for number in range(LINES)]
+    await cast.servers[name].tell({"write": [str(cast.id_of("eve")), lines]})
+
+
+async def _liar(cast: Cast, path: tuple[NodeId, ...]) -> None:
+    """The server between changes one bit of what passes through it."""
+    between = cast.names[path[1]]
+    try:
+        async with _reached(cast) as dave:
+            await dave.call("greet", timeout=PATIENCE)
+            await cast.servers[between].tell("lie")
+            await dave.call("greet", "x" * 200, timeout=PATIENCE)
+    except PeerClosedError as error:
+        name = code_name(error.code)
+    else:
+        raise ParleyError("a bit was changed in between, and nobody noticed")
+    cast.out.console.print(
+        f"liar     {between}, in between, changes 1 bit: [red]detected at the end[/], {name}"
+    )
+    cast.out.event("liar", server=between, detected=True, name=name)
+
+
+async def _killed(cast: Cast, path: tuple[NodeId, ...]) -> None:
+    """The server between is killed under load: the session goes on by another way."""
+    between = cast.names[path[1]]
+    answered = failed = 0
+    async with _reached(cast) as dave:
+        end = perf_counter() + LOAD
+
+        async def call() -> None:
+            nonlocal answered, failed
+            while perf_counter() < end:
+                try:
+                    await dave.call("greet", timeout=PATIENCE)
+                    answered += 1
+                except ParleyError:
+                    failed += 1
+
+        async with anyio.create_task_group() as callers:
+            for _ in range(CALLERS):
+                callers.start_soon(call)
+            await anyio.sleep(LOAD / 3)
+            before = answered
+            await cast.servers[between].kill()
+        _require(dave.resumes > 0 and answered > before, "the session did not go on")
+        way = _path_to_dave(cast)
+    cast.out.console.print(
+        f"killed   {between}, under {CALLERS} calls at a time: [green]{answered:,} answered, "
+        f"{failed} failed[/]; on by {cast.shown(way)}"
+    )
+    cast.out.event(
+        "killed",
+        server=between,
+        answered=answered,
+        failed=failed,
+        path=[cast.names[one] for one in way],
+    )
+    _require(not failed, "a caller met an error")
+
+
+@asynccontextmanager
+async def _reached(cast: Cast) -> AsyncIterator[Peer]:
+    """A session of carol with dave, at his home."""
+    async with await cast.carol.reach(
+        cast.id_of("cleo"), cast.id_of("dave"), timeout=PATIENCE
+    ) as dave:
+        yield dave
+
+
+def _path_to_dave(cast: Cast) -> tuple[NodeId, ...]:
+    """The way that carol's session takes now, as dave sees it."""
+    return next(peer.path for peer in cast.daves.peers if peer.path)
+
+
+def _id_of(address: str) -> NodeId:
+    node_id = Address.parse(address).node_id
+    if node_id is None:
+        raise ParleyError("an address has no node id")
+    return node_id
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise ParleyError(otherwise)

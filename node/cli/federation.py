@@ -1,0 +1,118 @@
+"""`parley federation`: what a running server knows of its federation, and what is wrong in it.
+
+It answers members and accounts alone, so `--identity` names the key of one of these.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.cli.call import Address, Timeout
+from node.cli.exits import Exit
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output, counted
+from node.cli.run import dialled, run
+from node.errors import ConfigError, ParleyError
+from node.logs import one_line
+
+_SHOWN: Final = 8  # characters of a node id, in a table
+Whom = Annotated[
+    list[str],
+    typer.Argument(metavar="ID...", help="A server's node id, or a home's and a node's there."),
+]
+
+
+@takes_node_options
+def list_servers(options: NodeOptions, address: Address, timeout: Timeout = 10.0) -> None:
+    """Show a server's links, and all servers that it knows of."""
+
+    async def listing(options: NodeOptions, out: Output) -> None:
+        found = await _asked(options, out, address, "list", None, timeout)
+        out.say(f"server  {found['node_id']}")
+        for link in found["links"]:
+            out.event("link", **link)
+            out.say(f"link    {one_line(_link(link))}")
+        for server in found["servers"]:
+            out.event("server", **server)
+            out.say(f"member  {one_line(_server(server))}")
+        out.done(node_id=found["node_id"], servers=len(found["servers"]))
+
+    run(options, listing)
+
+
+@takes_node_options
+def path(options: NodeOptions, address: Address, to: Whom, timeout: Timeout = 10.0) -> None:
+    """Show the way that a tunnel from a server takes to another one, or to an account there."""
+    for text in to:
+        _require_id(text)
+
+    async def showing(options: NodeOptions, out: Output) -> None:
+        found = (await _asked(options, out, address, "path", to, timeout))["path"]
+        if found is None:
+            raise ParleyError(f"it knows of no way to {' '.join(to)}")
+        for number, node_id in enumerate(found):
+            out.say(f"{number}  {one_line(node_id)}")
+        out.done(path=found)
+
+    run(options, showing)
+
+
+@takes_node_options
+def check(options: NodeOptions, address: Address, timeout: Timeout = 10.0) -> None:
+    """Show what is wrong in a federation, as one of its servers sees it; exits with 1 then."""
+    wrong: list[object] = []
+
+    async def checking(options: NodeOptions, out: Output) -> None:
+        found = await _asked(options, out, address, "check", None, timeout)
+        wrong.extend(found)
+        for finding in found:
+            out.event("finding", **finding)
+            out.say(f"{one_line(finding['kind'])}: {one_line(finding['text'])}")
+        out.say("nothing is wrong" if not found else counted(len(found), "finding"))
+        out.done(findings=len(found))
+
+    run(options, checking)
+    if wrong:
+        raise typer.Exit(Exit.FAILED)
+
+
+async def _asked(
+    options: NodeOptions, out: Output, address: str, what: str, data: Any, timeout: float
+) -> Any:
+    """What the server answers to `parley.federation.WHAT`."""
+    async with dialled(options, out, address) as peer:
+        return await peer.call(f"parley.federation.{what}", data, timeout=timeout)
+
+
+def _link(link: Mapping[str, Any]) -> str:
+    state = "up" if link["up"] else f"down: {link['error']}" if link["error"] else "down"
+    return f"{link['node_id']}  {state}, dialled by {'this side' if link['dialled'] else 'them'}"
+
+
+def _server(server: Mapping[str, Any]) -> str:
+    path, links = server["path"], server["links"]
+    hops = counted(len(path) - 1, "hop") if path else "no way there"
+    between = " ".join(map(_short, path[1:-1]))
+    carried = " ".join(_short(one) for one, carries in links.items() if carries)
+    return "; ".join(
+        (
+            f"{server['node_id']}  {hops}{' by ' if between else ''}{between}",
+            counted(len(links), "link"),
+            f"carries for {carried or 'nobody'}",
+            f"exports {' '.join(server['exports']) or 'nothing'}",
+        )
+    )
+
+
+def _short(node_id: str) -> str:
+    return node_id[:_SHOWN]
+
+
+def _require_id(text: str) -> None:
+    try:
+        NodeId.parse(text)
+    except IdentityError as error:
+        raise ConfigError(f"{text!r} is not a node id") from error

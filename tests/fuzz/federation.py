@@ -1,0 +1,188 @@
+"""Target `federation`: what a server makes of cards, of Dials and of Logins, beside what the second
+implementation makes of them.
+
+The input is a byte for the reader and, by it, an envelope; events of a neighbour (a byte for
+the subcategory, two for the size, the payload); a Dial after a byte for the server and one for the
+neighbour; or a Login.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from crypto.identity import Identity, NodeId
+from crypto.signing import ED25519
+from lbm import keys
+from node.federation.accounts import Accounts
+from node.federation.card import read_card
+from node.federation.dials import Dials, Here, Onward, Originate, Refused
+from node.federation.directory import Directory
+from node.protocol import codes
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.federation_types import CARDS, HAVE, LOGIN
+from tests.fuzz.allowed import ALLOWED
+from tests.reference import dialling, envelopes
+from tests.reference.dialling import DialRefused, GoesOn, Situation
+from tests.reference.envelopes import CardTable, Dropped, ReadCard
+from tests.reference.flooding import Flooding
+from tests.reference.vectors_cards import KEYS, MEMBERS, NOW, OTHER, OWN, OWN_NUMBER
+from tests.reference.vectors_federation import NODES
+from tests.reference.wire import Violation
+
+MAX_SIZE: Final = 2048
+ENVELOPE, EVENTS, DIAL, LOGGING_IN = range(4)
+SITUATIONS: Final = tuple(node for node in NODES.values() if not node.homes)
+# Whoever a Dial may come from: all that a situation names, and a stranger.
+NEIGHBOURS: Final = tuple(bytes([number]) * 32 for number in range(1, 27))
+_ALLOWED: Final = ALLOWED["federation"]
+_IDENTITY: Final = Identity.from_keys([ED25519.load(KEYS[0].seed)])
+
+
+def fuzz(data: bytes) -> None:
+    """Read it by both."""
+    READERS[data[0] % len(READERS) if data else 0](data[1:])
+
+
+def _read_envelope(data: bytes) -> None:
+    wanted: ReadCard | None = None
+    with suppress(Dropped):
+        wanted, _ = envelopes.read_card(data)
+    try:
+        card = read_card(data)
+    except _ALLOWED:
+        assert wanted is None, "the second implementation reads it"
+        return
+    assert wanted is not None, "the second implementation does not read it"
+    assert (card.origin, card.number, card.encoded) == (wanted.origin, wanted.number, data)
+    life = (card.envelope.made_ms, card.envelope.expires_ms)
+    assert life == (wanted.made_ms, wanted.expires_ms)
+    assert dict(card.links) == wanted.links
+    assert [[*card.exports], [*card.addresses]] == [wanted.exports, wanted.addresses]
+
+
+def _take_events(data: bytes) -> None:
+    directory = Directory(_IDENTITY, map(NodeId, MEMBERS))
+    neighbour = NodeId(OTHER)
+    directory.link_up(neighbour, 0, OWN_NUMBER)
+    directory.begin_exchange(neighbour)
+    own = directory.cards[_IDENTITY.node_id]
+    table = CardTable(OWN, MEMBERS, OWN_NUMBER)
+    flooding = Flooding(table, {OWN: (own.number, own.encoded)})
+    event = directory.next_event(neighbour)
+    assert event is not None
+    have = HAVE.read(event.payload)[keys.HAVE]
+    assert have == [[one, number] for one, number in flooding.have()]
+    for subcategory, payload in _cut(data):
+        try:
+            wanted = flooding.receive(subcategory, payload, NOW)
+        except Violation:
+            wanted = None
+        try:
+            directory.receive(neighbour, subcategory, payload, 0, NOW)
+        except RemoteProtocolError:
+            assert wanted is None, "the second implementation takes it"
+            return
+        assert wanted is not None, "the second implementation resets the stream"
+        assert _sent(directory, neighbour) == wanted
+        numbers = {one: card.number for one, card in directory.cards.items() if one != OWN}
+        assert numbers == table.numbers
+
+
+def _cut(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Have and Cards by turns of the first byte, since no other type comes so far."""
+    while len(data) > 3:
+        size = int.from_bytes(data[1:3])
+        yield (codes.HAVE, codes.CARDS)[data[0] & 1], data[3 : 3 + size]
+        data = data[3 + size :]
+
+
+def _sent(directory: Directory, neighbour: NodeId) -> set[bytes]:
+    found: set[bytes] = set()
+    while (event := directory.next_event(neighbour)) is not None:
+        found |= {read_card(one).origin for one in CARDS.read(event.payload)[keys.ENVELOPES]}
+    return found
+
+
+def _accounts(node: Situation) -> Accounts[object]:
+    may = None if node.accounts is None else map(NodeId, node.accounts)
+    servers = frozenset(map(NodeId, node.linked | node.members))
+    accounts: Accounts[object] = Accounts(may, servers)
+    for one in node.logged_in:
+        accounts.login(NodeId(one), object())
+    return accounts
+
+
+class _Here:
+    """The accounts of a situation, as `Dials` asks about them."""
+
+    def __init__(self, node: Situation) -> None:
+        self._accounts = _accounts(node)
+
+    def has_account(self, node_id: NodeId) -> bool:
+        """A server has none."""
+        return self._accounts.may(node_id)
+
+    def is_reachable_account(self, node_id: NodeId) -> bool:
+        """Nobody is parted."""
+        return self._accounts.session(node_id) is not None
+
+
+def _judge(data: bytes) -> None:
+    if len(data) < 2:
+        return
+    node = SITUATIONS[data[0] % len(SITUATIONS)]
+    neighbour, payload = NEIGHBOURS[data[1] % len(NEIGHBOURS)], data[2:]
+    own, members, linked, carry = (
+        NodeId(node.own),
+        *(frozenset(map(NodeId, ids)) for ids in (node.members, node.linked, node.carry)),
+    )
+    decision = Dials(own, members, linked, carry, _Here(node)).judge(NodeId(neighbour), payload, 0)
+    wanted = _wanted(node, neighbour, payload)
+    if not isinstance(wanted, DialRefused):
+        _compare(decision, wanted)
+    elif isinstance(decision, Originate):
+        # To find that no way is there is another part's affair.
+        assert (wanted.code, wanted.hop) in ((28, 0), (17, 0))
+    else:
+        assert isinstance(decision, Refused), decision
+        assert decision.code == wanted.code
+        assert wanted.hop in (None, decision.hop)
+
+
+def _wanted(node: Situation, neighbour: bytes, payload: bytes) -> GoesOn | DialRefused | None:
+    try:
+        return dialling.take_dial(node, neighbour, payload, 0)
+    except DialRefused as refused:
+        return refused
+
+
+def _compare(decision: Any, wanted: GoesOn | None) -> None:
+    if wanted is None:
+        assert isinstance(decision, Here), decision
+    elif isinstance(decision, Originate):
+        assert (decision.to[-1], decision.trace) == (wanted.path[-1], wanted.trace)
+    else:
+        assert isinstance(decision, Onward), decision
+        assert (decision.path, decision.after) == (tuple(wanted.path), wanted.to)
+        assert decision.trace == wanted.trace
+        assert round(decision.deadline * 1000) == wanted.deadline_ms
+
+
+def _log_in(data: bytes) -> None:
+    node = SITUATIONS[0]
+    account = min(node.logged_in)
+    code = dialling.answer_login(node, account, data, encrypted=True, tunnelled=False)
+    try:
+        LOGIN.read(data)
+    except _ALLOWED:
+        assert code == dialling.MALFORMED
+    else:
+        assert code == 0
+
+
+READERS: Final[tuple[Callable[[bytes], None], ...]] = (
+    _read_envelope,
+    _take_events,
+    _judge,
+    _log_in,
+)
