@@ -18,7 +18,7 @@ from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from node.backoff import Pauses
 from node.discovery.announcement import reachable
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, UnreachableError
 from node.federation.card import Card
 from node.federation.directory import Directory
 from node.federation.exports import Exports
@@ -113,8 +113,8 @@ class Federation:
             exports=settings.exports,
             accounts=self._accounts,
         )
-        cards = DirectoryDriver(self._directory, wall, self._addresses)
-        self._neighbours = Neighbours(node.node_id, settings, cards, pauses)
+        self._cards = DirectoryDriver(self._directory, wall, self._addresses)
+        self._neighbours = Neighbours(node.node_id, settings, self._cards, pauses)
         self._exports = Exports(settings.exports)
         self._opener = Opener(self._directory, self._neighbour, self._now)
         self._switch = ServerSwitch(self._directory, self._opener, self._now)
@@ -185,6 +185,26 @@ class Federation:
         if way.target == self._node.node_id or len(set(way.ids)) < len(way.ids):
             raise ConfigError("to be reached are another server, or a home and another node")
         return await self._reaching.reach(way, f"{way.target.short} by a tunnel", timeout)
+
+    async def ready(self, *servers: NodeId, timeout: float | None = None) -> None:
+        """Wait until there is a way to each of these servers, or without any until all links are up
+        that this side dials. `timeout` is seconds, None: as long as it takes.
+
+        Raises:
+            UnreachableError: it is not so by then. ParleyError: it does not run.
+        """
+
+        def missing() -> list[NodeId]:
+            if servers:
+                return [one for one in servers if self.path(one) is None]
+            links = self._neighbours.links
+            return [link.node_id for link in links if link.is_kept and not link.is_up]
+
+        with anyio.move_on_after(timeout):
+            await self._cards.changes.until(lambda: not missing())
+        if left := missing():
+            names = ", ".join(one.short for one in left)
+            raise UnreachableError(f"no way to {names} in {timeout:g} s")
 
     def redial(self) -> None:
         """The network has changed: dial the links that are down now."""
