@@ -46,7 +46,7 @@ async def main() -> None:
                 accounts=(str(account.node_id),),
             )
             federations.append(await stack.enter_async_context(Federation(node, settings)))
-        await federations[0].ready(EAST.node_id)
+        await federations[0].ready(EAST.node_id, timeout=10)
 
         ann = await stack.enter_async_context(Node(ANN))
         ben = await stack.enter_async_context(Node(BEN))

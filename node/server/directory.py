@@ -39,9 +39,9 @@ class DirectoryDriver:
         self._wall_ms = wall_ms
         self._addresses = addresses
         self._announced: list[str] = []
+        self.changes = Changes(lambda: self._running().waiter())
         self._loop: Backend | None = None
         self._timer: Timer | None = None
-        self.changes = Changes(lambda: self._running().waiter())
         self._senders: dict[NodeId, Changes] = {}
         self._streams: dict[NodeId, Stream] = {}
         self._clocks = LogRation()
@@ -52,11 +52,11 @@ class DirectoryDriver:
         self._loop = loop
 
     def end(self) -> None:
-        """No timer is left."""
-        self.changes.notify()
+        """No timer is left, and nobody waits."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
+        self.changes.notify()
 
     # Links.
 
@@ -177,7 +177,7 @@ class DirectoryDriver:
 
     def _running(self) -> Backend:
         if self._loop is None:
-            raise ParleyError("the federation has not begun, or has ended")
+            raise ParleyError("the federation is not running: use `async with`")
         return self._loop
 
     def _now(self, loop: Backend) -> tuple[float, int]:

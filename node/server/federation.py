@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import anyio
 
@@ -106,13 +106,13 @@ class Federation:
         # A server that may be linked has no account, so that nobody has two kinds of rights.
         members = settings.all_members
         self._hosted = HostedAccounts(node.handlers, settings.accounts, servers=members)
-        self._accounts = self._hosted.accounts
+        self._accounts = AccountsHere(self._hosted.accounts)
         self._directory = Directory(
             node.identity,
             members,
             carry=settings.carried,
             exports=settings.exports,
-            accounts=AccountsHere(self._accounts),
+            accounts=self._accounts,
             settle=FIRST_CARD,
         )
         self._cards = DirectoryDriver(self._directory, wall, self._addresses)
@@ -123,7 +123,9 @@ class Federation:
         self._service: TunnelService | None = None
         self._entered = AsyncExitStack()
         self._reaching = Reaching(node, self._open)
-        self._follows = Follows(node, self._publisher, Exports(settings.follow), self._accounts.may)
+        self._follows = Follows(
+            node, self._publisher, Exports(settings.follow), self._accounts.has_account
+        )
 
     def __repr__(self) -> str:
         return f"<Federation of {self._node.node_id.short}: {len(self.servers)} servers>"
@@ -157,23 +159,9 @@ class Federation:
 
     def knows(self, node_id: NodeId) -> bool:
         """Whether a node is a member here, or may have an account."""
-        return node_id in self._directory.members or self._accounts.may(node_id)
+        return node_id in self._directory.members or self._accounts.has_account(node_id)
 
     # What to do with it.
-
-    async def ready(self, *to: NodeId, timeout: float = REACH_TIMEOUT) -> tuple[NodeId, ...]:
-        """Wait until there is a way to a server, or to a home and a node there; returns it. Cards
-        take some seconds to go round when servers have just been started.
-
-        Raises:
-            UnreachableError: none in `timeout` seconds. ParleyError: it has not begun.
-        """
-        with anyio.move_on_after(timeout):
-            await self._cards.changes.until(lambda: self.path(*to) is not None)
-        path = self.path(*to)
-        if path is None:
-            raise UnreachableError(f"no way to {to[-1]} in {timeout:g} s")
-        return path
 
     async def reach(
         self,
@@ -199,6 +187,26 @@ class Federation:
         if way.target == self._node.node_id or len(set(way.ids)) < len(way.ids):
             raise ConfigError("to be reached are another server, or a home and another node")
         return await self._reaching.reach(way, f"{way.target.short} by a tunnel", timeout)
+
+    async def ready(self, *servers: NodeId, timeout: float | None = None) -> None:
+        """Wait until there is a way to each of these servers, or without any until all links are up
+        that this side dials. `timeout` is seconds, None: as long as it takes.
+
+        Raises:
+            UnreachableError: it is not so by then. ParleyError: it does not run.
+        """
+
+        def missing() -> list[NodeId]:
+            if servers:
+                return [one for one in servers if self.path(one) is None]
+            links = self._neighbours.links
+            return [link.node_id for link in links if link.is_kept and not link.is_up]
+
+        with anyio.move_on_after(timeout):
+            await self._cards.changes.until(lambda: not missing())
+        if left := missing():
+            names = ", ".join(one.short for one in left)
+            raise UnreachableError(f"no way to {names} in {timeout:g} s")
 
     def redial(self) -> None:
         """The network has changed: dial the links that are down now."""
@@ -269,11 +277,7 @@ class Federation:
 
     def _neighbour(self, node_id: NodeId) -> Peer | None:
         """The link with a server, or the session over which an account is logged in."""
-        peer = self._neighbours.links.peer(node_id)
-        if peer is not None:
-            return peer
-        live = self._accounts.session(node_id)
-        return cast(Peer, live.remote) if live is not None and live.is_open else None
+        return self._neighbours.links.peer(node_id) or self._accounts.peer(node_id)
 
     def _joined(self, record: TunnelRecord) -> None:
         """A tunnel that led through here is over."""

@@ -40,8 +40,7 @@ async def serve_demo() -> None:
                     joined = Federation(node, FederationSettings(**_tuples(settings)))
                     federation = await stack.enter_async_context(joined)
                 case {"await": servers} if federation is not None:
-                    for one in servers:
-                        await federation.ready(NodeId.parse(one), timeout=_PATIENCE)
+                    await federation.ready(*map(NodeId.parse, servers), timeout=_PATIENCE)
                 case {"write": [host, lines]} if federation is not None:
                     async with await federation.reach(NodeId.parse(host)) as peer:
                         for line in lines:
