@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, hop, paths, report, store, tables, tuning
+from benchmarks import federation, growth, hop, paths, report, store, tables, tuning
 from benchmarks.bus import __main__ as bus
 from benchmarks.bus import run as bus_run
 from benchmarks.bus import stored as bus_stored
@@ -76,6 +76,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "resume-paths": tables.paths_beside_table(resumed_paths, with_or_without),
         "hop": tables.hop_table(store.load("hop", directory)),
         "tuning": tables.tuning_table(store.load("tuning", directory)),
+        "federation": federation.federation_table(store.load("federation", directory)),
         "dialects-machine": dialects_machine(dialects_on, dialects, faults),
         "dialects": throughput_table(dialects),
         "dialects-latency": latency_table(dialects),
@@ -120,6 +121,11 @@ def _growth(effort: Effort) -> None:
     for name in growth.SWEEPS:
         rows = growth.grow(name, effort.seconds / 2, effort.quiet)
         growth.save([_shown(row, growth.line) for row in rows])
+
+
+def _federation(_: Effort) -> None:
+    for row in federation.grow(federation.SERVERS):
+        federation.save([_shown(row, federation.line)])
 
 
 def _tuning(effort: Effort) -> None:
@@ -191,6 +197,7 @@ MEASURES: dict[str, Callable[[Effort], None]] = {
     "hop": _hop,
     "resume": _resume,
     "growth": _growth,
+    "federation": _federation,
     "tuning": _tuning,
     "dialects": _dialects,
     "bus": _bus,

@@ -1,11 +1,11 @@
-"""The plots of docs/performance, as SVG, from measured rows.
+"""The plots of docs/performance, as SVG, from rows of figures.
 
 The same rows give the same bytes, so that a plot changes when a figure does.
 """
 
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 SIZE = (5.2, 3.4)  # inches
 LOOKS = {"ours": ("Parley", "#1f6feb", "o"), "baseline": ("TLS streams", "#9a6700", "s")}
@@ -24,6 +24,37 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _plot(name: str, points: list[dict[str, Any]], directory: Path) -> Path:
+    curves = [
+        Curve(
+            *(label, colour, marker),
+            [(one["at"], one["cpu_us"]) for one in points if one["side"] == side],
+        )
+        for side, (label, colour, marker) in LOOKS.items()
+    ]
+    across = points[0]["unit"]
+    titles = (points[0]["title"], across, "processor time, us each")
+    return draw(name, titles, curves, directory, base=2 if across == "bytes" else 10)
+
+
+class Curve(NamedTuple):
+    """Points of a plot, with what they look like."""
+
+    label: str
+    colour: str
+    marker: str
+    points: list[tuple[float, float]]
+
+
+def draw(
+    name: str,
+    titles: tuple[str, str, str],
+    curves: list[Curve],
+    directory: Path,
+    *,
+    base: int = 10,
+    upward: str = "log",
+) -> Path:
+    """A file with curves over a logarithmic axis; `titles` are of the plot and of both axes."""
     # Here, so that whoever only measures does not wait for it.
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -33,16 +64,16 @@ def _plot(name: str, points: list[dict[str, Any]], directory: Path) -> Path:
     mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name})
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
-    for side, (label, colour, marker) in LOOKS.items():
-        line = sorted((one["at"], one["cpu_us"]) for one in points if one["side"] == side)
-        if line:
-            across, up = zip(*line, strict=True)
+    for label, colour, marker, points in curves:
+        if points:
+            across, up = zip(*sorted(points), strict=True)
             axes.plot(across, up, color=colour, marker=marker, markersize=4, label=label)
-    axes.set_xscale("log", base=2 if points[0]["unit"] == "bytes" else 10)
-    axes.set_yscale("log")
-    axes.set_xlabel(points[0]["unit"])
-    axes.set_ylabel("processor time, us each")
-    axes.set_title(points[0]["title"], fontsize="medium")
+    axes.set_xscale("log", base=base)
+    axes.set_yscale(upward)
+    title, below, beside = titles
+    axes.set_xlabel(below)
+    axes.set_ylabel(beside)
+    axes.set_title(title, fontsize="medium")
     plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
     axes.xaxis.set_major_formatter(plain)
     axes.yaxis.set_major_formatter(plain)

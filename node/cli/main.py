@@ -29,6 +29,7 @@ class Family:
 
     help: str
     commands: "Mapping[str, str | Family]"
+    alone: str = ""  # the function for its name alone, which has the help then
 
 
 # Each command's function, below `node.cli`.
@@ -48,7 +49,11 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
     "send": "transfer.send.send",
     "receive": "transfer.receive.receive",
     "demo": "demo.command.demo",
-    "simulate": "simulate.simulation",
+    "simulate": Family(
+        "",
+        {"federation": "federation_simulation.federation_simulation"},
+        alone="simulate.simulation",
+    ),
     "bus": Family(
         "Publish and consume events of a durable bus; look after it.",
         {
@@ -133,14 +138,23 @@ class _Commands(UserDict[str, Any]):
         found = super().__getitem__(name)
         if isinstance(found, Family):
             group = TyperGroup(name=name, help=found.help, no_args_is_help=True)
+            if found.alone:
+                of_name = typer.Typer(name=name, add_completion=False)
+                of_name.callback(invoke_without_command=True)(_function(found.alone))
+                group = typer.main.get_group(of_name)
             group.commands = _Commands(found.commands)
             found = self.data[name] = group
         elif isinstance(found, str):
-            module, _, function = f"node.cli.{found}".rpartition(".")
             alone = typer.Typer(add_completion=False)
-            alone.command(name, **_SETTINGS.get(name, {}))(getattr(import_module(module), function))
+            alone.command(name, **_SETTINGS.get(name, {}))(_function(found))
             found = self.data[name] = typer.main.get_command(alone)
         return found
+
+
+def _function(place: str) -> Any:
+    """A command's function, its module imported."""
+    module, _, function = f"node.cli.{place}".rpartition(".")
+    return getattr(import_module(module), function)
 
 
 class _Parley(TyperGroup):

@@ -36,7 +36,8 @@ FAULTS = "Tampering"
 
 
 JournalsOption = Annotated[
-    Path, typer.Option(metavar="DIR", help="Where the journals go; made if it is not there.")
+    Path | None,
+    typer.Option(metavar="DIR", help="Where the journals go; made if it is not there.  [required]"),
 ]
 NodesOption = Annotated[int, typer.Option(min=2, max=1_000, help="How many nodes.")]
 MinutesOption = Annotated[float, typer.Option(help="Simulated minutes, above 0.")]
@@ -110,7 +111,8 @@ TamperListOption = Annotated[
 
 
 def simulation(
-    journals: JournalsOption,
+    context: typer.Context,
+    journals: JournalsOption = None,
     nodes: NodesOption = 3,
     minutes: MinutesOption = 1.0,
     seed: SeedOption = 0,
@@ -128,6 +130,11 @@ def simulation(
     as_json: Json = False,
 ) -> None:
     """Run nodes with made-up traffic in simulated time, and keep their journals."""
+    if context.invoked_subcommand is not None:
+        _check_nothing_is_given(context)
+        return
+    if journals is None:
+        raise ConfigError("Missing option '--journals'.")
     set_up_logging("error")
     out = Output(as_json)
     plan = Plan(
@@ -168,6 +175,14 @@ def simulation(
         tampered=len(faults),
         tamper_list=str(listed) if faults else None,
     )
+
+
+def _check_nothing_is_given(context: typer.Context) -> None:
+    """Options before the name of another simulation are not for it, and would be lost."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(f"options stand behind {context.invoked_subcommand}")
 
 
 def _simulated(out: Output, plan: Plan, keeping: Keeping, loop: str) -> Tally:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks import page, store
+from benchmarks.federation import PLOTS
 from benchmarks.growth import SWEEPS
 from benchmarks.plots import plot_growth
 from benchmarks.tables import cases_table, number, table
@@ -20,6 +21,7 @@ def test_there_is_something_stored() -> None:
     for name in (
         *page.LOOPS.values(),
         "growth",
+        "federation",
         "tuning",
         "profile",
         "bus",
@@ -31,8 +33,9 @@ def test_there_is_something_stored() -> None:
 
 
 def test_every_sweep_has_its_plot() -> None:
-    assert {path.stem for path in store.DIRECTORY.glob("*.svg")} == set(SWEEPS)
-    assert all(f"performance/{name}.svg" in page.PAGE.read_text() for name in SWEEPS)
+    plots = {*SWEEPS, *PLOTS}
+    assert {path.stem for path in store.DIRECTORY.glob("*.svg")} == plots
+    assert all(f"performance/{name}.svg" in page.PAGE.read_text() for name in plots)
 
 
 def test_without_figures_the_page_says_so(tmp_path: Path) -> None:

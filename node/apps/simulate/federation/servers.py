@@ -1,0 +1,328 @@
+"""A simulated server: the pure core of a real one, with a clock of its own, that may die."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from crypto.identity import NodeId
+from node.apps.simulate.federation.links import KeptLink, KeptSession
+from node.apps.simulate.federation.plan import Misbehaviour
+from node.apps.simulate.federation.surroundings import Answered, Surroundings
+from node.apps.simulate.federation.tunnels import USED, SimulatedTunnel
+from node.federation.card import Card
+from node.federation.dials import Here, Onward, Refused, encode_dial
+from node.federation.directory import Directory
+from node.federation.exchange import CardEvent
+from node.federation.paths import Path
+from node.protocol.codes import CARDS, ResultCode
+from node.protocol.errors import RemoteProtocolError
+
+# 2026-01-01 00:00 UTC, in ms.
+EPOCH_MS: Final = 1_767_225_600_000
+# Seconds that a server is away after it died, on average.
+DOWN: Final = 20.0
+# Bytes of a Dial's answer, and of the opening of a stream.
+_SHORT: Final = 40
+
+
+class Neighbour(NamedTuple):
+    """A server that another has a link with, of which that is the end `end`."""
+
+    server: "SimulatedServer"
+    link: KeptLink
+    end: int
+
+
+class SimulatedServer:
+    """A server. `neighbours` has those that it has a link with, by number; `carries` those whose
+    tunnels go on through it."""
+
+    def __init__(self, world: Surroundings, number: int, carries: frozenset[int]) -> None:
+        self._world = world
+        self._draws = world.plan.draws("server", number)
+        self.number = number
+        self.node_id = world.node_ids[number]
+        self.carries = carries
+        self.neighbours: dict[int, Neighbour] = {}
+        self.directory: Directory | None = None
+        self._boots = 0
+        self._clock = 0.0  # seconds by which it is ahead
+        self._wake_at = float("inf")
+        self._heard: list[Card] = []
+        self._kept: dict[int, bytes] = {}  # the first cards sent to each, if it sends them again
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is up."""
+        return self.directory is not None
+
+    @property
+    def core(self) -> Directory:
+        """Its core; it is up."""
+        assert self.directory is not None
+        return self.directory
+
+    # Its life.
+
+    def start(self) -> None:
+        """Begin with nothing but its key, and have its links dialled."""
+        if self.directory is not None:
+            return
+        world = self._world
+        self._boots += 1
+        self._clock = self._draws.uniform(0, world.plan.clocks)
+        self._wake_at = float("inf")
+        self._heard.clear()
+        self.directory = Directory(
+            world.identities[self.number],
+            world.node_ids,
+            carry=[world.node_ids[one] for one in sorted(self.carries)],
+            read=self._read,
+        )
+        world.note("start", self.number, self._boots)
+        if world.errs(self.number, Misbehaviour.LIE):
+            strangers = set(world.numbers.values()) - {self.number, *self.neighbours}
+            for stranger in sorted(strangers)[:1]:
+                self.core.link_up(world.node_ids[stranger], *self._now())
+        for near in self.neighbours.values():
+            near.link.redial()
+
+    def die(self) -> None:
+        """Lose all that is not on a disk, and the links with it."""
+        if self.directory is None:
+            return
+        self._world.note("die", self.number, self._boots)
+        self.directory = None
+        self._world.spread.restarted(self.number)
+        for near in self.neighbours.values():
+            near.link.cut(0.0)
+        self._world.agenda.after(1 + self._draws.expovariate(1 / DOWN), self.start)
+
+    def stumble(self) -> None:
+        """Die now and then, as long as there are faults."""
+        world = self._world
+        if not world.is_calm:
+            self.die()
+            world.agenda.after(self._draws.pause(world.plan.crashes / 3600), self.stumble)
+
+    def _now(self) -> tuple[float, int]:
+        now = self._world.agenda.now
+        return now, EPOCH_MS + round((now + self._clock) * 1000)
+
+    # Cards.
+
+    def link_up(self, number: int) -> None:
+        """A session of a link has begun; the end that dialled opens the stream of cards."""
+        peer, link, end = self.neighbours[number]
+        session = link.session
+        assert session is not None
+        self.core.link_up(peer.node_id, *self._now())
+        if session.dialler == end:
+            self.core.begin_exchange(peer.node_id)
+
+            def opened() -> None:
+                peer.core.begin_exchange(self.node_id)
+                peer.act()
+
+            session.lanes[end].send(_SHORT, opened)
+        self.act()
+
+    def link_down(self, number: int, session: KeptSession) -> None:
+        """A session is over, as this end sees it."""
+        peer, _, end = self.neighbours[number]
+        if self.directory is not None:
+            self.core.link_down(peer.node_id, *self._now())
+            self.act()
+        waiting = list(session.waiting[end].values())
+        session.waiting[end].clear()
+        for answered in waiting:
+            answered(ResultCode.UNREACHABLE, None)
+
+    def act(self) -> None:
+        """Send what there is to be sent, and be woken when the core asks for it."""
+        core, world = self.core, self._world
+        for neighbour in core.ready():
+            self._send(self.neighbours[world.numbers[neighbour]])
+        own = core.cards.get(self.node_id)
+        if own is not None:
+            world.spread.made(own, self.number, world.agenda.now, is_whole=world.is_whole)
+        deadline = core.next_deadline()
+        if deadline is not None and deadline < self._wake_at:
+            self._wake_at = deadline
+            boots = self._boots
+            world.agenda.at(deadline, lambda: self._wake(deadline, boots))
+
+    def _wake(self, deadline: float, boots: int) -> None:
+        if self.directory is not None and boots == self._boots and deadline == self._wake_at:
+            self._wake_at = float("inf")
+            self.core.handle_deadline(*self._now())
+            self.act()
+
+    def _send(self, near: Neighbour) -> None:
+        session = near.link.session
+        if session is None or not session.is_up[near.end] or not session.alive:
+            return
+        if not session.lanes[near.end].is_free:
+            self._send_later(near, session)
+            return
+        event = self.core.next_event(near.server.node_id)
+        if event is None:
+            return
+        self._put(near, session, event)
+        if event.subcategory == CARDS:
+            self._err(near, session, event)
+        if near.server.node_id in self.core.ready():
+            self._send_later(near, session)
+
+    def _err(self, near: Neighbour, session: KeptSession, event: CardEvent) -> None:
+        """Send cards again that have passed, if that is what this server does wrong."""
+        if self._world.errs(self.number, Misbehaviour.TWICE):
+            self._put(near, session, event)
+        if self._world.errs(self.number, Misbehaviour.OLD):
+            first = self._kept.setdefault(near.server.number, event.payload)
+            if first is not event.payload:
+                self._put(near, session, CardEvent(CARDS, first))
+
+    def _send_later(self, near: Neighbour, session: KeptSession) -> None:
+        """Ask for more when what is being sent has left."""
+        lane = session.lanes[near.end]
+        if lane.is_asked:
+            return
+        lane.is_asked = True
+
+        def left() -> None:
+            lane.is_asked = False
+            if self.directory is not None and near.link.session is session:
+                self._send(near)
+
+        self._world.agenda.at(lane.free_at, left)
+
+    def _put(self, near: Neighbour, session: KeptSession, event: CardEvent) -> None:
+        cards = self._world.sent(session.watch, near.end, event)
+
+        def arrived() -> None:
+            for origin, number in cards:
+                session.watch.received(1 - near.end, origin, number)
+            near.server.receive(self.number, event)
+
+        session.lanes[near.end].send(len(event.payload), arrived)
+
+    def receive(self, number: int, event: CardEvent) -> None:
+        """An event of the stream of cards has come from a neighbour."""
+        peer, link, _ = self.neighbours[number]
+        world = self._world
+        if event.subcategory == CARDS and world.errs(self.number, Misbehaviour.DEAF):
+            return
+        try:
+            self.core.receive(peer.node_id, event.subcategory, event.payload, *self._now())
+        except RemoteProtocolError as error:
+            world.breaches.add("cards", f"link {link.name}: server {number} broke a rule: {error}")
+            link.cut(0.0)
+        else:
+            self.act()
+            for card in self._heard:
+                if self.core.cards.get(card.origin) is card:
+                    world.spread.taken(card, self.number, world.agenda.now)
+        self._heard.clear()
+
+    def _read(self, encoded: bytes) -> Card:
+        card = self._world.read(encoded)
+        self._heard.append(card)
+        return card
+
+    # Dials.
+
+    def reach(self, target: NodeId, done: Answered) -> None:
+        """Try to open a tunnel to a server, by up to three paths; `done` is told how it ended."""
+        attempts = self.core.attempts((target,), self._world.dial_timeout)
+        boots = self._boots
+
+        def go_on() -> None:
+            if self.directory is None or boots != self._boots:
+                return  # nobody waits for it any more
+            path = attempts.next(self._world.agenda.now)
+            if path is None:
+                done(attempts.code, attempts.hop)
+            else:
+                self.dial(path, attempts.timeout, came)
+
+        def came(code: int, hop: int | None) -> None:
+            if code:
+                attempts.failed(code, hop, self._world.agenda.now)
+                go_on()
+            else:
+                done(code, hop)
+
+        go_on()
+
+    def dial(self, path: Path, timeout: float, done: Answered) -> None:
+        """Dial by a path; `done` is told the answer, or that none came in `timeout` seconds."""
+        world = self._world
+        tunnel = SimulatedTunnel(world, path)
+        world.dials.began(tunnel.trace, self.number)
+
+        def answered(code: int, hop: int | None) -> None:
+            world.note("answer", self.number, code, tunnel.trace)
+            tunnel.end_later(0.0 if code else world.draws.expovariate(1 / USED))
+            done(code, hop)
+
+        tunnel.joined(self.core.dials, None, path[1])
+        answer = world.once(timeout, answered, ResultCode.DEADLINE_EXCEEDED, None)
+        self._forward(tunnel, 0, path[1], timeout, answer)
+
+    def _forward(
+        self, tunnel: SimulatedTunnel, hop: int, after: NodeId, timeout: float, answered: Answered
+    ) -> None:
+        """Send a Dial on to a neighbour; we are at index `hop` of its path."""
+        world = self._world
+        near = self.neighbours.get(world.numbers[after])
+        session = None if near is None else near.link.session
+        if near is None or session is None or not session.is_up[near.end]:
+            answered(ResultCode.UNREACHABLE, hop)
+            return
+        payload = encode_dial(tunnel.trace, timeout, path=tunnel.path)
+        world.dials.forwarded(tunnel.trace, self.number)
+        world.note("dial", self.number, near.server.number, payload)
+        waiting, lanes, end = session.waiting[near.end], session.lanes, near.end
+
+        def reply(code: int, at: int | None) -> None:
+            """What the neighbour answers travels back."""
+
+            def arrived() -> None:
+                if waiting.pop(tunnel.trace, None) is not None:
+                    answered(code, at)
+
+            lanes[1 - end].send(_SHORT, arrived)
+
+        # Told that the session is lost, it is us who answers.
+        waiting[tunnel.trace] = lambda code, _: answered(code, hop)
+        lanes[end].send(
+            len(payload), lambda: near.server.dialled(tunnel, self.node_id, payload, reply)
+        )
+
+    def dialled(
+        self, tunnel: SimulatedTunnel, before: NodeId, payload: bytes, reply: Answered
+    ) -> None:
+        """A Dial has come from a neighbour."""
+        world = self._world
+        world.dials.arrived(tunnel.trace, self.number)
+        match self.core.dials.judge(before, payload, world.agenda.now):
+            case Refused(code, hop):
+                reply(code, hop)
+            case Here(_, path):
+                tunnel.joined(self.core.dials, before, None)
+                reply(0, len(path) - 1)
+            case Onward() as way:
+                tunnel.joined(self.core.dials, before, way.after)
+                left = way.deadline - world.agenda.now
+                answer = world.once(left, reply, ResultCode.DEADLINE_EXCEEDED, way.hop)
+                for after in self._next(before, way.after):
+                    self._forward(tunnel, way.hop, after, left, answer)
+
+    def _next(self, before: NodeId, after: NodeId) -> Sequence[NodeId]:
+        """To whom a Dial goes on: to `after` alone, unless this server does that wrong."""
+        if self._world.errs(self.number, Misbehaviour.BACK):
+            return (before,)
+        if self._world.errs(self.number, Misbehaviour.FORK):
+            near = (one.server.node_id for one in self.neighbours.values())
+            return (after, *[one for one in near if one not in (before, after)][:1])
+        return (after,)

@@ -1,0 +1,40 @@
+"""A tunnel of a simulated federation: one Dial, and the servers at which it is counted."""
+
+from typing import Final
+
+from crypto.identity import NodeId
+from node.apps.simulate.federation.surroundings import Surroundings
+from node.federation.dials import Dials
+from node.federation.paths import Path
+
+# Seconds that one is used, on average; and until servers on its way see that it is over.
+USED: Final = 20.0
+_ENDED: Final = 1.0
+
+
+class SimulatedTunnel:
+    """One try by one path. It carries nothing: what is looked at is how it comes about."""
+
+    def __init__(self, world: Surroundings, path: Path) -> None:
+        self._world = world
+        self._joints: list[tuple[Dials, NodeId | None, NodeId | None]] = []
+        self._over = False
+        self.path = path
+        self.trace = world.draws.randbytes(16)
+
+    def joined(self, dials: Dials, before: NodeId | None, after: NodeId | None) -> None:
+        """A server on its way counts it from now on."""
+        dials.begin(before, after)
+        self._joints.append((dials, before, after))
+        if self._over:
+            self.end_later(0.0)
+
+    def end_later(self, seconds: float) -> None:
+        """End it in so many seconds: servers learn of it a moment later."""
+        self._world.agenda.after(seconds + _ENDED, self._end)
+
+    def _end(self) -> None:
+        self._over = True
+        for dials, before, after in self._joints:
+            dials.end(before, after)
+        self._joints.clear()
