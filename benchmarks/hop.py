@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import uvloop
 
+from node.federation.exports import Exports
 from node.tunnels.dialling import dial_tunnel
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
@@ -123,6 +124,7 @@ async def _connections(stack: AsyncExitStack) -> tuple[Peer, Peer]:
             size += len(piece)
         await stream.send(str(size).encode())
 
+    target.handlers.exports.add(Exports(["echo", "sink"]))
     address = await target.listen("tcp://127.0.0.1:0")
     first = (await server.listen("tcp://127.0.0.1:0")).partition("#")[0].partition("://")[2]
     server.serve_tunnels(_Passing(server, await server.connect(address)))

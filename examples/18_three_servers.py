@@ -36,7 +36,7 @@ async def main() -> None:
         in_the_middle = FederationSettings(members=ends, carry=ends)
         await stack.enter_async_context(Federation(middle, in_the_middle))
 
-        homes = []
+        homes, federations = [], []
         for identity, other, account in ((WEST, EAST, ANN), (EAST, WEST, BEN)):
             node = await stack.enter_async_context(Node(identity))
             homes.append(await node.listen("tcp://127.0.0.1:0"))
@@ -45,8 +45,8 @@ async def main() -> None:
                 members=(str(other.node_id),),
                 accounts=(str(account.node_id),),
             )
-            federation = await stack.enter_async_context(Federation(node, settings))
-        await federation.ready(WEST.node_id, timeout=10)
+            federations.append(await stack.enter_async_context(Federation(node, settings)))
+        await federations[0].ready(EAST.node_id, timeout=10)
 
         ann = await stack.enter_async_context(Node(ANN))
         ben = await stack.enter_async_context(Node(BEN))
@@ -55,7 +55,7 @@ async def main() -> None:
         async def price(call: Call) -> str:
             way = " -> ".join(NAMES[str(node_id)] for node_id in call.peer.path)
             print(f"ben: {NAMES[str(call.peer.node_id)]} asks, by {way}")
-            return f"{call.data} costs 3"
+            return f"{call.data!r} costs 3"
 
         @ben.on_call("till.open")
         async def open_till(call: Call) -> str:

@@ -58,10 +58,12 @@ async def main() -> None:
 
         topic = f"room@{ids['north']}"
         heard: dict[str, list[str]] = {name: [] for name in PEOPLE}
+        homes = {}
+        for (name, identity), address in zip(PEOPLE.items(), addresses.values(), strict=True):
+            person = await stack.enter_async_context(Node(identity))
+            homes[name] = await stack.enter_async_context(person.home(address))
         async with anyio.create_task_group() as tasks:
-            for (name, identity), address in zip(PEOPLE.items(), addresses.values(), strict=True):
-                person = await stack.enter_async_context(Node(identity))
-                home = await stack.enter_async_context(person.home(address))
+            for name, home in homes.items():
                 tasks.start_soon(read, home, topic, heard[name])
                 tasks.start_soon(write, home, topic, name)
         print("lines:", len(heard["ann"]))

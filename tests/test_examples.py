@@ -155,6 +155,18 @@ PRINTS = {
         r"  the shop makes tea\ntea: one tea\n"
         r"sessions: 3\n"
     ),
+    "18_three_servers.py": (
+        r"ben: ann asks, by west -> middle -> east -> ben\n"
+        r"ann: 'tea' costs 3\n"
+        r"ann asks for what is not exported: not authorised \(code 20\)\n"
+    ),
+    "19_room_across_servers.py": (
+        r"lines: 9\n"
+        r"one order for all: True\n"
+        r"what ann wrote, in order: ann 0, ann 1, ann 2\n"
+        r"what ben wrote, in order: ben 0, ben 1, ben 2\n"
+        r"what cas wrote, in order: cas 0, cas 1, cas 2\n"
+    ),
     "17_typed_calls.py": (
         r"menu: tea, cake\n"
         r"order: table 7 pays 7\.20\n"

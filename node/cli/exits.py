@@ -34,6 +34,7 @@ from node.errors import (
     ParleyError,
     PeerClosedError,
     StreamResetError,
+    TunnelRefusedError,
     UnreachableError,
 )
 from node.journal.errors import JournalError
@@ -88,8 +89,8 @@ def failure(error: BaseException) -> CommandFailure | None:
     text = _sentence(error)
     match error:
         case CallRefused():
-            name = RESULT_SENTENCES.get(error.code, "refused").replace(" ", "-")
             text = _with_data(text, error.data)
+            name = _result_name(error.code)
             return CommandFailure(Exit.ANSWERED, error.code, name, text, error.data)
         case IdentityChangedError():
             return identity_changed(error, text)
@@ -99,6 +100,8 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(_closed_exit(error), error.code, code_name(error.code), text)
         case BusRefusedError():
             return CommandFailure(Exit.ANSWERED, ResultCode.NOT_AUTHORISED, "not-authorised", text)
+        case TunnelRefusedError():
+            return CommandFailure(Exit.UNREACHABLE, error.code, _result_name(error.code), text)
         case UnreachableError() | BusUnavailableError():
             return CommandFailure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
         case KeyFileError() | KnownPeersError() | FileError() | JournalError():
@@ -167,6 +170,10 @@ def _closed_exit(error: BaseException) -> Exit:
     if isinstance(error, HandshakeError) and code in _UNREACHABLE_CODES:
         return Exit.UNREACHABLE
     return Exit.FAILED
+
+
+def _result_name(code: int) -> str:
+    return RESULT_SENTENCES.get(code, "refused").replace(" ", "-")
 
 
 def _with_data(text: str, data: object) -> str:

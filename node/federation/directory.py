@@ -32,6 +32,7 @@ class Directory:
     `members` are the servers whose cards are taken, those with a configured link among them;
     `carry` those whose tunnels go on through here. `exports` and `addresses` stand in our card for
     people to see. `read` reads a card: a simulation of many servers may read each once for all.
+    Our first card waits for `settle` seconds after the first link.
 
     `cards` are those of all servers, ours among them; `dials` judges what comes from neighbours.
 
@@ -49,6 +50,7 @@ class Directory:
         addresses: Iterable[str] = (),
         accounts: AccountLookup | None = None,
         read: Callable[[bytes], Card] = read_card,
+        settle: float = 0.0,
     ) -> None:
         self.node_id = identity.node_id
         self.members = frozenset(members) - {self.node_id}
@@ -69,6 +71,8 @@ class Directory:
         self._said: dict[NodeId, bool] = {}  # the links in it
         self._outdone = 0  # the highest number of a card of ours that others have
         self._made_at = float("-inf")
+        self._settle = settle
+        self._first_due: float | None = None
         self._stale = False  # our card is to be made anew, for another reason than its links
         self._deadline: float | None = None
         self._wall = 0.0  # `now_ms` less `now`, in ms
@@ -249,13 +253,16 @@ class Directory:
         if card is None:
             if not links:
                 return
-            changed, renewal = True, now_ms
+            # The links that come up together, as servers start, stand in one card.
+            if self._first_due is None:
+                self._first_due = now + self._settle
+            due = self._first_due
         else:
             # A clock that was set back has made a card that others think is ahead.
             made = card.made_ms
             renewal = made + _CARD_RENEWED_MS if made <= now_ms else now_ms
             changed = self._stale or links != self._said or card.number < self._outdone
-        due = now if changed else now + (renewal - now_ms) / 1000
+            due = now if changed else now + (renewal - now_ms) / 1000
         self._deadline = max(due, self._made_at + CARD_INTERVAL)
         if self._deadline > now:
             return

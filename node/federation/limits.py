@@ -13,6 +13,7 @@ CARD_VALID: Final = 3_600.0
 CARD_RENEWED: Final = 1_200.0
 CARD_INTERVAL: Final = 5.0  # between two cards that something changed for
 CARDS_OF_ORIGIN: Final = Rate(12, CARD_INTERVAL)  # that are taken; a restart makes one at once
+FIRST_CARD: Final = 0.5  # after the first link, so that those that come up with it are in it
 LINK_REMEMBERED: Final = 60.0  # a link that was open is listed for so long
 NUMBER_KEPT: Final = 3_900.0  # after a card has expired
 CLOCK_AHEAD: Final = 300.0

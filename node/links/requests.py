@@ -183,7 +183,12 @@ class LinkRequests(Sessions):
         the first answer. What is raised, and when: `LinkSubscription`."""
         if returns is not None:
             data_type(returns)  # raises now what is wrong with it
-        return LinkSubscription(self, topic, data, timeout, window, after, returns)
+        name = self.name_there(topic)
+        return LinkSubscription(self, name, data, timeout, window, after, returns)
+
+    def name_there(self, topic: str) -> str:
+        """What the other side calls a topic."""
+        return topic
 
     def emit(
         self,

@@ -225,7 +225,7 @@ RESULT_SENTENCES: Final[dict[int, str]] = {
     ResultCode.STORE_FULL: "no room to store it",
     ResultCode.STORE_DAMAGED: "what is stored cannot be read",
     ResultCode.NOT_ONCE: "it cannot be made sure that this runs once",
-    ResultCode.UNREACHABLE: "the way there is not open",
+    ResultCode.UNREACHABLE: "unreachable",
     EVENT_FAILED: "the handler failed",
 }
 

@@ -1,7 +1,10 @@
-"""The accounts of a server, as its `Directory` asks about them."""
+"""The accounts of a server, as its `Directory` asks about them, and their sessions."""
+
+from typing import cast
 
 from crypto.identity import NodeId
 from node.federation.accounts import Accounts
+from node.peer.peer import Peer
 from node.remote.live import LiveConnection
 
 
@@ -17,5 +20,11 @@ class AccountsHere:
 
     def is_reachable_account(self, node_id: NodeId) -> bool:
         """Whether a node is logged in here, and its connection not parted."""
+        return self.peer(node_id) is not None
+
+    def peer(self, node_id: NodeId) -> Peer | None:
+        """The session over which a node is reached, if it is."""
         live = self._accounts.session(node_id)
-        return live is not None and live.is_open and not live.is_parted
+        if live is None or not live.is_open or live.is_parted:
+            return None
+        return cast(Peer, live.remote)

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from crypto.identity import NodeId
-from node.errors import ConfigError, PeerClosedError, StreamResetError
+from node.errors import ConfigError, ParleyError, PeerClosedError, StreamResetError
 from node.federation.directory import Directory
 from node.logs import LogRation, one_line
 from node.peer.peer import Peer
@@ -29,7 +29,8 @@ AGAIN: Final = 10.0
 
 class DirectoryDriver:
     """Drives `directory`; `wall_ms` is the time of day in milliseconds since 1970, `addresses` what
-    the card says of where we listen."""
+    the card says of where we listen. `changes` is notified when something in it may have changed.
+    """
 
     def __init__(
         self, directory: Directory, wall_ms: Callable[[], int], addresses: Callable[[], list[str]]
@@ -38,6 +39,7 @@ class DirectoryDriver:
         self._wall_ms = wall_ms
         self._addresses = addresses
         self._announced: list[str] = []
+        self.changes = Changes(lambda: self._running().waiter())
         self._loop: Backend | None = None
         self._timer: Timer | None = None
         self._senders: dict[NodeId, Changes] = {}
@@ -50,10 +52,11 @@ class DirectoryDriver:
         self._loop = loop
 
     def end(self) -> None:
-        """No timer is left."""
+        """No timer is left, and nobody waits."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
+        self.changes.notify()
 
     # Links.
 
@@ -134,6 +137,7 @@ class DirectoryDriver:
 
     def _stir(self) -> None:
         """Something has changed: have sent what is to be sent, and set the timer."""
+        self.changes.notify()
         for neighbour in self.directory.ready():
             sender = self._senders.get(neighbour)
             if sender is not None:
@@ -170,6 +174,11 @@ class DirectoryDriver:
         ahead = self.directory.cards.clocks.get(origin, 0) / 1000
         text = "a card of %s was refused: its clock, or ours, is wrong by %.0f s"
         self._clocks.log(logger, logging.WARNING, now, text, origin, ahead)
+
+    def _running(self) -> Backend:
+        if self._loop is None:
+            raise ParleyError("the federation is not running: use `async with`")
+        return self._loop
 
     def _now(self, loop: Backend) -> tuple[float, int]:
         return loop.now(), self._wall_ms()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import anyio
 
@@ -18,10 +18,11 @@ from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from node.backoff import Pauses
 from node.discovery.announcement import reachable
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, UnreachableError
 from node.federation.card import Card
 from node.federation.directory import Directory
 from node.federation.exports import Exports
+from node.federation.limits import FIRST_CARD
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
 from node.node import CLOSE_TIMEOUT, Node
@@ -105,23 +106,26 @@ class Federation:
         # A server that may be linked has no account, so that nobody has two kinds of rights.
         members = settings.all_members
         self._hosted = HostedAccounts(node.handlers, settings.accounts, servers=members)
-        self._accounts = self._hosted.accounts
+        self._accounts = AccountsHere(self._hosted.accounts)
         self._directory = Directory(
             node.identity,
             members,
             carry=settings.carried,
             exports=settings.exports,
-            accounts=AccountsHere(self._accounts),
+            accounts=self._accounts,
+            settle=FIRST_CARD,
         )
-        cards = DirectoryDriver(self._directory, wall, self._addresses)
-        self._neighbours = Neighbours(node.node_id, settings, cards, pauses)
+        self._cards = DirectoryDriver(self._directory, wall, self._addresses)
+        self._neighbours = Neighbours(node.node_id, settings, self._cards, pauses)
         self._exports = Exports(settings.exports)
         self._opener = Opener(self._directory, self._neighbour, self._now)
         self._switch = ServerSwitch(self._directory, self._opener, self._now)
         self._service: TunnelService | None = None
         self._entered = AsyncExitStack()
         self._reaching = Reaching(node, self._open)
-        self._follows = Follows(node, self._publisher, Exports(settings.follow), self._accounts.may)
+        self._follows = Follows(
+            node, self._publisher, Exports(settings.follow), self._accounts.has_account
+        )
 
     def __repr__(self) -> str:
         return f"<Federation of {self._node.node_id.short}: {len(self.servers)} servers>"
@@ -155,7 +159,7 @@ class Federation:
 
     def knows(self, node_id: NodeId) -> bool:
         """Whether a node is a member here, or may have an account."""
-        return node_id in self._directory.members or self._accounts.may(node_id)
+        return node_id in self._directory.members or self._accounts.has_account(node_id)
 
     # What to do with it.
 
@@ -183,6 +187,26 @@ class Federation:
         if way.target == self._node.node_id or len(set(way.ids)) < len(way.ids):
             raise ConfigError("to be reached are another server, or a home and another node")
         return await self._reaching.reach(way, f"{way.target.short} by a tunnel", timeout)
+
+    async def ready(self, *servers: NodeId, timeout: float | None = None) -> None:
+        """Wait until there is a way to each of these servers, or without any until all links are up
+        that this side dials. `timeout` is seconds, None: as long as it takes.
+
+        Raises:
+            UnreachableError: it is not so by then. ParleyError: it does not run.
+        """
+
+        def missing() -> list[NodeId]:
+            if servers:
+                return [one for one in servers if self.path(one) is None]
+            links = self._neighbours.links
+            return [link.node_id for link in links if link.is_kept and not link.is_up]
+
+        with anyio.move_on_after(timeout):
+            await self._cards.changes.until(lambda: not missing())
+        if left := missing():
+            names = ", ".join(one.short for one in left)
+            raise UnreachableError(f"no way to {names} in {timeout:g} s")
 
     def redial(self) -> None:
         """The network has changed: dial the links that are down now."""
@@ -253,11 +277,7 @@ class Federation:
 
     def _neighbour(self, node_id: NodeId) -> Peer | None:
         """The link with a server, or the session over which an account is logged in."""
-        peer = self._neighbours.links.peer(node_id)
-        if peer is not None:
-            return peer
-        live = self._accounts.session(node_id)
-        return cast(Peer, live.remote) if live is not None and live.is_open else None
+        return self._neighbours.links.peer(node_id) or self._accounts.peer(node_id)
 
     def _joined(self, record: TunnelRecord) -> None:
         """A tunnel that led through here is over."""

@@ -51,7 +51,7 @@ class Neighbours:
         assert isinstance(peer, Peer)
         refused = self.links.accept(peer)
         if refused is not None:
-            logger.info("no link with %s: %s", peer.node_id, refused.name)
+            logger.debug("no link with %s: %s", peer.node_id, refused.name)
             stream.reset(refused)
             return
         assert peer.node_id is not None

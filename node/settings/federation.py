@@ -74,7 +74,10 @@ class FederationSettings:
         """The servers to keep a link with, and the addresses of each."""
         places: dict[NodeId, tuple[str, ...]] = {}
         for text in self.links:
-            node_id = Address.parse(text).node_id
+            address = Address.parse(text)
+            node_id = address.node_id
+            if address.scheme == "via":
+                raise ConfigError(f"a link is direct, and does not go by a server: {text}")
             if node_id is None:
                 raise ConfigError(f"the link {text} has no node id: write it after a #")
             places[node_id] = tuple(dict.fromkeys((*places.get(node_id, ()), text)))

@@ -121,10 +121,10 @@ class Home(Link):
                 `publish:TOPIC`. LocalProtocolError: notes for 8 nodes are on their way. What
                 `reach` raises, and `Peer.call`.
         """
-        elsewhere = read_topic_name(topic)
-        if elsewhere is None or elsewhere.to == (self.server,):
-            own = topic if elsewhere is None else elsewhere.topic
-            return await super().publish(own, data, timeout=timeout, headers=headers, once=once)
+        elsewhere = read_topic_name(self.name_there(topic))
+        if elsewhere is None:
+            name = self.name_there(topic)
+            return await super().publish(name, data, timeout=timeout, headers=headers, once=once)
         began = self.backend.now()
         reaching = REACH_TIMEOUT if timeout is None else min(timeout, REACH_TIMEOUT)
         async with self._publishers.at(elsewhere.to, reaching) as peer:
@@ -133,6 +133,11 @@ class Home(Link):
             return await peer.publish(
                 elsewhere.topic, data, timeout=timeout, headers=headers, once=once
             )
+
+    def name_there(self, topic: str) -> str:
+        """A topic of the home itself has its plain name there."""
+        elsewhere = read_topic_name(topic)
+        return topic if elsewhere is None or elsewhere.to != (self.server,) else elsewhere.topic
 
     async def _tunnel(self, to: Sequence[NodeId]) -> TunnelOutlet:
         try:

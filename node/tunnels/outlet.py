@@ -117,10 +117,13 @@ class TunnelOutlet:
     def _take(self, data: bytes, cost: int) -> None:
         assert self._served is not None
         self._served.received(data)
-        self._used += cost
-        if self._used >= GIVEN_BACK:
-            used, self._used = self._used, 0
-            self.stream.give_back(used)
+        before, self._used = self._used, self._used + cost
+        if before < GIVEN_BACK <= self._used:
+            self.stream.live.backend.soon(self._give_back)  # with what else comes in this turn
+
+    def _give_back(self) -> None:
+        used, self._used = self._used, 0
+        self.stream.give_back(used)
 
     def _hand_on(self) -> None:
         held = self._held

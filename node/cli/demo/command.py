@@ -13,8 +13,8 @@ from rich.table import Table
 
 from crypto.identity import Identity
 from node.cli.demo import scenes
-from node.cli.demo.file import content_of, send_file, shown
 from node.cli.demo.federation import federation_demo
+from node.cli.demo.file import content_of, send_file, shown
 from node.cli.demo.process import other_process
 from node.cli.demo.responder import respond
 from node.cli.demo.scenes import Stage

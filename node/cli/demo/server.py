@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-import anyio
 from anyio import to_thread
 
 from crypto.identity import Identity, NodeId
@@ -21,7 +20,7 @@ from node.settings.federation import FederationSettings
 from node.tunnels.writer import TunnelWriter
 
 ROOM: Final = "room"
-_POLL: Final = 0.05  # seconds
+_PATIENCE: Final = 15.0  # seconds
 _LEAST_LIE: Final = 128  # bytes: what is shorter may be a Received, which nobody waits for
 
 
@@ -41,8 +40,7 @@ async def serve_demo() -> None:
                     joined = Federation(node, FederationSettings(**_tuples(settings)))
                     federation = await stack.enter_async_context(joined)
                 case {"await": servers} if federation is not None:
-                    while any(federation.path(NodeId.parse(one)) is None for one in servers):
-                        await anyio.sleep(_POLL)
+                    await federation.ready(*map(NodeId.parse, servers), timeout=_PATIENCE)
                 case {"write": [host, lines]} if federation is not None:
                     async with await federation.reach(NodeId.parse(host)) as peer:
                         for line in lines:

@@ -182,10 +182,11 @@ def test_a_file_that_shrinks_is_told(processes: Processes, large: Path) -> None:
     assert done.last["text"] == "large changed its size while it was being sent"
 
 
-def test_the_documents_have_what_it_shows(parley: Parley) -> None:
+@pytest.mark.parametrize(("place", "what"), [(1, []), (2, ["federation"])])
+def test_the_documents_have_what_it_shows(parley: Parley, place: int, what: list[str]) -> None:
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
-    recorded = page.split("```text\n", 1)[1].split("```", 1)[0]
-    shown = parley("demo").out
+    recorded = page.split("```text\n")[place].split("```", 1)[0]
+    shown = parley("demo", *what).out
     assert [labels(line) for line in recorded.splitlines()] == [
         labels(line) for line in shown.splitlines()
     ]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crypto.identity import Identity
+from crypto.identity import NodeId
 from node.federation.topic_names import read_topic_name
 
-ONE, TWO = Identity.create().node_id, Identity.create().node_id
+ONE, TWO = NodeId(bytes(range(32))), NodeId(bytes(range(32, 64)))
 
 
 def test_a_server_or_a_node_at_a_home() -> None:

@@ -6,24 +6,27 @@ import pytest
 
 from crypto.identity import Identity
 from node.journal.audit import Audit
+from node.journal.audit.rows import TunnelRow
 from node.journal.errors import JournalFailedError
 from node.journal.segments import list_segments, read_range
+from parley import Call
 from tests.node.journal.joined_tunnels import told
-from tests.node.journal.journaled import AUDITOR, Disk, journal_of, journaled
+from tests.node.journal.journaled import Disk, journal_of, journaled
 from tests.node.network import eventually
+from tests.node.tunnels.ways import row
 
 pytestmark = pytest.mark.anyio
 
 
-def tunnels_in(directory: Path) -> list[int]:
-    """The bytes forward of each tunnel that the journal there has."""
-    audit = Audit([AUDITOR])
+def tunnels_in(directory: Path) -> list[TunnelRow]:
+    """The tunnels that the journal there has."""
+    audit = Audit()  # which needs no key for them
     for file in list_segments(directory):
         for record in read_range(file.path, 0, file.size):
             audit.record(file.name.stem, record)
     audit.finish_pending()
     assert audit.take_findings() == []
-    return [row.forward for row in audit.take_tunnels()]
+    return audit.take_tunnels()
 
 
 async def test_a_tunnel_is_kept_while_a_node_writes_the_journal(tmp_path: Path) -> None:
@@ -34,7 +37,7 @@ async def test_a_tunnel_is_kept_while_a_node_writes_the_journal(tmp_path: Path) 
         for number in (2, 3):
             journal.tunnel(told(forward=number))
     journal.tunnel(told(forward=4))
-    assert tunnels_in(tmp_path) == [2, 3]
+    assert [row.forward for row in tunnels_in(tmp_path)] == [2, 3]
 
 
 async def test_a_disk_that_takes_nothing_is_not_waited_for(
@@ -48,7 +51,7 @@ async def test_a_disk_that_takes_nothing_is_not_waited_for(
             journal.tunnel(told(forward=number))
         disk.free.set()
         await journal.sync()
-    assert tunnels_in(tmp_path) == list(range(100))
+    assert [row.forward for row in tunnels_in(tmp_path)] == list(range(100))
 
 
 async def test_a_journal_that_failed_keeps_no_more(
@@ -62,3 +65,28 @@ async def test_a_journal_that_failed_keeps_no_more(
         await eventually(lambda: isinstance(journal.failed, JournalFailedError))
         journal.tunnel(told())
         assert journal.metrics.waiting < 10_000
+
+
+async def test_the_journals_of_all_hops_fit_each_other(tmp_path: Path) -> None:
+    async with row(5, journals=tmp_path) as made:
+
+        @made.target.on_call("echo")
+        async def echo(call: Call) -> object:
+            return call.data
+
+        peer = await made.reach()
+        await peer.call("echo", b"x" * 30_000)
+        await peer.close()
+        await eventually(lambda: len(made.records) == 3)
+        for record in made.records:
+            journal_of(made.nodes[1 + record.hop]).tunnel(record)
+    ids = [node.node_id.text for node in made.nodes]
+    kept = [tunnels_in(tmp_path / str(place)) for place in (1, 2, 3)]
+    for hop, rows in enumerate(kept):
+        (one,) = rows
+        assert (one.hop, one.length) == (hop, len(made.path))
+        assert (one.before, one.journal, one.after) == tuple(ids[hop : hop + 3])
+        assert one.began_ns <= one.ended_ns <= one.time_ns
+    # The same tunnel, and as much of it at all of them.
+    assert len({(one.trace, one.forward, one.back) for (one,) in kept}) == 1
+    assert min(kept[0][0].forward, kept[0][0].back) > 30_000

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
+from node.backoff import Pauses
 from node.errors import ConfigError, ParleyError, UnreachableError
 from node.node import Node
 from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
@@ -67,6 +68,27 @@ async def test_it_reaches_nobody_once_it_is_left() -> None:
 async def test_it_leaves_nothing(how: str) -> None:
     with nothing_left(), anyio.fail_after(PATIENCE):
         await live(how)
+
+
+async def test_it_is_ready_once_there_are_ways() -> None:
+    with anyio.fail_after(PATIENCE):
+        async with MemoryNetwork() as network, new_node() as one, new_node() as other:
+            network.add(one, other)
+            network.close(one, other)
+            quick = Pauses(first=0.01, longest=0.02)
+            ours = Federation(one, settings(other), dial=network.dial_from(one), pauses=quick)
+            theirs = Federation(other, FederationSettings(members=(str(one.node_id),)))
+            with pytest.raises(ParleyError, match="not running"):
+                await ours.ready()
+            async with ours, theirs:
+                for servers in ((), (other.node_id,)):
+                    with pytest.raises(UnreachableError, match=f"no way to {other.node_id.short}"):
+                        await ours.ready(*servers, timeout=0.01)
+                await theirs.ready()  # it dials nobody
+                network.open(one, other)
+                await ours.ready()
+                await ours.ready(other.node_id)
+                await theirs.ready(one.node_id)
 
 
 async def test_a_node_is_one_server_and_has_no_home_beside() -> None:

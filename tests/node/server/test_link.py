@@ -7,8 +7,10 @@ from functools import partial
 import anyio
 import pytest
 
+from crypto.identity import NodeId
 from node.backoff import Pauses
 from node.errors import ConfigError, PeerClosedError, StreamResetError
+from node.federation.limits import MOST_LINKS
 from node.handlers.registry import Entry
 from node.node import Node
 from node.peer.peer import Peer
@@ -226,3 +228,20 @@ async def test_a_server_is_no_member_of_its_own() -> None:
     node = new_node()
     with pytest.raises(ConfigError, match="this one's"):
         ServerLinks(node.node_id, FederationSettings(members=(str(node.node_id),)), None)  # type: ignore[arg-type]  # nobody hears
+
+
+async def test_a_server_has_so_many_links_and_no_more() -> None:
+    ours, theirs = new_node(), new_node()
+    async with network(ours, theirs) as net:
+        one = Server(net, ours, members=(theirs,))
+        places = [f"tcp://127.0.0.1:1#{NodeId(bytes((n,)) * 32)}" for n in range(MOST_LINKS)]
+        for count, code in ((MOST_LINKS, CloseCode.OVERLOADED), (MOST_LINKS - 1, None)):
+            settings = FederationSettings(
+                links=tuple(places[:count]), members=(str(theirs.node_id),)
+            )
+            one.links = ServerLinks(ours.node_id, settings, one)
+            async with begun(net, one):
+                peer, back = await connect_nodes(theirs, ours)
+                assert one.links.accept(back) is code
+                assert len(list(one.links)) == MOST_LINKS
+                await peer.close()

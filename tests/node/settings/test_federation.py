@@ -69,6 +69,7 @@ def test_what_is_no_rule_for_accounts(tmp_path: Path, value: str) -> None:
     ("wrong", "said"),
     [
         ({"links": ("tcp://b.example:4747",)}, "has no node id"),
+        ({"links": (f"via://b.example:4747/{OTHER}#{ONE}",)}, "a link is direct"),
         ({"members": ("b",)}, "members has 'b', which is not a node id"),
         ({"carry": ("b",)}, "carry has 'b'"),
         ({"exports": ("",)}, "exports are 1 to"),
