@@ -65,6 +65,11 @@ class TunnelStream(Stream):
             self._close()
             self._finish()
 
+    def end(self, code: int) -> None:
+        """Reset it, and tell the taker as if the peer had."""
+        self.reset(code)
+        self.failed(StreamResetError(code, ""))
+
     # From the peer.
 
     def data_received(self, data: bytes, cost: int) -> None:
@@ -106,8 +111,7 @@ class TunnelStream(Stream):
 
     def _violated(self) -> None:
         """What came may not be in a tunnel."""
-        self.reset(CloseCode.PROTOCOL_ERROR)
-        self.failed(StreamResetError(CloseCode.PROTOCOL_ERROR, ""))
+        self.end(CloseCode.PROTOCOL_ERROR)
 
 
 def _code_of(error: StreamResetError | PeerClosedError) -> int:

@@ -1,7 +1,7 @@
 """How a Dial is answered, and what is left of one that nobody waits for."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
@@ -10,6 +10,7 @@ from crypto.identity import NodeId
 from lbm import keys
 from lbm.codec import encode
 from node.errors import ParleyError, StreamResetError, TunnelRefusedError
+from node.federation.limits import TUNNELS_OF_LINK
 from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from node.testing import FakeClock
 from node.tunnels.account_switch import AccountSwitch
@@ -17,7 +18,7 @@ from node.tunnels.dialling import dial_tunnel
 from node.tunnels.service import DIAL_PATIENCE
 from node.tunnels.switch import IncomingDial
 from tests.node.network import PATIENCE, eventually, meeting, started
-from tests.node.tunnels.ways import Row, end_raw, row
+from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 
 TRACE = bytes(16)
 
@@ -91,6 +92,34 @@ async def test_who_gives_up_leaves_nothing_on_the_way(anyio_backend: str) -> Non
         await eventually(lambda: not any(one.open for one in made.switches))
         ends = [peer for pair in made.links for peer in pair]
         await eventually(lambda: not any(len(peer.streams) for peer in ends))
+
+
+async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
+    async with row(4) as made:
+        server, switch = made.nodes[1], Hanging()
+        del server.handlers.reserved["tunnel"]
+        service = server.serve_tunnels(made.switches[0], made.records.append)
+        ends = end_raw(made.target)
+        here = RawEnd((await made.open()).stream)
+        service.end_others(lambda node_id: node_id == made.nodes[0].node_id)
+        assert service.count == 1
+        service.end_others(lambda node_id: False)
+        await eventually(lambda: here.code is not None and ends[0].code is not None)
+        assert (here.code, ends[0].code) == (CloseCode.NOT_AUTHORISED,) * 2
+        await eventually(lambda: not service.count and not made.switches[0].open)
+
+        # Nor is one opened that was asked for before.
+        del server.handlers.reserved["tunnel"]
+        service = server.serve_tunnels(switch)
+
+        async def end() -> None:
+            await eventually(lambda: switch.asked == 1)
+            service.end_others(lambda node_id: False)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(end)
+            assert (await refused(made))[0] == ResultCode.NOT_AUTHORISED
+        await eventually(lambda: switch.cancelled == 1 and not service.count)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +234,24 @@ async def test_an_account_lets_in_what_its_home_says_is_for_it(anyio_backend: st
             assert await code_of(home.node_id, path) == ResultCode.MALFORMED
         codes = [await code_of(home.node_id, made.path) for _ in range(51)]
         assert codes.count(ResultCode.OVERLOADED) > 0  # 50 at once, and 50 a second
+
+
+async def test_an_account_has_room_for_256_tunnels_of_a_home(anyio_backend: str) -> None:
+    home, node = NodeId(bytes([1]) * 32), NodeId(bytes([2]) * 32)
+    now = 0.0
+    switch = AccountSwitch(node, lambda: {home}, lambda: now)
+    dial = IncomingDial(home, (home, node), None, TRACE, 0.0)
+    async with AsyncExitStack() as stack:
+        for _ in range(TUNNELS_OF_LINK):
+            now += 1.0
+            await stack.enter_async_context(switch.decide(dial))
+        now += 1.0
+        with pytest.raises(TunnelRefusedError) as caught:
+            await stack.enter_async_context(switch.decide(dial))
+        assert caught.value.code == ResultCode.OVERLOADED
+    now += 1.0
+    async with switch.decide(dial):
+        pass
 
 
 async def test_ends_meet_what_was_sent_right_behind_the_answer(anyio_backend: str) -> None:
