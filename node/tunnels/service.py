@@ -172,6 +172,7 @@ class TunnelService:
         began = self._wall()
         hop = onward.path.index(self._node_id)
         joint = Joint(stream, onward.stream, stream.live.backend)
+        stream.accept()
         await _answer(event, ResultCode.ACCEPTED)
         self.joints.add(joint)
         try:

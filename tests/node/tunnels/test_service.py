@@ -21,6 +21,7 @@ from tests.node.network import PATIENCE, eventually, meeting, started
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 
 TRACE = bytes(16)
+DIAL_TO_NOBODY = encode({keys.TRACE: TRACE, keys.DEADLINE_MS: 9_000, keys.TO: [bytes(32)]})
 
 
 class Hanging:
@@ -158,6 +159,31 @@ async def test_what_is_no_dial_resets_the_stream(
         await eventually(lambda: stream._error is not None)
         assert stream._error is not None
         assert stream._error.code == CloseCode.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("behind_a_dial", [False, True])
+@pytest.mark.parametrize("data", [False, True])
+async def test_what_may_not_come_before_the_answer_resets_the_stream(
+    data: bool, behind_a_dial: bool, anyio_backend: str
+) -> None:
+    async with row(3) as made:
+        switch = Hanging()
+        made.nodes[1].handlers.reserved.pop("tunnel")
+        made.nodes[1].serve_tunnels(switch)
+        stream = made.links[0][0].streams.open_tunnel()
+        core = stream.live.core
+        if behind_a_dial:
+            core.send(stream.id, 1, TUNNEL, DIAL, DIAL_TO_NOBODY)
+            await eventually(lambda: switch.asked == 1)
+        if data:
+            core.send_data(stream.id, b"too early")
+        else:
+            core.send(stream.id, 1, TUNNEL, DIAL if behind_a_dial else 1, DIAL_TO_NOBODY)
+        await eventually(lambda: stream._error is not None)
+        assert stream._error is not None
+        assert stream._error.code == CloseCode.PROTOCOL_ERROR
+        await eventually(lambda: switch.cancelled == switch.asked)
+        assert made.links[0][0].is_open
 
 
 async def test_a_stream_without_a_dial_is_reset(anyio_backend: str) -> None:
