@@ -387,7 +387,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.federation.LinkState",
             "parley.federation.FederationFinding",
         ),
-        "run-a-server",
+        "federation",
     ),
     "pipeline": Page(
         "The data pipeline",
