@@ -31,8 +31,8 @@ class Taker(Protocol):
 
 
 class TunnelStream(Stream):
-    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes; longer ones, and events behind
-    the Answer, reset it (`protocol-error`)."""
+    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes; longer ones, those that come
+    before our Answer, and events behind the Answer, reset it (`protocol-error`)."""
 
     _taker: Taker | None = None
 
@@ -70,7 +70,9 @@ class TunnelStream(Stream):
     def data_received(self, data: bytes, cost: int) -> None:
         """A Data event came."""
         taker = self._taker
-        if len(data) > LARGEST_TUNNEL_DATA:
+        # Whoever dialled has Data of ours behind our Answer, and it has a taker before its own.
+        early = taker is None and not (self.answers or self._closed)
+        if early or len(data) > LARGEST_TUNNEL_DATA:
             self.live.core.consume(self.id, cost)
             self._violated()
         elif taker is None or self._closed:
