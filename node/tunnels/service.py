@@ -72,6 +72,12 @@ class TunnelService:
     def __repr__(self) -> str:
         return f"<TunnelService: {self.count} tunnels>"
 
+    def end_unless(self, may_dial: Callable[[NodeId], bool]) -> None:
+        """End the tunnels that lead on from neighbours that may not dial any more."""
+        for joint in self.joints:
+            if joint.dialler is None or not may_dial(joint.dialler):
+                joint.end(CloseCode.NOT_AUTHORISED)
+
     async def serve(self, stream: Stream) -> None:
         """Serve one stream to its end; the handler of the label."""
         assert isinstance(stream, TunnelStream)  # its label says so
