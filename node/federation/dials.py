@@ -131,7 +131,7 @@ class Dials:
         is_link = neighbour in self._links
         if not is_link and not self._accounts.has_account(neighbour):
             return Refused(ResultCode.NOT_AUTHORISED)
-        allowed = self._allows(neighbour, is_link, now)
+        allowed = self.allows(neighbour, now)
         try:
             cells = DIAL.read(payload)
         except LbmDecodeError:
@@ -192,13 +192,16 @@ class Dials:
         parted = self._accounts.has_account(after)
         return Refused(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, way.hop)
 
-    def _allows(self, neighbour: NodeId, is_link: bool, now: float) -> bool:
+    def allows(self, neighbour: NodeId, now: float) -> bool:
+        """Whether one more Dial is within the rate of a linked server (50/s) or an account (10/s);
+        it counts, as does whatever else has this server dial for an account."""
         allowance = self._allowances.get(neighbour)
         if allowance is None:
             if len(self._allowances) >= MOST_DIALLERS:
                 self._forget_rested(now)
                 if len(self._allowances) >= MOST_DIALLERS:
                     return False
+            is_link = neighbour in self._links
             allowance = Allowance(DIALS_OF_LINK if is_link else DIALS_OF_ACCOUNT)
             self._allowances[neighbour] = allowance
         return allowance.take(now)

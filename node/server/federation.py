@@ -126,7 +126,11 @@ class Federation:
         self._entered = AsyncExitStack()
         self._reaching = Reaching(node, self._open)
         self._follows = Follows(
-            node, self._publisher, Exports(settings.follow), self._accounts.has_account
+            node,
+            self._publisher,
+            Exports(settings.follow),
+            self._accounts.has_account,
+            lambda account: self._directory.dials.allows(account, self._now()),
         )
 
     def __repr__(self) -> str:
@@ -283,9 +287,8 @@ class Federation:
 
     def _accounts_changed(self) -> None:
         """Whoever lost an account has no tunnels any more, logged in or not."""
-        links, has_account = self._directory.links, self._accounts.has_account
         if self._service is not None:
-            self._service.end_others(lambda one: one in links or has_account(one))
+            self._service.end_unless(self.knows)
 
     def _joined(self, record: TunnelRecord) -> None:
         """A tunnel that led through here is over."""

@@ -40,7 +40,7 @@ class TunnelStream(Stream):
 
     def pass_to(self, taker: Taker) -> None:
         """The tunnel is open: `taker` is told of all that comes, first of what waits here."""
-        self._taker = taker
+        self._taker, self._answered = taker, True
         for data, cost in self._bytes.take_all():
             self.live.core.free(cost)
             taker.data_received(data, cost)
@@ -81,7 +81,7 @@ class TunnelStream(Stream):
     def data_received(self, data: bytes, cost: int) -> None:
         """A Data event came."""
         taker = self._taker
-        if len(data) > LARGEST_TUNNEL_DATA or (taker is None and not self._answered):
+        if len(data) > LARGEST_TUNNEL_DATA or self._is_early:
             self.live.core.consume(self.id, cost)
             self._violated()
         elif taker is None or self._closed:
@@ -116,6 +116,11 @@ class TunnelStream(Stream):
         super().writable()
         if self._taker is not None:
             self._taker.writable()
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether Data that comes now may not: the Dial is not answered yet."""
+        return not (self._answered or self._closed)
 
     def _violated(self) -> None:
         """What came may not be in a tunnel."""

@@ -36,7 +36,7 @@ class HostedAccounts:
 
     `setting` is `off` (nobody has one), `known` (those in `file`, by default `default_accounts()`),
     `any`, or node ids. Whoever is in `servers` has none; it is asked each time. `on_change` is
-    called when others than before may have an account.
+    called whenever other nodes may have one than before.
 
     Raises:
         ConfigError: the setting is none of these, or there is no home directory.

@@ -10,7 +10,7 @@ from lbm import keys
 from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
 from node.errors import CallTimeout, PeerClosedError, StreamResetError, TunnelRefusedError
-from node.federation.limits import ANSWER_ALLOWANCE
+from node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
 from node.peer.peer import Peer
 from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
@@ -85,7 +85,9 @@ async def _ask(stream: TunnelStream, payload: bytes, timeout: float) -> None:
         raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
     code = answer[keys.CODE]
     if code:
-        raise TunnelRefusedError(code, answer.get(keys.HOP, 0), answer.get(keys.TEXT, ""))
+        # It goes on to whoever dialled, over connections that may take less than this one.
+        text = answer.get(keys.TEXT, "")[:LONGEST_TEXT]
+        raise TunnelRefusedError(code, answer.get(keys.HOP, 0), text)
 
 
 def tunnel_dial(reach: Callable[[], Awaitable[TunnelOutlet]]) -> Dial:

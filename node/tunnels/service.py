@@ -76,10 +76,10 @@ class TunnelService:
         """Tunnels that end here or lead on, or are about to."""
         return len(self._neighbours)
 
-    def end_others(self, may: Callable[[NodeId], bool]) -> None:
-        """Reset the tunnels of those who may not dial any more."""
+    def end_unless(self, may_dial: Callable[[NodeId], bool]) -> None:
+        """Reset the tunnels of neighbours that may not dial any more."""
         for stream, neighbour in list(self._neighbours.items()):
-            if not may(neighbour):
+            if not may_dial(neighbour):
                 stream.end(CloseCode.NOT_AUTHORISED)
 
     async def serve(self, stream: Stream) -> None:

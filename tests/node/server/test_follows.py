@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from crypto.identity import Identity, NodeId
+from node.backoff import Pauses
 from node.errors import (
     CallRefused,
     ParleyError,
@@ -20,8 +21,8 @@ from node.federation.exports import Exports
 from node.handlers.topic import Topic
 from node.messaging.notes import DROPPED_HEADER
 from node.protocol.codes import CloseCode, ResultCode
+from node.server import followed_topic, shared_sessions
 from node.server import follows as follows_module
-from node.server import shared_sessions
 from node.server.followed_topic import KEPT_BYTES
 from node.server.follows import Follows
 from parley import Node, Peer, SubscribeRequest
@@ -213,6 +214,20 @@ async def test_it_goes_on_over_another_session(world: Federated) -> None:
             assert await take(sub, 2) == [2, 3]
             assert (sub.number, sub.gaps) == (3, 0)
     assert len(world.reached) == 2
+
+
+async def test_a_publisher_that_ends_each_session_is_not_dialled_all_the_time(
+    world: Federated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed_topic, "PAUSES", Pauses(first=600.0, longest=600.0))
+    world.publisher.topic("news.eu", keep=10)
+    async with world.to_ann.subscribe(world.name()):
+        await world.cut()
+        for _ in range(5):
+            await world.to_ann.ping()
+        assert len(world.reached) == 1
+        (topic,) = world.follows.topics
+        assert len(topic.subscribers) == 1
 
 
 async def test_what_was_forgotten_meanwhile_is_told_by_numbers(world: Federated) -> None:

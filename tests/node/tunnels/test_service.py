@@ -102,9 +102,9 @@ async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
         service = server.serve_tunnels(made.switches[0], made.records.append)
         ends = end_raw(made.target)
         here = RawEnd((await made.open()).stream)
-        service.end_others(lambda node_id: node_id == made.nodes[0].node_id)
+        service.end_unless(lambda node_id: node_id == made.nodes[0].node_id)
         assert service.count == 1
-        service.end_others(lambda node_id: False)
+        service.end_unless(lambda node_id: False)
         await eventually(lambda: here.code is not None and ends[0].code is not None)
         assert (here.code, ends[0].code) == (CloseCode.NOT_AUTHORISED,) * 2
         await eventually(lambda: not service.count and not made.switches[0].open)
@@ -115,7 +115,7 @@ async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
 
         async def end() -> None:
             await eventually(lambda: switch.asked == 1)
-            service.end_others(lambda node_id: False)
+            service.end_unless(lambda node_id: False)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(end)
