@@ -30,6 +30,7 @@ LEAST_AWAITED: Final = 0.5  # by a hop that then says that the next one is not t
 LARGEST_TUNNEL_DATA: Final = 16_384
 TUNNEL_MEMORY: Final = 80 * 1024  # in each direction
 TUNNEL_IDLE: Final = 600.0
+TUNNEL_LEFT: Final = 30.0  # as that, once one side has finished
 HOP_ALLOWANCE: Final = 0.1  # what a hop takes off the deadline, besides what has passed
 ANSWER_ALLOWANCE: Final = HOP_ALLOWANCE / 2  # how much longer than the deadline one waits
 TUNNELS_OF_LINK: Final = 256

@@ -1,7 +1,7 @@
 """Tests of node/tunnels/home.py: who is logged in at a home reaches others, and is reached."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -413,3 +413,29 @@ async def test_only_a_few_publishers_are_kept(
     async with kept.at(ours, 5.0) as another:
         assert another is not peer
     assert reached == [peer, another]
+
+
+async def test_no_more_publishers_are_kept_by_notes_at_once(
+    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishers, "MOST_PUBLISHERS", 1)
+    two = await place.two()
+    server, alice, bob = two.server, two.alice, two.bob
+    counts: list[int] = []
+
+    async def reach(way: publishers.Way, timeout: float) -> Peer:
+        counts.append(len(kept))
+        return await two.home.reach(*way, timeout=timeout)
+
+    async def note(way: publishers.Way) -> None:
+        with suppress(TunnelRefusedError, LocalProtocolError):
+            async with kept.at(way, 5.0):
+                pass
+
+    kept = publishers.Publishers(reach)
+    await note((server.id, bob.node_id))
+    async with anyio.create_task_group() as tasks:
+        for way in ((server.id, alice.node_id), (alice.node_id,)):
+            tasks.start_soon(note, way)
+    assert len(counts) > 1
+    assert max(counts) == 1
