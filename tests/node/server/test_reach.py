@@ -158,28 +158,6 @@ async def test_a_hop_takes_100_ms_off_the_deadline() -> None:
         assert left[0] - left[1] == pytest.approx(HOP_ALLOWANCE, abs=0.002)
 
 
-async def test_who_loses_its_account_loses_its_tunnels() -> None:
-    async with servers(2, [(0, 1)], exports=("who",), accounts="any") as two:
-        offer(two.nodes)
-        client = Node(Identity.create(), config=config(), clock=two.clock)
-        two.network.add(client)
-        async with client:
-            await two.until(two.know_all)
-            ids = [node.node_id for node in two.nodes]
-            # It has not logged in, and its own connection stays.
-            home = await two.network.dial_from(client)(two.network.address(two.nodes[0]))
-            peer = await client.connect_by([by_home(home, ids[1])], ids[1], name="by home")
-            assert (await asked(peer))[0] == 1
-            between = await two.federations[0].reach(ids[1])
-            two.federations[0]._hosted._change(frozenset())
-            await two.until(lambda: not peer.is_open)
-            with pytest.raises(TunnelRefusedError) as caught:
-                await dial_tunnel(home, to=ids[1:], trace=TRACE, timeout=1)
-            assert caught.value.code == ResultCode.NOT_AUTHORISED
-            assert (await asked(between))[0] == 1
-            assert home.is_open
-
-
 async def logged_in(three: Servers, client: Node, home: int) -> Peer:
     """Have a node log in at a server, which may then lead tunnels to it."""
     three.network.add(client)
