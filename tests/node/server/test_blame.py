@@ -49,9 +49,7 @@ async def test_the_short_deadlines_of_an_account_harm_nobody(anyio_backend: str)
 
 
 @pytest.mark.parametrize("said", [{keys.HOP: 1}, {keys.HOP: 0}, {}])
-async def test_a_server_blames_nobody_before_it(
-    said: dict[int, Value], anyio_backend: str
-) -> None:
+async def test_a_server_blames_nobody_before_it(said: dict[int, Value], anyio_backend: str) -> None:
     async with servers(4, ring(4)) as four:
         await four.until(four.know_all)
         let_refuse(four, 2, {keys.CODE: ResultCode.OVERLOADED, **said})
