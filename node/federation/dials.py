@@ -124,7 +124,9 @@ class Dials:
         self._carry = carry
         self._accounts = accounts
         self._allowances: dict[NodeId, Allowance] = {}
-        self._tunnels: Counter[NodeId] = Counter()
+        # Tunnels by the neighbour that dialled them, and by the one that they lead to.
+        self._dialled: Counter[NodeId] = Counter()
+        self._led: Counter[NodeId] = Counter()
 
     def judge(self, neighbour: NodeId, payload: bytes, now: float) -> Decision:
         """What to do with a Dial from `neighbour`, the node proven on this connection."""
@@ -161,7 +163,7 @@ class Dials:
             return Refused(ResultCode.OVERLOADED, hop)
         if isinstance(decision, Here):
             return decision
-        if isinstance(decision, Onward) and not self.has_room(decision.after):
+        if isinstance(decision, Onward) and not self.has_room(decision.after, to=True):
             return Refused(ResultCode.OVERLOADED, hop)
         if deadline <= now:
             return Refused(ResultCode.DEADLINE_EXCEEDED, hop)
@@ -211,22 +213,25 @@ class Dials:
             if allowance.is_full(now):
                 del self._allowances[neighbour]
 
-    def has_room(self, neighbour: NodeId) -> bool:
-        """Whether one more tunnel may begin at a linked server (256) or an account (16)."""
-        most = TUNNELS_OF_LINK if neighbour in self._links else TUNNELS_OF_ACCOUNT
-        return self._tunnels[neighbour] < most
+    def has_room(self, neighbour: NodeId, *, to: bool = False) -> bool:
+        """Whether one more tunnel may begin at a linked server (256), or be dialled by an account
+        (16), or lead `to` one (16): so that whoever dials it does not keep it from dialling."""
+        dialled, led = self._dialled[neighbour], self._led[neighbour]
+        if neighbour in self._links:
+            return dialled + led < TUNNELS_OF_LINK
+        return (led if to else dialled) < TUNNELS_OF_ACCOUNT
 
     def begin(self, before: NodeId | None, after: NodeId | None) -> None:
         """A tunnel is opened, or its Dial accepted: it counts at the neighbours that it has, until
         `end` with the same. None stands for this server itself, at an end of its path."""
-        for neighbour in (before, after):
+        for tunnels, neighbour in ((self._dialled, before), (self._led, after)):
             if neighbour is not None:
-                self._tunnels[neighbour] += 1
+                tunnels[neighbour] += 1
 
     def end(self, before: NodeId | None, after: NodeId | None) -> None:
         """That tunnel is over, or was not opened after all."""
-        for neighbour in (before, after):
+        for tunnels, neighbour in ((self._dialled, before), (self._led, after)):
             if neighbour is not None:
-                self._tunnels[neighbour] -= 1
-                if not self._tunnels[neighbour]:
-                    del self._tunnels[neighbour]
+                tunnels[neighbour] -= 1
+                if not tunnels[neighbour]:
+                    del tunnels[neighbour]

@@ -47,7 +47,7 @@ class Opener:
         peer = self._neighbour(after)
         if peer is None:
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
-        if not dials.has_room(after):
+        if not dials.has_room(after, to=True):
             raise TunnelRefusedError(ResultCode.OVERLOADED)
         dials.begin(before, after)
         try:
