@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from crypto.identity import NodeId
-from node.federation.limits import ATTEMPTS
+from node.federation.limits import ATTEMPTS, LEAST_BLAMED
 from node.federation.paths import Obstacle, Path, PathFinder, obstacles
 from node.protocol.codes import ResultCode
 
@@ -27,20 +27,29 @@ class Attempts:
         self.hop: int | None = 0
 
     def next(self, now: float) -> Path | None:
-        """The path to try next; None if there is nothing left to try."""
+        """The path to try next; None if there is nothing left to try. One that goes around what is
+        avoided, but of the first any: others must not be able to say that all is to be avoided."""
         if not self._left:
             return None
+        is_first = self._left == ATTEMPTS
         self._left -= 1
         path = self._finder.path_around(self._to, now)
+        if path is None and is_first:
+            path = self._finder.path(self._to)
         self._path = path or ()
         return path
 
     def failed(self, code: int, hop: int | None, now: float) -> None:
         """The Dial by that path was refused by the server at index `hop` of it; or this server
         itself gave up (28 its own link is down, 17 no answer in time, 19 no room on its link); or
-        it was accepted, and no handshake came about (0)."""
+        it was accepted, and no handshake came about (0).
+
+        Nobody is blamed for being late where the time was short: an account chooses that of its
+        Dials, and what they avoid all others go around."""
         self.code, self.hop = code, hop
-        blamed = [one for one in obstacles(self._path, code, hop) if not self._has_to_be(one)]
+        hasty = code == ResultCode.DEADLINE_EXCEEDED and self.timeout < LEAST_BLAMED
+        named = [] if hasty else obstacles(self._path, code, hop)
+        blamed = [one for one in named if not self._has_to_be(one)]
         for obstacle in blamed:
             self._finder.avoided.add(obstacle, now)
         if not blamed:

@@ -124,14 +124,16 @@ class Dials:
         self._carry = carry
         self._accounts = accounts
         self._allowances: dict[NodeId, Allowance] = {}
-        self._tunnels: Counter[NodeId] = Counter()
+        # Tunnels by the neighbour that dialled them, and by the one that they lead to.
+        self._dialled: Counter[NodeId] = Counter()
+        self._led: Counter[NodeId] = Counter()
 
     def judge(self, neighbour: NodeId, payload: bytes, now: float) -> Decision:
         """What to do with a Dial from `neighbour`, the node proven on this connection."""
         is_link = neighbour in self._links
         if not is_link and not self._accounts.has_account(neighbour):
             return Refused(ResultCode.NOT_AUTHORISED)
-        allowed = self._allows(neighbour, is_link, now)
+        allowed = self.allows(neighbour, now)
         try:
             cells = DIAL.read(payload)
         except LbmDecodeError:
@@ -161,7 +163,7 @@ class Dials:
             return Refused(ResultCode.OVERLOADED, hop)
         if isinstance(decision, Here):
             return decision
-        if isinstance(decision, Onward) and not self.has_room(decision.after):
+        if isinstance(decision, Onward) and not self.has_room(decision.after, to=True):
             return Refused(ResultCode.OVERLOADED, hop)
         if deadline <= now:
             return Refused(ResultCode.DEADLINE_EXCEEDED, hop)
@@ -192,13 +194,16 @@ class Dials:
         parted = self._accounts.has_account(after)
         return Refused(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, way.hop)
 
-    def _allows(self, neighbour: NodeId, is_link: bool, now: float) -> bool:
+    def allows(self, neighbour: NodeId, now: float) -> bool:
+        """Whether one more Dial is within the rate of a linked server (50/s) or an account (10/s);
+        it counts, as does whatever else has this server dial for an account."""
         allowance = self._allowances.get(neighbour)
         if allowance is None:
             if len(self._allowances) >= MOST_DIALLERS:
                 self._forget_rested(now)
                 if len(self._allowances) >= MOST_DIALLERS:
                     return False
+            is_link = neighbour in self._links
             allowance = Allowance(DIALS_OF_LINK if is_link else DIALS_OF_ACCOUNT)
             self._allowances[neighbour] = allowance
         return allowance.take(now)
@@ -208,22 +213,25 @@ class Dials:
             if allowance.is_full(now):
                 del self._allowances[neighbour]
 
-    def has_room(self, neighbour: NodeId) -> bool:
-        """Whether one more tunnel may begin at a linked server (256) or an account (16)."""
-        most = TUNNELS_OF_LINK if neighbour in self._links else TUNNELS_OF_ACCOUNT
-        return self._tunnels[neighbour] < most
+    def has_room(self, neighbour: NodeId, *, to: bool = False) -> bool:
+        """Whether one more tunnel may begin at a linked server (256), or be dialled by an account
+        (16), or lead `to` one (16): so that whoever dials it does not keep it from dialling."""
+        dialled, led = self._dialled[neighbour], self._led[neighbour]
+        if neighbour in self._links:
+            return dialled + led < TUNNELS_OF_LINK
+        return (led if to else dialled) < TUNNELS_OF_ACCOUNT
 
     def begin(self, before: NodeId | None, after: NodeId | None) -> None:
         """A tunnel is opened, or its Dial accepted: it counts at the neighbours that it has, until
         `end` with the same. None stands for this server itself, at an end of its path."""
-        for neighbour in (before, after):
+        for tunnels, neighbour in ((self._dialled, before), (self._led, after)):
             if neighbour is not None:
-                self._tunnels[neighbour] += 1
+                tunnels[neighbour] += 1
 
     def end(self, before: NodeId | None, after: NodeId | None) -> None:
         """That tunnel is over, or was not opened after all."""
-        for neighbour in (before, after):
+        for tunnels, neighbour in ((self._dialled, before), (self._led, after)):
             if neighbour is not None:
-                self._tunnels[neighbour] -= 1
-                if not self._tunnels[neighbour]:
-                    del self._tunnels[neighbour]
+                tunnels[neighbour] -= 1
+                if not tunnels[neighbour]:
+                    del tunnels[neighbour]

@@ -86,8 +86,8 @@ class Guest(ABC):
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """Empty: clients of dialects come directly."""
-        return ()
+        """The way of the native connection that carries it; empty without one."""
+        return self.carrier.path if self.carrier is not None else ()
 
     @property
     def encrypted(self) -> bool:

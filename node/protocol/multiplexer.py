@@ -69,7 +69,8 @@ class Multiplexer:
     named for streams that will be opened in answer, by label; `expected` is how many Windows
     and Resets of the other side have a reason in what was sent and opened. What is reported
     and not given back, and streams of the other side, are charged to `account`. Tunnels stand
-    apart: their windows are fixed, and whatever else the account holds does not end them.
+    apart: their windows are fixed, and whatever else the account holds does not end what passes
+    through them, which is Data.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Multiplexer:
             known.window.take(cost)
         if known.resetting:
             return cost > 0  # what its credit lets come until it has read our Reset
-        if not (known.apart or self._account.has_room()):
+        if not ((known.apart and category == STREAM) or self._account.has_room()):
             # Windows of streams that the other side opened cannot be made smaller, so
             # what is firm is this: it holds at most one event more than the bound.
             self.reset(stream, CloseCode.OVERLOADED, "")

@@ -105,7 +105,9 @@ class Federation:
         self._dial = dial or partial(node.connect, resumable=False)
         # A server that may be linked has no account, so that nobody has two kinds of rights.
         members = settings.all_members
-        self._hosted = HostedAccounts(node.handlers, settings.accounts, servers=members)
+        self._hosted = HostedAccounts(
+            node.handlers, settings.accounts, servers=members, on_change=self._accounts_changed
+        )
         self._accounts = AccountsHere(self._hosted.accounts)
         self._directory = Directory(
             node.identity,
@@ -124,7 +126,11 @@ class Federation:
         self._entered = AsyncExitStack()
         self._reaching = Reaching(node, self._open)
         self._follows = Follows(
-            node, self._publisher, Exports(settings.follow), self._accounts.has_account
+            node,
+            self._publisher,
+            Exports(settings.follow),
+            self._accounts.has_account,
+            lambda account: self._directory.dials.allows(account, self._now()),
         )
 
     def __repr__(self) -> str:
@@ -278,6 +284,11 @@ class Federation:
     def _neighbour(self, node_id: NodeId) -> Peer | None:
         """The link with a server, or the session over which an account is logged in."""
         return self._neighbours.links.peer(node_id) or self._accounts.peer(node_id)
+
+    def _accounts_changed(self) -> None:
+        """Whoever lost an account has no tunnels any more, logged in or not."""
+        if self._service is not None:
+            self._service.end_unless(self.knows)
 
     def _joined(self, record: TunnelRecord) -> None:
         """A tunnel that led through here is over."""

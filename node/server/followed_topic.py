@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from crypto.identity import NodeId
 from lbm.codec import Value
+from node.backoff import Pauses
 from node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
 from node.federation.topic_names import TopicElsewhere
 from node.handlers.topic import MakeFeed, Topic
+from node.links.redial import random_fraction
 from node.logs import one_line
 from node.messaging.fanout import Feed
 from node.messaging.kept import Kept, TopicPosition
@@ -27,13 +29,15 @@ from node.protocol.errors import ProtocolError
 from node.protocol.limits import EVENT_COST
 from node.server.shared_sessions import SharedSessions
 from node.transport.job import Job
-from node.transport.waiting import turn_of
+from node.transport.waiting import pause, turn_of
 
 logger = logging.getLogger("parley.server")
 
 # Bytes of cost of one topic's last notes, for those who subscribe again; and of what may wait
 # unread of it.
 KEPT_BYTES: Final = 256 * 1024
+# Between two sessions with the publisher.
+PAUSES: Final = Pauses(first=0.2, longest=10.0)
 _INTERRUPTED: Final = "the publisher is lost, or began anew"
 
 
@@ -132,10 +136,20 @@ class FollowedTopic(Topic[Any]):
             feed.reset(*self._ending)
 
     async def _follow(self, after: TopicPosition | None) -> None:
-        """Read it over one session after another, as long as nothing is missed untold."""
+        """Read it over one session after another, as long as nothing is missed untold; with pauses,
+        or a publisher that ends each would have us dial all the time."""
+        failures = 0
         try:
-            while await self._follow_session(after):
+            while True:
+                loop = self._loop()
+                began = loop.now()
+                if not await self._follow_session(after):
+                    return
                 after = self.position
+                if loop.now() - began >= PAUSES.steady:
+                    failures = 0
+                failures += 1
+                await pause(loop, PAUSES.after(failures, random_fraction()))
         except StreamResetError as reset:
             self._ending = reset.code, reset.text
         except CallRefused as refused:

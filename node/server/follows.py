@@ -32,16 +32,23 @@ class Follows:
 
     `reach` opens a session by one id, a server's, or by two, those of a home and of a node there,
     which is closed here; it raises ParleyError where it cannot. `follow` names the topics, by their
-    names there or with what follows the @; `is_account` says who may subscribe to them.
+    names there or with what follows the @; `is_account` says who may subscribe to them, and
+    `may_dial` whether an account may have one more node dialled now.
     """
 
     def __init__(
-        self, node: Node, reach: Reach, follow: Exports, is_account: Callable[[NodeId], bool]
+        self,
+        node: Node,
+        reach: Reach,
+        follow: Exports,
+        is_account: Callable[[NodeId], bool],
+        may_dial: Callable[[NodeId], bool] = lambda node_id: True,
     ) -> None:
         self._node = node
         self._sessions = SharedSessions(reach)
         self._follow = follow
         self._is_account = is_account
+        self._may_dial = may_dial
         self._topics: dict[str, FollowedTopic] = {}
 
     def __repr__(self) -> str:
@@ -115,6 +122,8 @@ class Follows:
     ) -> FollowedTopic:
         of_account = sum(topic.first == first for topic in self._topics.values())
         if len(self._topics) >= MOST_FOLLOWED or of_account >= MOST_OF_ACCOUNT:
+            raise CallRefused(ResultCode.OVERLOADED)
+        if first is None or not self._may_dial(first):
             raise CallRefused(ResultCode.OVERLOADED)
         topic = FollowedTopic(name, elsewhere, self._node, self._sessions, first)
         self._topics[name] = topic

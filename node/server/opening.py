@@ -6,6 +6,7 @@ from functools import partial
 from crypto.identity import NodeId
 from node.errors import TunnelRefusedError
 from node.federation.directory import Directory
+from node.federation.limits import LEAST_AWAITED
 from node.peer.peer import Peer
 from node.protocol.codes import ResultCode
 from node.tunnels.dialling import dial_tunnel
@@ -46,16 +47,15 @@ class Opener:
         peer = self._neighbour(after)
         if peer is None:
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
-        if not dials.has_room(after):
+        if not dials.has_room(after, to=True):
             raise TunnelRefusedError(ResultCode.OVERLOADED)
         dials.begin(before, after)
         try:
             tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
         except BaseException as error:
             dials.end(before, after)
-            if before is not None and _is_silent(error):
-                # It is that link which is not there, and not we who are to be gone around.
-                raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
+            if before is not None and isinstance(error, TunnelRefusedError):
+                raise _passed_on(error, path.index(after), timeout) from error
             raise
         tunnel.on_closed = partial(dials.end, before, after)
         return tunnel
@@ -85,8 +85,15 @@ class Opener:
         raise TunnelRefusedError(attempts.code, attempts.hop)
 
 
-def _is_silent(error: BaseException) -> bool:
-    """Whether there was no answer in time at all, rather than one that says so."""
-    if not isinstance(error, TunnelRefusedError):
-        return False
-    return error.code == ResultCode.DEADLINE_EXCEEDED and error.hop is None
+def _passed_on(error: TunnelRefusedError, after: int, timeout: float) -> TunnelRefusedError:
+    """What is answered when the server at index `after` did not open it in `timeout` seconds.
+
+    It speaks of itself and of those behind it: whoever else it names, it is to blame. If it said
+    nothing, it is that link which is not there, and not we who are to be gone around; unless there
+    was hardly time for an answer.
+    """
+    if error.hop is not None:
+        return error if error.hop >= after else TunnelRefusedError(error.code, after, error.text)
+    if error.code == ResultCode.DEADLINE_EXCEEDED and timeout >= LEAST_AWAITED:
+        return TunnelRefusedError(ResultCode.UNREACHABLE)
+    return error

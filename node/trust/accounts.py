@@ -5,7 +5,7 @@ Accounts that are known stand in a file like that of known peers, which other pr
 """
 
 import logging
-from collections.abc import Collection, Container
+from collections.abc import Callable, Collection, Container
 from typing import Final
 
 from anyio import CapacityLimiter
@@ -35,7 +35,8 @@ class HostedAccounts:
     """The accounts of a node: Login is answered by them from `begin` to `end`.
 
     `setting` is `off` (nobody has one), `known` (those in `file`, by default `default_accounts()`),
-    `any`, or node ids. Whoever is in `servers` has none; it is asked each time.
+    `any`, or node ids. Whoever is in `servers` has none; it is asked each time. `on_change` is
+    called whenever other nodes may have one than before.
 
     Raises:
         ConfigError: the setting is none of these, or there is no home directory.
@@ -48,8 +49,10 @@ class HostedAccounts:
         *,
         servers: Container[NodeId] = frozenset(),
         file: KnownPeers | None = None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._handlers = handlers
+        self._on_change = on_change
         self._file: WatchedFile | None = None
         ids: Collection[NodeId] | None = ()
         if setting == KNOWN:
@@ -113,6 +116,7 @@ class HostedAccounts:
         for live in self.accounts.change(ids):
             logger.info("%s has no account any more", live.remote)
             live.drop(CloseCode.GOING_AWAY)
+        self._on_change()
 
 
 def _node_id(text: str) -> NodeId:

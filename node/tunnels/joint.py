@@ -7,7 +7,7 @@ here in each direction.
 
 from typing import Final
 
-from node.federation.limits import TUNNEL_IDLE
+from node.federation.limits import TUNNEL_IDLE, TUNNEL_LEFT
 from node.protocol.codes import CloseCode
 from node.streams.tunnel_stream import TunnelStream
 from node.transport.loop import Loop
@@ -24,6 +24,7 @@ class Joint:
         self._streams = before, after
         self._loop = loop
         self._over = loop.waiter()
+        self._patience = TUNNEL_IDLE
         self._code: int = CloseCode.CANCELLED  # why it ended, if nobody says anything else
         there, here = _Side(self, before, after), _Side(self, after, before)
         there.opposite, here.opposite = here, there
@@ -46,7 +47,7 @@ class Joint:
 
     async def run(self) -> None:
         """Join them, until both directions are finished, one side is reset or gone, or nothing has
-        passed for 10 minutes; whoever is cancelled resets both."""
+        passed for 10 minutes, 30 s once one is finished; whoever is cancelled resets both."""
         self._watch(-1)
         try:
             for stream, side in zip(self._streams, self._sides, strict=True):
@@ -64,17 +65,24 @@ class Joint:
         self._code = code
         self._over.wake()
 
+    def left(self) -> None:
+        """One side sends no more: the other one may not keep the tunnel for much longer."""
+        self._patience = TUNNEL_LEFT
+        self._timer.cancel()
+        self._watch(-1)
+        self.finished()
+
     def finished(self) -> None:
         """A direction has ended; perhaps the other one had before."""
         if all(side.onward.is_done for side in self._sides):
             self.end(_FINISHED)
 
     def _watch(self, passed: int) -> None:
-        """Look again in 10 minutes; end if no more has `passed` since."""
+        """Look again in a while; end if no more has `passed` since."""
         now = self.forward + self.back
         if now == passed:
             self.end(CloseCode.TIMEOUT)
-        self._timer = self._loop.at(self._loop.now() + TUNNEL_IDLE, lambda: self._watch(now))
+        self._timer = self._loop.at(self._loop.now() + self._patience, lambda: self._watch(now))
 
 
 class _Side:
@@ -98,7 +106,7 @@ class _Side:
     def finished(self) -> None:
         """No more comes: neither does it on the other stream, behind what waits."""
         self.onward.finish()
-        self._joint.finished()
+        self._joint.left()
 
     def failed(self, code: int) -> None:
         """Reset: the other one is, too."""

@@ -64,12 +64,11 @@ class Publishers:
                 del self._publishers[way]
 
     async def _make_room(self) -> None:
-        """Close the one that nobody has used for longest, if there are 8."""
-        if len(self._publishers) < MOST_PUBLISHERS:
-            return
-        way = next((way for way, one in self._publishers.items() if not one.notes), None)
-        if way is None:
-            raise LocalProtocolError(f"notes for {MOST_PUBLISHERS} publishers are on their way")
-        peer = self._publishers.pop(way).peer
-        if peer is not None:
-            await peer.close()
+        """Close those that nobody has used for longest, as long as there are 8."""
+        while len(self._publishers) >= MOST_PUBLISHERS:
+            way = next((way for way, one in self._publishers.items() if not one.notes), None)
+            if way is None:
+                raise LocalProtocolError(f"notes for {MOST_PUBLISHERS} publishers are on their way")
+            peer = self._publishers.pop(way).peer
+            if peer is not None:
+                await peer.close()

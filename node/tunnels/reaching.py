@@ -9,11 +9,11 @@ import anyio
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.errors import ConfigError
+from node.errors import ConfigError, TunnelRefusedError
 from node.links.places import Places
 from node.links.redial import random_fraction
 from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
+from node.protocol.codes import CloseCode, ResultCode
 from node.remote.redialling import Dial
 from node.transport.backend import Backend
 from node.transport.loop import Runner
@@ -82,6 +82,7 @@ class Reaching:
         self._open_tunnel = open_tunnel
         self._draw = draw
         self._reached: dict[Peer, Runner | None] = {}
+        self._closed = False
 
     async def reach(self, way: Way, name: str, timeout: float) -> Peer:
         """Open a session, within `timeout` seconds; `name` is for the log. Raises as
@@ -91,6 +92,9 @@ class Reaching:
         if places is not None:
             dials.append(direct_dial(places, loop))
         peer = await self._node.connect_by(dials, way.target, name=name, timeout=timeout)
+        if self._closed:  # meanwhile
+            peer.live.drop(CloseCode.GOING_AWAY)
+            raise TunnelRefusedError(ResultCode.UNREACHABLE)
         self._reached = {one: mover for one, mover in self._reached.items() if not one.is_gone}
         self._reached[peer] = None
         if places is not None:
@@ -99,6 +103,7 @@ class Reaching:
 
     async def close(self, *, graceful: bool) -> None:
         """End them; `graceful` waits for their Close, of those that have a transport."""
+        self._closed = True
         reached, self._reached = self._reached, {}
         try:
             for mover in reached.values():

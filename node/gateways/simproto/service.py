@@ -88,6 +88,8 @@ class SimProtoService:
 
     def _find(self, kind: int, topic: str) -> ResultCode:
         """0 if a request may run, otherwise the code that refuses it."""
+        if self._peer.path and not self._handlers.exported(topic):
+            return ResultCode.NOT_AUTHORISED
         calls, topics = self._handlers.calls, self._topics
         found: Entry[Any] | Topic | None = calls.find(topic) if kind == RPC else topics.get(topic)
         if found is None:

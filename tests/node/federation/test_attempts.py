@@ -96,3 +96,22 @@ def test_a_home_and_its_account_are_asked_anew(code: ResultCode, hop: int) -> No
     # It may have logged in meanwhile.
     again = Attempts(attempts._finder, [TARGET, ACCOUNT], 6.0)
     assert again.next(1.1) == (*FIRST, ACCOUNT)
+
+
+def test_nobody_is_blamed_for_being_late_where_the_time_was_short() -> None:
+    finder = finder_of(SQUARE)
+    attempts = Attempts(finder, [TARGET], 5.9)
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.DEADLINE_EXCEEDED, 0, 1.0)
+    assert attempts.next(1.0) is None
+    assert not finder.avoided.at(1.0)
+
+
+def test_where_all_ways_are_avoided_the_first_try_goes_by_the_best() -> None:
+    finder = finder_of(SQUARE)
+    for server in (LEFT, RIGHT):
+        finder.avoided.add(server, 1.0)
+    attempts = Attempts(finder, [TARGET], 6.0)
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.OVERLOADED, 1, 1.0)
+    assert attempts.next(1.0) is None

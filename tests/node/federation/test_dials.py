@@ -220,4 +220,16 @@ def test_a_link_has_256_tunnels_and_an_account_16() -> None:
     for _ in range(255):
         dials.end(BEFORE, None)
     # Nothing is kept of neighbours without tunnels.
-    assert not dials._tunnels
+    assert not dials._dialled
+    assert not dials._led
+
+
+def test_whoever_dials_an_account_does_not_keep_it_from_dialling() -> None:
+    dials = new_dials()
+    for _ in range(16):
+        dials.begin(BEFORE, ACCOUNT)
+    payload = encode_dial(TRACE, 5, to=(US,))
+    assert dials.judge(ACCOUNT, payload, 1.0) == Here(TRACE, ())
+    for _ in range(16):
+        dials.begin(ACCOUNT, None)
+    assert dials.judge(ACCOUNT, payload, 1.0) == Refused(ResultCode.OVERLOADED, 0)

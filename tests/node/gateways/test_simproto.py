@@ -8,6 +8,7 @@ import pytest
 
 from node.dialects.limits import SimProtoLimits
 from node.errors import ConfigError, InsecureAddressError, ParleyError
+from node.federation.exports import Exports
 from node.gateways.guest import Guest
 from node.gateways.simproto.client import SimProtoClient
 from node.gateways.simproto.gateway import STREAMS_A_PEER, SimProtoGateway, offer_simproto
@@ -15,6 +16,7 @@ from node.protocol.codes import CloseCode
 from parley import Call, CallRefused, Node, PeerClosedError, StreamResetError
 from tests.node.gateways.simproto_sides import offer, served
 from tests.node.network import PATIENCE, eventually, meeting, new_node, nothing_left
+from tests.node.tunnels.ways import row
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +97,30 @@ async def test_over_an_encrypted_stream(anyio_backend: str) -> None:
 
     with nothing_left():
         await meet()
+
+
+async def test_through_a_tunnel_it_serves_what_is_exported(anyio_backend: str) -> None:
+    async with row(3) as made:
+        offer_simproto(made.target)
+        made.target.topic("news")
+        paths: list[object] = []
+        for name in ("open", "secret"):
+
+            @made.target.on_call(name)
+            async def answer(call: Call) -> bytes:
+                paths.append(call.peer.path)
+                return b"told"
+
+        made.target.handlers.exports.clear()
+        made.target.handlers.exports.add(Exports(["simproto", "open"]))
+        peer = await made.reach()
+        async with SimProtoClient.over(peer.open_stream("simproto")) as client:
+            assert await client.call("open") == b"told"
+            with pytest.raises(CallRefused):
+                await client.call("secret")
+            with pytest.raises(CallRefused):
+                await client.subscribe("news").__aenter__()
+        assert paths == [made.path]
 
 
 async def test_a_peer_has_so_many_streams_of_it(anyio_backend: str) -> None:

@@ -1,7 +1,7 @@
 """Tests of node/tunnels/home.py: who is logged in at a home reaches others, and is reached."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,13 @@ from node.errors import (
 from node.federation.accounts import Accounts
 from node.federation.exports import Exports
 from node.links.places import RESOLVERS
+from node.messaging.logins import Logins
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
 from node.remote.redialling import Redialling
+from node.tunnels import home as home_module
 from node.tunnels import publishers
 from node.tunnels.dialling import dial_tunnel
 from node.tunnels.home import Home
@@ -234,6 +236,18 @@ async def test_leaving_by_an_exception_does_not_wait(place: Place, anyio_backend
     await eventually(lambda: alice.node_id not in server.accounts)
 
 
+async def test_a_home_that_does_not_answer_is_left_all_the_same(
+    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, alice = await place.server(), await place.node()
+    home = await alice.home(server.address).__aenter__()
+    await home.ready()
+    monkeypatch.setattr(Logins, "logout_received", lambda *_: False)
+    monkeypatch.setattr(home_module, "LEAVE_TIMEOUT", 0.05)
+    await home.aclose()
+    await eventually(lambda: alice.node_id not in server.accounts)
+
+
 async def test_a_home_is_entered_once_and_not_by_a_server(place: Place, anyio_backend: str) -> None:
     server, other = await place.server(), await place.server()
     with pytest.raises(ParleyError, match="tunnels are served already"):
@@ -399,3 +413,29 @@ async def test_only_a_few_publishers_are_kept(
     async with kept.at(ours, 5.0) as another:
         assert another is not peer
     assert reached == [peer, another]
+
+
+async def test_no_more_publishers_are_kept_by_notes_at_once(
+    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishers, "MOST_PUBLISHERS", 1)
+    two = await place.two()
+    server, alice, bob = two.server, two.alice, two.bob
+    counts: list[int] = []
+
+    async def reach(way: publishers.Way, timeout: float) -> Peer:
+        counts.append(len(kept))
+        return await two.home.reach(*way, timeout=timeout)
+
+    async def note(way: publishers.Way) -> None:
+        with suppress(TunnelRefusedError, LocalProtocolError):
+            async with kept.at(way, 5.0):
+                pass
+
+    kept = publishers.Publishers(reach)
+    await note((server.id, bob.node_id))
+    async with anyio.create_task_group() as tasks:
+        for way in ((server.id, alice.node_id), (alice.node_id,)):
+            tasks.start_soon(note, way)
+    assert len(counts) > 1
+    assert max(counts) == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.federation.limits import LARGEST_TUNNEL_DATA, TUNNEL_IDLE, TUNNEL_MEMORY
+from node.federation.limits import LARGEST_TUNNEL_DATA, TUNNEL_IDLE, TUNNEL_LEFT, TUNNEL_MEMORY
 from node.protocol.codes import CloseCode
 from node.protocol.window import TUNNEL_WINDOW
 from node.remote.requests import Call
@@ -159,6 +159,25 @@ async def test_a_tunnel_in_which_nothing_passes_is_reset(anyio_backend: str) -> 
         assert not made.records
         await clock.tick(TUNNEL_IDLE + 1)
         await eventually(lambda: here.code == ends[0].code == CloseCode.TIMEOUT)
+        assert not joints(made)
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_who_stays_alone_keeps_no_tunnel(back: bool, anyio_backend: str) -> None:
+    clock = FakeClock()
+    async with row(3, clock=clock) as made:
+        ends = end_raw(made.target)
+        here = RawEnd((await made.open()).stream)
+        leaving, staying = (ends[0], here) if back else (here, ends[0])
+        leaving.writer.finish()
+        await eventually(lambda: staying.eof)
+        await clock.tick(TUNNEL_LEFT - 1)
+        staying.writer.write(b"x")
+        await eventually(lambda: leaving.data == b"x")
+        await clock.tick(TUNNEL_LEFT - 1)
+        assert not made.records
+        await clock.tick(TUNNEL_LEFT + 1)
+        await eventually(lambda: staying.code == CloseCode.TIMEOUT)
         assert not joints(made)
 
 

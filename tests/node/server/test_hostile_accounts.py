@@ -1,0 +1,59 @@
+"""What accounts can have their home do, and for how long."""
+
+import pytest
+
+from crypto.identity import Identity
+from node.errors import CallRefused, TunnelRefusedError
+from node.federation.limits import DIALS_OF_ACCOUNT
+from node.node import Node
+from node.protocol.codes import ResultCode
+from node.tunnels.dialling import dial_tunnel
+from tests.node.network import config, eventually
+from tests.node.server.ring import servers
+from tests.node.server.test_reach import TRACE, asked, by_home, logged_in, offer
+
+ROW = [(0, 1), (1, 2)]
+
+
+async def test_subscriptions_elsewhere_count_as_dials(anyio_backend: str) -> None:
+    async with servers(3, ROW, accounts="any", follow=("news",)) as three:
+        client = Node(Identity.create(), config=config(), clock=three.clock)
+        async with client:
+            await three.until(three.know_all)
+            home = await logged_in(three, client, 0)
+            codes = []
+            for _ in range(DIALS_OF_ACCOUNT.burst + 5):
+                with pytest.raises(CallRefused) as refused:
+                    await home.subscribe(f"news@{three.nodes[2].node_id}").__aenter__()
+                codes.append(refused.value.code)
+            allowed = [ResultCode.NOT_AUTHORISED] * DIALS_OF_ACCOUNT.burst
+            assert codes == [*allowed, *[ResultCode.OVERLOADED] * 5]
+            with pytest.raises(TunnelRefusedError) as caught:
+                to = [three.nodes[2].node_id]
+                await dial_tunnel(home, to=to, trace=TRACE, timeout=5)
+            assert caught.value.code == ResultCode.OVERLOADED
+            # Others have what they had.
+            await three.federations[0].reach(three.nodes[2].node_id)
+
+
+async def test_tunnels_end_with_the_account(anyio_backend: str) -> None:
+    async with servers(3, ROW, accounts="any", exports=("who",)) as three:
+        offer(three.nodes)
+        client = Node(Identity.create(), config=config(), clock=three.clock)
+        async with client:
+            await three.until(three.know_all)
+            three.network.add(client)
+            # It has never logged in: nobody was to reach it.
+            home = await three.network.dial_from(client)(three.network.address(three.nodes[0]))
+            target = three.nodes[2].node_id
+            peer = await client.connect_by([by_home(home, target)], target, name="by home")
+            by_itself = await three.federations[1].reach(target)
+            assert (await asked(peer))[0] == 2
+            three.federations[0]._hosted._change(frozenset())
+            await eventually(lambda: not peer.is_open)
+            await eventually(lambda: not three.federations[0].tunnels)
+            assert home.is_open
+            assert by_itself.is_open
+            with pytest.raises(TunnelRefusedError) as caught:
+                await dial_tunnel(home, to=[target], trace=TRACE, timeout=5)
+            assert caught.value.code == ResultCode.NOT_AUTHORISED
