@@ -122,7 +122,7 @@ class Federation:
         self._switch = ServerSwitch(self._directory, self._opener, self._now)
         self._service: TunnelService | None = None
         self._entered = AsyncExitStack()
-        self._reaching = Reaching(node, self._open)
+        self._reaching = Reaching(node, self._open, leads_around=self._leads_around)
         self._follows = Follows(
             node, self._publisher, Exports(settings.follow), self._accounts.has_account
         )
@@ -271,6 +271,9 @@ class Federation:
     async def _open(self, to: Sequence[NodeId]) -> TunnelOutlet:
         trace = random_bytes(TRACE_SIZE)
         return await self._opener.to(to, trace=trace, timeout=DIAL_TIMEOUT)
+
+    def _leads_around(self, to: Sequence[NodeId]) -> bool:
+        return self._directory.leads_around(to, self._now())
 
     async def _publisher(self, ids: Sequence[NodeId]) -> Peer:
         return await self.reach(*ids)
