@@ -1,4 +1,4 @@
-"""A server between that says a tunnel is there, and then lies: it costs whoever dials through it one
+"""A server between that says a tunnel is there and then lies: it costs whoever dials through it one
 try, and not the connection.
 """
 
