@@ -171,7 +171,8 @@ class Federation:
         timeout: float = REACH_TIMEOUT,
     ) -> Peer:
         """Open a session with a server, `reach(id)`, or with a node at its home, `reach(home_id,
-        id)`, end to end through a tunnel. It may ask there for what is exported.
+        id)`, end to end through a tunnel. It may ask there for what is exported. Where no handshake
+        comes about by the best path, since a server there lies, others are tried: three in all.
 
         The session goes on by another path if its own is lost. With direct addresses of the node in
         `also`, or with `discover` if it is announced on the local network (extra `discovery`), it
