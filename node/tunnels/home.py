@@ -94,7 +94,8 @@ class Home(Link):
             ConfigError: not one or two node ids, or `also` has addresses of another node.
             AddressError: not a direct address. CallTimeout: no connection with the home; its cause
                 is why. TunnelRefusedError, which is an UnreachableError: no tunnel leads there;
-                its `code` says why. HandshakeError, NotTrustedError: as `Node.connect`.
+                its `code` says why. HandshakeError, NotTrustedError: as `Node.connect`; if a server
+            between lies, the home does not see it, and may choose the same way another time.
         """
         way = Way(ids, also, discover=discover)
         began = self.backend.now()
