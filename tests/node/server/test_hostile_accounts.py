@@ -28,8 +28,8 @@ async def test_subscriptions_elsewhere_count_as_dials(anyio_backend: str) -> Non
                 codes.append(refused.value.code)
             allowed = [ResultCode.NOT_AUTHORISED] * int(DIALS_OF_ACCOUNT.burst)
             assert codes == [*allowed, *[ResultCode.OVERLOADED] * 5]
+            to = [three.nodes[2].node_id]
             with pytest.raises(TunnelRefusedError) as caught:
-                to = [three.nodes[2].node_id]
                 await dial_tunnel(home, to=to, trace=TRACE, timeout=5)
             assert caught.value.code == ResultCode.OVERLOADED
             # Others have what they had.
