@@ -1,4 +1,4 @@
-"""Whom a failed Dial may blame: accounts and servers cannot have others gone around that are there."""
+"""Whom a failed Dial may blame: nobody can have others gone around that are there."""
 
 from collections.abc import Awaitable, Callable
 
