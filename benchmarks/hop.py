@@ -1,11 +1,10 @@
 """One hop beside direct: what a tunnel through a server costs: `python -m benchmarks hop`.
 
 An origin, a server between and a target, each in a process of its own, over loopback TCP. Each work
-is done in turn over a direct connection and through the tunnel. Two figures are had of each: by the
-clock, and by the processor time of all that take part. Where many operations are under way each
-node needs a core for itself, of which a direct connection uses two and this one three: there the
-pace is also that of the busiest process, which is what the clock would say of machines with cores
-enough.
+is done in turn over a direct connection and through the tunnel, and compared in three ways. By the
+clock, on the cores that there are. By the processor time of the busiest process: where the nodes
+work at the same time, this is what the clock would say if each had a core, which are three with a
+hop and two without. And by the processor time of all, which is what a tunnel costs everybody.
 """
 
 from dataclasses import dataclass, replace
@@ -30,11 +29,16 @@ class _Found:
 
 
 def compare(
-    name: str, seconds: float = 2.0, rounds: int = 5, backend: Backend = "uvloop", quiet: float = 4.0
+    name: str,
+    seconds: float = 2.0,
+    rounds: int = 5,
+    backend: Backend = "uvloop",
+    quiet: float = 4.0,
 ) -> dict[str, Any]:
     """A row: what a second of the clock does directly and through one hop, and processor time (us)
     of each process for an operation (medians); and the medians of the rounds' ratios: by the clock
-    (`ratio`), by all processor time, and by that of the busiest process.
+    (`ratio`), by all processor time, and by that of the busiest process; None where the processes
+    share one core and take turns.
 
     Raises:
         ChildError: a process failed.
@@ -58,7 +62,9 @@ def compare(
         "tunnel": round(median(other.value for _, other in pairs), 1),
         "ratio": round(median(other.value / one.value for one, other in pairs), 3),
         "cpu_ratio": round(median(sum(one.us) / sum(other.us) for one, other in pairs), 3),
-        "busiest_ratio": round(median(max(one.us) / max(other.us) for one, other in pairs), 3),
+        "busiest_ratio": None
+        if task.one_core
+        else round(median(max(one.us) / max(other.us) for one, other in pairs), 3),
         "direct_us": _medians([one.us for one, _ in pairs]),
         "tunnel_us": _medians([other.us for _, other in pairs]),
     }
@@ -81,10 +87,13 @@ def _medians(rows: list[list[float]]) -> list[float]:
 
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
-    names = ("origin", "target", "hop")
-    spent = ", ".join(f"{name} {us}" for name, us in zip(names, row["tunnel_us"], strict=True))
+    busiest = row["busiest_ratio"]
+    ratios = [f"{row['ratio']:.3f} by the clock", f"{row['cpu_ratio']:.3f} by all processor time"]
+    if busiest is not None:
+        ratios.append(f"{busiest:.3f} by that of the busiest process")
+    spent = ", ".join(f"{us:,.0f}" for us in row["tunnel_us"])
+    direct = ", ".join(f"{us:,.0f}" for us in row["direct_us"])
     return (
         f"{row['hop']:12} {row['tunnel']:10,.1f} through one hop, {row['direct']:10,.1f} direct: "
-        f"{row['ratio']:.3f} by the clock, {row['busiest_ratio']:.3f} by the busiest process, "
-        f"{row['cpu_ratio']:.3f} by all processor time (us: {spent}; direct {row['direct_us']})"
+        f"{', '.join(ratios)} (us of origin, target and hop: {spent}; direct: {direct})"
     )

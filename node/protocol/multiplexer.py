@@ -347,7 +347,8 @@ class Multiplexer:
             self.outbox.waker.changed()
 
     def watch_credit(self, stream: int) -> None:
-        """Report StreamWritable once, when more credit has come, or none can come any more."""
+        """Report StreamWritable once, when more credit has come, or none can come any more; raises
+        LocalProtocolError if our direction has ended."""
         self._streams.get_local(stream)
         self._starved.add(stream)
 

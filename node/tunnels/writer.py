@@ -127,9 +127,8 @@ class TunnelWriter:
             with memoryview(data) as view:
                 while at < size and left > 0 and waiting < WAITING_PIECES:
                     end = min(at + LARGEST_TUNNEL_DATA, size)
-                    piece = view[at:end]
-                    if type(data) is not bytes:  # what cannot change is copied when it is encrypted
-                        piece = bytes(piece)
+                    part = view[at:end]  # copied where it may change before it is encrypted
+                    piece = part if type(data) is bytes else bytes(part)
                     streams.send(stream, 0, STREAM, DATA, piece, False, False)
                     waiting += 1
                     left -= end - at + EVENT_COST
