@@ -14,7 +14,7 @@ from typing import Any, Final
 from benchmarks.cases import CASES
 from benchmarks.cpu import Meter, wait_until_quiet
 from benchmarks.process import Child
-from benchmarks.task import Backend, Order, Task
+from benchmarks.task import Backend, Order
 
 NAMES: Final = ("calls", "calls-64", "bulk-64k")
 

@@ -144,9 +144,9 @@ class TunnelWriter:
         core, stream = self._live.core, self._stream.id
         outbox = core.outbox
         with suppress(LocalProtocolError):
-            no_credit = core.credit(stream) <= outbox.waiting_cost(stream)
-            if no_credit and self._put_cost < GIVEN_BACK:
-                core.streams.watch_credit(stream)
+            spent = core.credit(stream) <= outbox.waiting_cost(stream)
+            if spent and self._put_cost < GIVEN_BACK:
+                core.streams.watch_credit(stream)  # that the queue is empty would help nobody
             elif outbox.waiting(stream) or not self._crowded:
                 core.notify_writable(stream)
             else:

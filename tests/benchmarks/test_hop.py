@@ -11,8 +11,8 @@ IN_FLIGHT = NAMES[1]
 def test_a_row_says_how_much_passes_and_what_each_process_spent() -> None:
     row = compare(IN_FLIGHT, seconds=0.1, rounds=1, quiet=0.0)
     assert row["ratio"] == pytest.approx(row["tunnel"] / row["direct"], abs=0.01)
-    assert 0 < row["ratio"]
-    assert len(row["direct_us"]) == 2 and len(row["tunnel_us"]) == 3
+    assert row["ratio"] > 0
+    assert (len(row["direct_us"]), len(row["tunnel_us"])) == (2, 3)
     all_of_them = sum(row["direct_us"]) / sum(row["tunnel_us"])
     assert row["cpu_ratio"] == pytest.approx(all_of_them, abs=0.02)
     busiest = max(row["direct_us"]) / max(row["tunnel_us"])
