@@ -3,8 +3,8 @@
 An origin, a server between and a target, each in a process of its own, over loopback TCP. Each work
 is done in turn over a direct connection and through the tunnel, and compared in three ways. By the
 clock, on the cores that there are. By the processor time of the busiest process: where the nodes
-work at the same time, this is what the clock would say if each had a core, which are three with a
-hop and two without. And by the processor time of all, which is what a tunnel costs everybody.
+work at the same time, this is the best that the clock could say if each had a core, which are three
+with a hop and two without. And by that of all, which is what a tunnel costs everybody.
 """
 
 from dataclasses import dataclass, replace

@@ -148,7 +148,7 @@ def _paths(_: Effort) -> None:
 
 def _hop(effort: Effort) -> None:
     how = effort.seconds, effort.rounds
-    rows = [hop.compare(name, *how, quiet=effort.quiet) for name in hop.NAMES]
+    rows = (hop.compare(name, *how, quiet=effort.quiet) for name in hop.NAMES)
     store.save("hop", [_shown(row, hop.line) for row in rows])
 
 
