@@ -70,8 +70,11 @@ def main() -> None:
                 print(json.dumps({"case": PATHS, **row}) if given.json else paths.line(row))
             continue
         if name == HOP:
-            for row in hop.compare(given.seconds, given.rounds):
-                print(json.dumps({"case": HOP, **row}) if given.json else hop.line(row))
+            how = given.seconds, given.rounds, given.backend, given.quiet
+            for case in hop.NAMES:
+                row = hop.compare(case, *how)
+                text = json.dumps({"case": HOP, **row}) if given.json else hop.line(row)
+                print(text, flush=True)
             continue
         if name == ISOLATION:
             for row in isolation.compare(given.seconds, given.rounds):

@@ -26,6 +26,8 @@ LAST: Final = 19  # the niceness of a process that only gets what others leave
 SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "ours": ("benchmarks.ours", "Ours"),
     "journaled": ("benchmarks.journal", "Journaled"),
+    "target": ("benchmarks.tunnelled", "Target"),
+    "hop": ("benchmarks.tunnelled", "Hop"),
     "baseline": ("benchmarks.baseline", "Baseline"),
     "events": ("benchmarks.dialects.native", "NativeEvents"),
     "simproto": ("benchmarks.dialects.simproto", "SimProto"),

@@ -1,141 +1,99 @@
 """One hop beside direct: what a tunnel through a server costs: `python -m benchmarks hop`.
 
-Three nodes in one process over loopback TCP: an origin, a server and a target. Each work is done in
-turn over a direct connection and through a tunnel, and counted by the processor time of all that
-take part, which is steady on a machine that is shared. Elapsed time would flatter the tunnel: each
-of its nodes may have a core of its own.
+An origin, a server between and a target, each in a process of its own, over loopback TCP. Each work
+is done in turn over a direct connection and through the tunnel, and compared in three ways. By the
+clock, on the cores that there are. By the processor time of the busiest process: where the nodes
+work at the same time, this is the best that the clock could say if each had a core, which are three
+with a hop and two without. And by that of all, which is what a tunnel costs everybody.
 """
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final
 
-import uvloop
+from benchmarks.cases import CASES
+from benchmarks.cpu import Meter, wait_until_quiet
+from benchmarks.process import Child
+from benchmarks.task import Backend, Order
 
-from node.federation.exports import Exports
-from node.tunnels.dialling import dial_tunnel
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.switch import IncomingDial
-from parley import Call, Identity, Node, Peer, Stream
-from parley.protocol import Value
-
-SMALL: Final = bytes(128)
-LARGE: Final = bytes(64 * 1024)
-
-# Does something for so many seconds; returns how much of its unit for a second of processor time.
-Work = Callable[[Peer, float], Awaitable[float]]
+NAMES: Final = ("calls", "calls-64", "bulk-64k")
 
 
-class Passing:
-    """The switch of a server that leads to one target, and that of the target."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was done in a second, and microseconds of processor time of each process for one
+    operation: the origin's, the target's, and of the server between, if there is one."""
 
-    def __init__(self, node: Node, onward: Peer | None) -> None:
-        self._node = node
-        self._onward = onward
-
-    @asynccontextmanager
-    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
-        if self._onward is None or self._onward.node_id is None:
-            yield None
-        else:
-            path = self._node.node_id, self._onward.node_id
-            yield await dial_tunnel(self._onward, path=path, trace=dial.trace, timeout=5.0)
+    value: float
+    us: list[float]
 
 
-def _calls(in_flight: int) -> Work:
-    async def work(peer: Peer, seconds: float) -> float:
-        done = 0
-        began, end = time.process_time(), time.perf_counter() + seconds
+def compare(
+    name: str,
+    seconds: float = 2.0,
+    rounds: int = 5,
+    backend: Backend = "uvloop",
+    quiet: float = 4.0,
+) -> dict[str, Any]:
+    """A row: what a second of the clock does directly and through one hop, and processor time (us)
+    of each process for an operation (medians); and the medians of the rounds' ratios: by the clock
+    (`ratio`), by all processor time, and by that of the busiest process; None where the processes
+    share one core and take turns.
 
-        async def one() -> None:
-            nonlocal done
-            while time.perf_counter() < end:
-                await peer.call("echo", SMALL)
-                done += 1
-
-        await asyncio.gather(*(one() for _ in range(in_flight)))
-        return done / (time.process_time() - began)
-
-    return work
-
-
-async def _bulk(peer: Peer, seconds: float) -> float:
-    began, end = time.process_time(), time.perf_counter() + seconds
-    async with peer.open_stream("sink") as stream:
-        while time.perf_counter() < end:
-            await stream.send(LARGE)
-        await stream.send_eof()
-        size = int(b"".join([piece async for piece in stream]))
-    return size / 1e6 / (time.process_time() - began)
-
-
-WORKS: Final[dict[str, tuple[str, Work]]] = {
-    "calls": ("calls, one after another", _calls(1)),
-    "calls-64": ("calls, 64 in flight", _calls(64)),
-    "bulk-64k": ("MB in pieces of 64 KiB", _bulk),
-}
-
-
-def compare(seconds: float = 1.0, rounds: int = 5) -> list[dict[str, Any]]:
-    """A row for each work: how much of it a second of processor time does over a direct connection
-    and through one hop (medians), and the median of the rounds' ratios."""
-    return uvloop.run(_compare(seconds, rounds))
-
-
-async def _compare(seconds: float, rounds: int) -> list[dict[str, Any]]:
-    rows = []
-    async with AsyncExitStack() as stack:
-        direct, tunnel = await _connections(stack)
-        for name, (what, work) in WORKS.items():
-            for peer in (direct, tunnel):
-                await work(peer, seconds / 10)
-            pairs = [
-                [await work(peer, seconds) for peer in (direct, tunnel)] for _ in range(rounds)
-            ]
-            rows.append(
-                {
-                    "hop": name,
-                    "what": what,
-                    "direct": round(median(one for one, _ in pairs), 1),
-                    "tunnel": round(median(other for _, other in pairs), 1),
-                    "ratio": round(median(other / one for one, other in pairs), 3),
-                }
-            )
-        await tunnel.close()
-    return rows
+    Raises:
+        ChildError: a process failed.
+    """
+    case = CASES[name]
+    task = case.lasting(seconds)
+    pairs = []
+    with Child(Order("target", backend, task)) as target:
+        info = target.hear()
+        with Child(Order("hop", backend, replace(task, how=info["address"]))) as server:
+            via = server.hear()
+            for _ in range(rounds):
+                direct = _measured(Order("ours", backend, task, info), [target.pid], quiet)
+                servers = [target.pid, server.pid]
+                pairs.append((direct, _measured(Order("ours", backend, task, via), servers, quiet)))
+    return {
+        "hop": name,
+        "what": case.title,
+        "unit": case.unit,
+        "direct": round(median(one.value for one, _ in pairs), 1),
+        "tunnel": round(median(other.value for _, other in pairs), 1),
+        "ratio": round(median(other.value / one.value for one, other in pairs), 3),
+        "cpu_ratio": round(median(sum(one.us) / sum(other.us) for one, other in pairs), 3),
+        "busiest_ratio": None
+        if task.one_core
+        else round(median(max(one.us) / max(other.us) for one, other in pairs), 3),
+        "direct_us": _medians([one.us for one, _ in pairs]),
+        "tunnel_us": _medians([other.us for _, other in pairs]),
+    }
 
 
-async def _connections(stack: AsyncExitStack) -> tuple[Peer, Peer]:
-    origin, server, target = [
-        await stack.enter_async_context(Node(Identity.create())) for _ in range(3)
-    ]
+def _measured(order: Order, servers: list[int], quiet: float) -> _Found:
+    with Child(order) as origin:
+        origin.hear()
+        wait_until_quiet(origin.pid, *servers, limit=quiet)
+        meter = Meter(origin.pid, *servers)
+        origin.say({"go": True})
+        result = origin.hear()
+        used, _ = meter.read()
+    return _Found(result["value"], [spent / result["operations"] * 1e6 for spent in used])
 
-    @target.on_call("echo")
-    async def echo(call: Call) -> Value:
-        return call.data
 
-    @target.on_stream("sink")
-    async def sink(stream: Stream) -> None:
-        size = 0
-        async for piece in stream:
-            size += len(piece)
-        await stream.send(str(size).encode())
-
-    target.handlers.exports.add(Exports(["echo", "sink"]))
-    address = await target.listen("tcp://127.0.0.1:0")
-    first = (await server.listen("tcp://127.0.0.1:0")).partition("#")[0].partition("://")[2]
-    server.serve_tunnels(Passing(server, await server.connect(address)))
-    target.serve_tunnels(Passing(target, None))
-    via = f"via://{first}/{server.node_id}#{target.node_id}"
-    return await origin.connect(address), await origin.connect(via)
+def _medians(rows: list[list[float]]) -> list[float]:
+    return [round(median(column), 1) for column in zip(*rows, strict=True)]
 
 
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
+    busiest = row["busiest_ratio"]
+    ratios = [f"{row['ratio']:.3f} by the clock", f"{row['cpu_ratio']:.3f} by all processor time"]
+    if busiest is not None:
+        ratios.append(f"{busiest:.3f} by that of the busiest process")
+    spent = ", ".join(f"{us:,.0f}" for us in row["tunnel_us"])
+    direct = ", ".join(f"{us:,.0f}" for us in row["direct_us"])
     return (
-        f"{row['hop']:18} {row['tunnel']:10,.1f} through one hop, {row['direct']:10,.1f} direct, "
-        f"for a second of processor time: {row['ratio']:.3f} ({row['what']})"
+        f"{row['hop']:12} {row['tunnel']:10,.1f} through one hop, {row['direct']:10,.1f} direct: "
+        f"{', '.join(ratios)} (us of origin, target and hop: {spent}; direct: {direct})"
     )

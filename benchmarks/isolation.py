@@ -17,8 +17,8 @@ from typing import Any, Final
 import uvloop
 
 from benchmarks.child import hear, say
-from benchmarks.hop import SMALL, Passing
 from benchmarks.process import LineProcess
+from benchmarks.tunnelled import Passing
 from crypto.randomness import random_bytes
 from lbm import keys
 from lbm.codec import encode
@@ -38,6 +38,7 @@ STALLED: Final = TUNNELS_OF_LINK - 1
 # More than the windows of both links, so that it is held at all of them.
 FILL: Final = bytes(3 * TUNNEL_WINDOW)
 SETTLED: Final = 0.05  # seconds between two looks at a memory that is to come to rest
+SMALL: Final = bytes(128)  # the data of a call
 
 
 class _Ends:
@@ -126,7 +127,7 @@ async def _compare(seconds: float, rounds: int, stalled: int) -> list[dict[str, 
             return call.data
 
         target.handlers.exports.add(Exports(["echo"]))
-        target.serve_tunnels(Passing(target, None))
+        target.serve_tunnels(Passing(target))
         address = await target.listen("tcp://127.0.0.1:0")
         command = sys.executable, "-m", "benchmarks.isolation", address
         between = stack.enter_context(LineProcess(command))

@@ -148,7 +148,8 @@ def _paths(_: Effort) -> None:
 
 
 def _hop(effort: Effort) -> None:
-    rows = hop.compare(effort.seconds, effort.rounds)
+    how = effort.seconds, effort.rounds
+    rows = (hop.compare(name, *how, quiet=effort.quiet) for name in hop.NAMES)
     store.save("hop", [_shown(row, hop.line) for row in rows])
 
 

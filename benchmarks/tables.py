@@ -111,12 +111,20 @@ def paths_beside_table(rows: list[Row], sides: tuple[str, str]) -> str:
 
 
 def hop_table(rows: list[Row]) -> str:
-    """What a second of processor time does, through a tunnel and directly."""
+    """What is done through a tunnel beside what is done directly."""
     body = [
-        [row["what"], f"{row['tunnel']:,.0f}", f"{row['direct']:,.0f}", f"{row['ratio']:.2f}"]
+        [
+            f"{row['what']} ({row['unit']})",
+            f"{row['tunnel']:,.0f}",
+            f"{row['direct']:,.0f}",
+            f"{row['ratio']:.2f}",
+            "" if row["busiest_ratio"] is None else f"{row['busiest_ratio']:.2f}",
+            f"{row['cpu_ratio']:.2f}",
+        ]
         for row in rows
     ]
-    return table(["in a second of processor time", "one hop", "direct", "ratio"], body)
+    head = ["", "one hop", "direct", "by the clock", "by the busiest process", "by all"]
+    return table(head, body)
 
 
 def isolation_table(rows: list[Row]) -> str:

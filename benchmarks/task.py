@@ -67,7 +67,16 @@ class Task:
 
 Backend = Literal["uvloop", "asyncio", "trio"]
 SideName = Literal[
-    "ours", "journaled", "baseline", "events", "simproto", "named", "named-typed", "relay"
+    "ours",
+    "journaled",
+    "target",
+    "hop",
+    "baseline",
+    "events",
+    "simproto",
+    "named",
+    "named-typed",
+    "relay",
 ]
 
 

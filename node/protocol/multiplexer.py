@@ -347,6 +347,12 @@ class Multiplexer:
             self._reports.append(StreamWritable(stream))
             self.outbox.waker.changed()
 
+    def watch_credit(self, stream: int) -> None:
+        """Report StreamWritable once, when more credit has come, or none can come any more; raises
+        LocalProtocolError if our direction has ended."""
+        self._streams.get_local(stream)
+        self._starved.add(stream)
+
     def taken(self, event: OutgoingEvent) -> None:
         """`event` left the outbox and was encrypted."""
         stream = event.stream

@@ -133,6 +133,11 @@ class Outbox:
         queue = self._queues.get(stream)
         return len(queue.events) if queue else 0
 
+    def waiting_cost(self, stream: int) -> int:
+        """What the events of `stream` that wait will take of its credit."""
+        queue = self._queues.get(stream)
+        return sum([event.cost for event in queue.events]) if queue else 0
+
     def own(self, stream: int) -> None:
         """Copy what waits on a stream as views, which keep all that they are a part of."""
         queue = self._queues.get(stream)

@@ -4,10 +4,10 @@ It has no task: what comes on the outer stream is handed to the inner driver in 
 what that writes is queued on the outer connection.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from crypto.identity import NodeId
+from node.federation.limits import LARGEST_TUNNEL_DATA
 from node.protocol.codes import CloseCode
 from node.protocol.window import TUNNEL_WINDOW
 from node.streams.tunnel_stream import TunnelStream
@@ -33,9 +33,10 @@ class TunnelOutlet:
         self.blame: Callable[[], None] = lambda: None
         self._served: Served | None = None
         self._writer = TunnelWriter(stream, self._has_room)
-        self._held: deque[tuple[bytes, int]] = deque()
-        self._used = 0  # credit that is to go back
+        self._held: list[bytes] = []
+        self._used = 0  # of the credit, by what came and what is held
         self._paused = self._full = False
+        self._due = False  # what is held is handed on in the loop's next turn
         self._eof = self._ended = self._closed = False
 
     def __repr__(self) -> str:
@@ -94,11 +95,15 @@ class TunnelOutlet:
     # The stream's side.
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """Data came."""
-        if self._paused or self._held or self._served is None:
-            self._held.append((data, cost))
-        else:
-            self._take(data, cost)
+        """Data came. Behind a full piece there is mostly more in this turn of the loop, and the
+        driver is given it as one."""
+        self._held.append(data)
+        self._used += cost
+        if len(data) < LARGEST_TUNNEL_DATA:
+            self._hand_on()
+        elif not self._due:
+            self._due = True
+            self.stream.live.backend.soon(self._hand_on)
 
     def finished(self) -> None:
         """No more Data comes."""
@@ -116,24 +121,21 @@ class TunnelOutlet:
 
     # Inside.
 
-    def _take(self, data: bytes, cost: int) -> None:
-        assert self._served is not None
-        self._served.received(data)
-        before, self._used = self._used, self._used + cost
-        if before < GIVEN_BACK <= self._used:
-            self.stream.live.backend.soon(self._give_back)  # with what else comes in this turn
-
-    def _give_back(self) -> None:
-        used, self._used = self._used, 0
-        self.stream.give_back(used)
-
     def _hand_on(self) -> None:
-        held = self._held
-        while held and not self._paused and not self._closed and self._served is not None:
-            self._take(*held.popleft())
-        if self._eof and not held and not self._closed and self._served is not None:
+        self._due = False
+        served, held = self._served, self._held
+        if self._paused or self._closed or served is None:
+            return
+        if held:
+            data = held[0] if len(held) == 1 else b"".join(held)
+            held.clear()
+            served.received(data)
+            if self._used >= GIVEN_BACK:
+                used, self._used = self._used, 0
+                self.stream.give_back(used)
+        if self._eof and not held and not self._closed:
             self._eof = False
-            self._served.ended()
+            served.ended()
 
     def _has_room(self, taken: int) -> None:
         if self._full and len(self._writer.pending) < TUNNEL_WINDOW:

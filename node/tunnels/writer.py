@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from node.federation.limits import LARGEST_TUNNEL_DATA
+from node.protocol.codes import DATA, STREAM
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import EVENT_COST
 from node.protocol.window import TUNNEL_WINDOW
@@ -34,7 +35,6 @@ class TunnelWriter:
         "_on_taken",
         "_pending_cost",
         "_put_cost",
-        "_queued",
         "_stream",
         "_waits",
         "pending",
@@ -47,7 +47,6 @@ class TunnelWriter:
         self.pending = bytearray()
         self._pending_cost = 0
         self._put_cost = 0  # of what was queued, and nobody was told of
-        self._queued = 0  # the cost of what may wait in the connection's queues
         self._waits = False
         self._finishing = False
 
@@ -113,27 +112,29 @@ class TunnelWriter:
     def _put(self, data: bytes | bytearray) -> int:
         """Queue what may be written now; returns how many bytes that is."""
         core, stream = self._live.core, self._stream.id
-        waiting = core.outbox.waiting(stream)
-        if not waiting:
-            self._queued = 0
-        left = core.credit(stream) - self._queued
-        if left <= 0 or waiting >= WAITING_PIECES or self._crowded:
+        outbox, size, at = core.outbox, len(data), 0
+        waiting = outbox.waiting(stream)
+        if waiting >= WAITING_PIECES or self._crowded:
             return 0
-        at, size = 0, len(data)
-        with memoryview(data) as view, suppress(LocalProtocolError):
-            while at < size and left > 0 and waiting < WAITING_PIECES:
-                end = min(at + LARGEST_TUNNEL_DATA, size)
-                piece: bytes | memoryview
-                if type(data) is not bytes:
-                    piece = bytes(view[at:end])
-                else:  # it cannot change, and is not copied until it is encrypted
-                    piece = data if end - at == size else view[at:end]
-                # Where it cannot be sent the stream has ended, and its taker is told so.
-                core.send_data(stream, piece)
-                waiting += 1
-                left -= end - at + EVENT_COST
-                self._queued += end - at + EVENT_COST
-                at = end
+        try:
+            streams = core.streams
+            left = streams.credit(stream)
+            if waiting:
+                left -= outbox.waiting_cost(stream)
+            if left > 0 and size <= LARGEST_TUNNEL_DATA:
+                streams.send(stream, 0, STREAM, DATA, bytes(data), False, False)
+                return size
+            with memoryview(data) as view:
+                while at < size and left > 0 and waiting < WAITING_PIECES:
+                    end = min(at + LARGEST_TUNNEL_DATA, size)
+                    part = view[at:end]  # copied where it may change before it is encrypted
+                    piece = part if type(data) is bytes else bytes(part)
+                    streams.send(stream, 0, STREAM, DATA, piece, False, False)
+                    waiting += 1
+                    left -= end - at + EVENT_COST
+                    at = end
+        except LocalProtocolError:
+            pass  # the stream has ended, and its taker is told so
         return at
 
     def _wait(self) -> None:
@@ -141,8 +142,12 @@ class TunnelWriter:
             return
         self._waits = True
         core, stream = self._live.core, self._stream.id
-        if core.outbox.waiting(stream) or core.credit(stream) <= 0 or not self._crowded:
-            with suppress(LocalProtocolError):
-                core.notify_writable(stream, credit=True)
-        else:
-            self._live.driver.rooms.waiters.append(self)
+        outbox = core.outbox
+        with suppress(LocalProtocolError):
+            spent = core.credit(stream) <= outbox.waiting_cost(stream)
+            if spent and self._put_cost < GIVEN_BACK:
+                core.streams.watch_credit(stream)  # that the queue is empty would help nobody
+            elif outbox.waiting(stream) or not self._crowded:
+                core.notify_writable(stream)
+            else:
+                self._live.driver.rooms.waiters.append(self)

@@ -1,14 +1,25 @@
-"""One hop beside direct: a row for each work, with the ratio of both."""
+"""One hop beside direct: three processes, and what is done through them in turn."""
 
 import pytest
 
-from benchmarks.hop import WORKS, compare, line
+from benchmarks.hop import NAMES, compare, line
+from benchmarks.tables import hop_table
+
+IN_FLIGHT = NAMES[1]
 
 
-def test_every_work_has_its_row() -> None:
-    rows = compare(seconds=0.05, rounds=1)
-    assert [row["hop"] for row in rows] == list(WORKS)
-    for row in rows:
-        assert row["ratio"] == pytest.approx(row["tunnel"] / row["direct"], abs=0.01)
-        assert 0 < row["ratio"] < 1.5
-        assert row["what"] in line(row)
+def test_a_row_says_how_much_passes_and_what_each_process_spent() -> None:
+    row = compare(IN_FLIGHT, seconds=0.1, rounds=1, quiet=0.0)
+    assert row["ratio"] == pytest.approx(row["tunnel"] / row["direct"], abs=0.01)
+    assert row["ratio"] > 0
+    assert (len(row["direct_us"]), len(row["tunnel_us"])) == (2, 3)
+    all_of_them = sum(row["direct_us"]) / sum(row["tunnel_us"])
+    assert row["cpu_ratio"] == pytest.approx(all_of_them, abs=0.02)
+    busiest = max(row["direct_us"]) / max(row["tunnel_us"])
+    assert row["busiest_ratio"] == pytest.approx(busiest, abs=0.02)
+    for text in (line(row), hop_table([row])):
+        assert str(round(row["cpu_ratio"], 2)) in text
+
+    sharing_a_core = {**row, "busiest_ratio": None}
+    assert "busiest" not in line(sharing_a_core)
+    assert "None" not in hop_table([sharing_a_core])

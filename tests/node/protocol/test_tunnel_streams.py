@@ -3,8 +3,9 @@
 import pytest
 
 from node.protocol.codes import TUNNEL_LABEL
+from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import EVENT_COST
-from node.protocol.reports import EventReceived, StreamOpened, StreamReset
+from node.protocol.reports import EventReceived, StreamOpened, StreamReset, StreamWritable
 from node.protocol.window import TUNNEL_WINDOW
 from tests.node.protocol.pair import Pair, open_pair
 
@@ -68,3 +69,25 @@ def test_a_full_account_ends_other_streams_and_no_tunnel() -> None:
     ended = [one.stream for one in pair.b.reports if isinstance(one, StreamReset)]
     came = [one.stream for one in pair.b.reports if isinstance(one, EventReceived)]
     assert (ended, came) == ([other], [tunnel])
+
+
+def test_who_waits_for_credit_is_told_of_credit_alone() -> None:
+    pair = open_pair()
+    stream = opened(pair)
+    core, piece = pair.a.core, TUNNEL_WINDOW // 4
+    for _ in range(4):
+        core.send_data(stream, bytes(piece))
+    assert core.outbox.waiting_cost(stream) == 4 * (piece + EVENT_COST)
+    core.streams.watch_credit(stream)
+    pair.pump()
+    assert core.outbox.waiting_cost(stream) == 0 >= core.credit(stream)
+    assert StreamWritable(stream) not in pair.a.reports
+    pair.b.core.consume(stream, 2 * (piece + EVENT_COST), 2)
+    pair.pump()
+    assert pair.a.reports.count(StreamWritable(stream)) == 1
+    core.streams.watch_credit(stream)
+    pair.b.core.reset_stream(stream, 1)
+    pair.pump()
+    assert pair.a.reports.count(StreamWritable(stream)) == 2  # none can come any more
+    with pytest.raises(LocalProtocolError):
+        core.streams.watch_credit(stream)
