@@ -7,7 +7,7 @@ from tests.node.server.whole.faults import Faults
 from tests.node.server.whole.ledger import Ledger
 from tests.node.server.whole.simulated_loop import simulate
 from tests.node.server.whole.work import Reader, Worker
-from tests.node.server.whole.world import SERVERS, Plan, Resident, World
+from tests.node.server.whole.world import HOUR, Plan, Resident, World
 
 # Simulated seconds: until all have found each other, all work is done, a note is read by all.
 FOUND, DONE, READ = 300.0, 900.0, 60.0
@@ -42,7 +42,7 @@ class Whole:
             await self._found("before faults")
             for reader in self.readers:
                 reading.start_soon(reader.run)
-            with anyio.move_on_after(self.world.plan.hours * 3600.0 + DONE) as late:
+            with anyio.move_on_after(self.world.plan.hours * HOUR + DONE) as late:
                 async with anyio.create_task_group() as working:
                     for worker in self.workers:
                         working.start_soon(worker.run)
@@ -54,16 +54,21 @@ class Whole:
             await self._found("after faults")
             await self._calm()
             reading.cancel_scope.cancel()
+        for one, other in self.world.ways:
+            way = self.world.way(one, other)
+            passed = way.to_server.passed, way.to_client.passed
+            self.ledger.say(f"{one.name} and {other.name} have exchanged {passed} bytes")
         for job in self.ledger.jobs.values():
             if not (job.answered or job.told):
                 self.ledger.fault(f"{job.name} has no end")
 
     async def _calm(self) -> None:
         """Everybody does something for others, and all of it is done at once."""
-        servers, accounts = self.workers[:SERVERS], self.workers[SERVERS:]
+        count = len(self.world.servers)
+        servers, accounts = self.workers[:count], self.workers[count:]
         async with anyio.create_task_group() as calling:
             for number, worker in enumerate(servers):
-                target = servers[(number + 3) % SERVERS].who
+                target = servers[(number + 3) % count].who
                 calling.start_soon(self._call, worker, target)
             for number, worker in enumerate(accounts):
                 others = accounts if number % 2 else servers

@@ -5,6 +5,7 @@ With what is drawn at random from a seed, and one thread, a run is the same each
 """
 
 import asyncio
+import importlib
 import selectors
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import pytest
 
 from crypto import randomness
 from node.transport.loop import Timer
+from tests.node.server.whole.ordered_set import ordered_sets
 
 # Seconds: doubles can't tell less apart after a thousand hours.
 RESOLUTION = 1e-6
@@ -64,7 +66,9 @@ class LoopClock:
 
 def simulate(main: Callable[[], Awaitable[Any]], seed: int) -> Any:
     """Run `main` in such a loop; what nodes draw at random comes from the seed."""
-    with _drawn_from(seed):
+    for lazy in ("node.transport.asyncio_backend", "anyio._backends._asyncio"):
+        importlib.import_module(lazy)
+    with _drawn_from(seed), ordered_sets():
         options = {"loop_factory": SimulatedLoop}
         return anyio.run(main, backend="asyncio", backend_options=options)
 

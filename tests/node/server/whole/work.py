@@ -141,6 +141,8 @@ class Sessions:
     async def peer(self) -> Peer:
         """It; raises as `Home.reach`."""
         if self._peer is None or not self._peer.is_open:
+            if self._peer is not None:
+                self._count(self._peer)
             to = self.worker.world.to(self.target)
             self._peer = await self._reach(to)
             assert self._peer.node_id == to[-1]
@@ -159,6 +161,11 @@ class Sessions:
     async def close(self) -> None:
         if self._peer is not None:
             await self._peer.close()
+            self._count(self._peer)
+
+    def _count(self, peer: Peer) -> None:
+        self.worker.ledger.counts["sessions, by calls"] += 1
+        self.worker.ledger.counts["of these, resumed"] += peer.resumes > 0
 
 
 class Reader:

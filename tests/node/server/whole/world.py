@@ -1,4 +1,4 @@
-"""`World`: ten servers and forty nodes with homes, each with its life, joined in memory.
+"""`World`: servers and nodes with homes, each with its life, joined in memory.
 
 A server that dies is cut off at once and leaves nothing behind; it comes back with the same
 identity, and has forgotten everything. Nodes with homes live as long as the world.
@@ -30,7 +30,7 @@ from tests.node.server.whole.ledger import Ledger
 from tests.node.server.whole.simulated_loop import LoopClock
 
 NOW = 1_800_000_000.0
-SERVERS, ACCOUNTS, ROOMS = 10, 40, 3
+ROOMS = 3
 HOUR = 3600.0
 # Clocks are off by at most so much: one is, and two of them differ by less than five minutes.
 AHEAD, BEHIND = 240.0, 50.0
@@ -66,12 +66,14 @@ class Plan:
 
     seed: int
     hours: float
+    servers: int = 10
+    accounts: int = 40
     cuts: float = 30.0
     stalls: float = 15.0
     partings: float = 15.0
     crashes: float = 12.0
     halves: float = 2.0
-    pause: float = 300.0
+    pause: float = 3600.0
 
     def draws(self, *names: str | int) -> Random:
         """The source of chance of one actor."""
@@ -174,7 +176,7 @@ class Account(Resident):
     def __init__(self, world: "World", number: int, identity: Identity) -> None:
         super().__init__(world, f"node {number}", identity)
         self.number = number
-        self.server = world.servers[number % SERVERS]
+        self.server = world.servers[number % len(world.servers)]
         self.home: Home | None = None
 
     @asynccontextmanager
@@ -193,17 +195,17 @@ class World:
         self.clock = LoopClock()
         self.ledger = Ledger(self.clock.now)
         self.network = MemoryNetwork()
-        draws = plan.draws("world")
-        self.ahead = [AHEAD, *(draws.uniform(-BEHIND, AHEAD) for _ in range(1, SERVERS))]
+        draws, count = plan.draws("world"), plan.servers
+        self.ahead = [AHEAD, *(draws.uniform(-BEHIND, AHEAD) for _ in range(1, count))]
         draws.shuffle(self.ahead)
-        self.servers = [Server(self, n, plan.identity("server", n)) for n in range(SERVERS)]
-        self.accounts = [Account(self, n, plan.identity("node", n)) for n in range(ACCOUNTS)]
+        self.servers = [Server(self, n, plan.identity("server", n)) for n in range(count)]
+        self.accounts = [Account(self, n, plan.identity("node", n)) for n in range(plan.accounts)]
         self.account_ids = [one.node_id for one in self.accounts]
         self.named = {one.node_id: one.name for one in (*self.servers, *self.accounts)}
         # A ring, so that all are reached, and some across it.
-        links = {(n, (n + 1) % SERVERS) for n in range(SERVERS)}
-        while len(links) < SERVERS + SERVERS // 2:
-            one, other = draws.sample(range(SERVERS), 2)
+        links = {(n, (n + 1) % count) for n in range(count)}
+        while len(links) < count + count // 2:
+            one, other = draws.sample(range(count), 2)
             if (other, one) not in links:
                 links.add((one, other))
         self.links = sorted(links)
