@@ -1,7 +1,8 @@
 """`Faults`: what goes wrong in a world for as long as its plan says, and is mended in the end."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random  # noqa: TID251 - all of it follows from a seed
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,7 +23,7 @@ class Faults:
     async def run(self) -> None:
         """Go on until the plan's hours are over, and then mend everything."""
         plan = self.world.plan
-        kinds: list[tuple[Callable[[Random], Awaitable[None]], float]] = [
+        kinds: list[tuple[Callable[[Random], Coroutine[Any, Any, None]], float]] = [
             (self.cut, plan.cuts),
             (self.stall, plan.stalls),
             (self.part, plan.partings),
@@ -40,7 +41,7 @@ class Faults:
     async def _keep(
         self,
         tasks: TaskGroup,
-        kind: Callable[[Random], Awaitable[None]],
+        kind: Callable[[Random], Coroutine[Any, Any, None]],
         rate: float,
         draws: Random,
     ) -> None:
@@ -79,7 +80,7 @@ class Faults:
         server.die(draws.uniform(1.0, LONGEST))
 
     async def _close(
-        self, ways: list[tuple[Resident, Resident]], draws: Random, kind: str
+        self, ways: Sequence[tuple[Resident, Resident]], draws: Random, kind: str
     ) -> None:
         self._say(f"close {[(one.name, other.name) for one, other in ways]}", kind)
         for one, other in ways:
@@ -87,7 +88,7 @@ class Faults:
         await anyio.sleep(draws.uniform(1.0, LONGEST))
         self._mend(ways)
 
-    def _mend(self, ways: list[tuple[Resident, Resident]]) -> None:
+    def _mend(self, ways: Sequence[tuple[Resident, Resident]]) -> None:
         for one, other in ways:
             self.world.network.open(one, other)  # type: ignore[arg-type]  # ids alone
             self.world.way(one, other).resume()

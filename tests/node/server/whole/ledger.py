@@ -94,3 +94,36 @@ class Ledger:
     def place(self, name: str) -> tuple[int, int]:
         """Of a note: the life of its publisher, and the number in it, from 1."""
         return self._places[name]
+
+
+class Reading:
+    """What one reader of a room has read. What it misses must be told: by numbers, or by what sets
+    `is_told` (it was not recovered, or an error after which it began anew). `last` is the place of
+    its last note.
+    """
+
+    def __init__(self, ledger: Ledger, reader: str) -> None:
+        self.last = (-1, 0)
+        self.is_told = True  # at the beginning nothing is owed
+        self._ledger, self._reader = ledger, reader
+
+    def take(self, name: str, told: int) -> None:
+        """A note was read, and before it so many were told to be missing."""
+        ledger, last, place = self._ledger, self.last, self._ledger.place(name)
+        ledger.say(f"{self._reader} reads {name}", "notes read")
+        read = f"{self._reader} reads {name} at {place} after {last}"
+        if place <= last:
+            ledger.fault(read)
+        begins = place[0] != last[0]
+        missed = place[1] - 1 - (0 if begins else last[1])
+        if begins or missed > 0:
+            ledger.counts["notes missed, and told"] += max(0, missed)
+            if not self.is_told and (begins or told < missed):
+                ledger.fault(f"{read}, and {told} were told to be missing")
+        self.last, self.is_told = place, False
+
+    def tell(self, error: Exception) -> None:
+        """It reads no more, and knows."""
+        self.is_told = True
+        name = type(error).__name__
+        self._ledger.say(f"{self._reader} reads no more: {name}", f"reading ended, {name}")

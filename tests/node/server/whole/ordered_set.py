@@ -46,7 +46,7 @@ class OrderedSet(MutableSet[Any]):
 
     def difference_update(self, *others: Iterable[Any]) -> None:
         for other in others:
-            self -= OrderedSet(other)  # noqa: PLW0642 - in place
+            self -= OrderedSet(other)
 
     def copy(self) -> "OrderedSet":
         return OrderedSet(self._items)

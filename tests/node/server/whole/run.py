@@ -79,8 +79,8 @@ class Whole:
         await anyio.sleep(READ)
         for reader in self.readers:
             lives = self.ledger.published[reader.room.name]
-            if reader.last != (len(lives) - 1, len(lives[-1])):
-                self.ledger.fault(f"{reader.who.name} has read to {reader.last} only")
+            if reader.reading.last != (len(lives) - 1, len(lives[-1])):
+                self.ledger.fault(f"{reader.who.name} has read to {reader.reading.last} only")
 
     async def _call(self, worker: Worker, target: Resident) -> None:
         if not await worker.call(target, 1):

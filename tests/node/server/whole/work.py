@@ -1,17 +1,15 @@
 """What all do in a whole network: they call each other, some of it once, write to rooms and read
 them."""
 
-from contextlib import suppress
-
 import anyio
 
 from crypto.identity import NodeId
-from node.errors import ParleyError, StreamResetError
+from node.errors import ParleyError
 from node.links.subscription import LinkSubscription
 from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
 from node.protocol.errors import ProtocolError
-from tests.node.server.whole.ledger import Job
+from tests.node.server.whole.ledger import Job, Reading
 from tests.node.server.whole.world import SLOWEST, Account, Resident, Server, World
 
 # What may end a request: it is told, and nothing else is.
@@ -169,14 +167,11 @@ class Sessions:
 
 
 class Reader:
-    """An account that reads a room through its home, to the end of the world. What it misses must
-    be told: by a number of `gaps`, by `recovered`, or by an error after which it begins anew."""
+    """An account that reads a room through its home, to the end of the world."""
 
     def __init__(self, world: World, who: Account, room: Server) -> None:
-        self.world, self.who, self.room, self.ledger = world, who, room, world.ledger
-        self.last = (-1, 0)  # the life of the room, and the number in it
-        self.reads = False
-        self._is_told = True  # that notes may be missing before the next one
+        self.world, self.who, self.room = world, who, room
+        self.reading = Reading(world.ledger, who.name)
 
     async def run(self) -> None:
         position = None
@@ -187,45 +182,26 @@ class Reader:
                     self.world.room(self.room), timeout=TIMEOUT, after=position
                 )
                 async with subscription:
-                    self.reads = True
-                    self._is_told |= not subscription.recovered
-                    with suppress(StopAsyncIteration):
-                        await self._read(subscription)
-                position = subscription.position
+                    if not subscription.recovered:
+                        self.reading.is_told = True
+                    await self._read(subscription)
             except TOLD as error:
-                self._tell(error)
-                if isinstance(error, StreamResetError):
-                    position = None
-            self.reads = False
+                self.reading.tell(error)
+                position = None
             await anyio.sleep(AGAIN)
 
     async def _read(self, subscription: LinkSubscription) -> None:
-        gaps, sessions = subscription.gaps, subscription.sessions
-        while True:
-            try:
-                name = str(await anext(subscription))
-            finally:
-                told = subscription.gaps - gaps
-                gaps = subscription.gaps
-            self._is_told |= not subscription.recovered and subscription.sessions != sessions
-            sessions = subscription.sessions
-            self._take(name, told)
+        """Read all of it; raises as it does. Sessions begin while one waits for their notes."""
+        gaps, sessions = subscription.gaps, 0
 
-    def _take(self, name: str, told: int) -> None:
-        life, number = place = self.ledger.place(name)
-        self.ledger.say(f"{self.who.name} reads {name}", "notes read")
-        if place <= self.last:
-            self.ledger.fault(f"{self.who.name} reads {name} at {place} after {self.last}")
-        missed = number - 1 if life != self.last[0] else number - self.last[1] - 1
-        is_lost = missed > 0 or (self.last[0] >= 0 and life != self.last[0])
-        if is_lost:
-            self.ledger.counts["notes missed and told"] += missed
-            if not self._is_told and (life != self.last[0] or told < missed):
-                self.ledger.fault(
-                    f"{self.who.name} reads {name} at {place} after {self.last}, told {told}"
-                )
-        self.last, self._is_told = place, False
+        def begun() -> None:
+            nonlocal sessions
+            sessions += 1
 
-    def _tell(self, error: Exception) -> None:
-        self._is_told = True
-        self.ledger.say(f"{self.who.name} reads no more: {error}", f"read, {type(error).__name__}")
+        subscription.on_session(begun)
+        async for note in subscription:
+            if sessions and not subscription.recovered:
+                self.reading.is_told = True
+            sessions = 0
+            self.reading.take(str(note), subscription.gaps - gaps)
+            gaps = subscription.gaps

@@ -73,7 +73,7 @@ class Plan:
     partings: float = 15.0
     crashes: float = 12.0
     halves: float = 2.0
-    pause: float = 3600.0
+    pause: float = 1800.0
 
     def draws(self, *names: str | int) -> Random:
         """The source of chance of one actor."""
@@ -105,12 +105,13 @@ class Resident:
         return node
 
     async def _work(self, call: Call) -> str:
-        name, asker, seconds = call.data  # type: ignore[misc, assignment]  # three texts and a number
-        if self.world.named[call.peer.node_id] != asker:  # type: ignore[index]  # it has proved it
+        assert isinstance(call.data, list)
+        name, asker, seconds = map(str, call.data)
+        if self.world.named.get(call.peer.node_id) != asker:  # it has proved who it is
             self.world.ledger.fault(f"{name} of {asker} came from another")
-        self.world.ledger.ran(str(name), self.name)
-        await anyio.sleep(float(seconds))  # type: ignore[arg-type]  # a number
-        return str(name)
+        self.world.ledger.ran(name, self.name)
+        await anyio.sleep(float(seconds))
+        return name
 
 
 class Server(Resident):
@@ -201,7 +202,9 @@ class World:
         self.servers = [Server(self, n, plan.identity("server", n)) for n in range(count)]
         self.accounts = [Account(self, n, plan.identity("node", n)) for n in range(plan.accounts)]
         self.account_ids = [one.node_id for one in self.accounts]
-        self.named = {one.node_id: one.name for one in (*self.servers, *self.accounts)}
+        self.named: dict[NodeId | None, str] = {
+            one.node_id: one.name for one in (*self.servers, *self.accounts)
+        }
         # A ring, so that all are reached, and some across it.
         links = {(n, (n + 1) % count) for n in range(count)}
         while len(links) < count + count // 2:
