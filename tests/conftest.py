@@ -32,6 +32,7 @@ SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
 CUT_SEEDS = 3
 FEDERATIONS = 3
+WHOLE_HOURS = 0.5
 # The marks of what `--require-servers` does not let be skipped.
 SERVERS: Final = ("redis", "lightbus", "mounts")
 
@@ -72,6 +73,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="random federations that exchange cards, find paths and are dialled through, instead "
         f"of {FEDERATIONS}; from 100 on all small ones too, and 1000 is what section 19 claims",
+    )
+    parser.addoption(
+        "--hours",
+        type=float,
+        default=WHOLE_HOURS,
+        metavar="N",
+        help="simulated hours of a whole federation under faults, in worlds of 20 at most, instead "
+        f"of {WHOLE_HOURS:g}; 1000 is what section 19 claims",
     )
     parser.addoption(
         "--every-cut",

@@ -1,0 +1,1 @@
+"""A whole federation of the real code, on a simulated loop, with faults that a seed draws."""

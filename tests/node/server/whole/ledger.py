@@ -1,0 +1,129 @@
+"""`Ledger`: what was asked, run, answered, written and read in a whole network, and what must hold
+of it: nothing twice, and no loss that is not told. Its trace is the same for the same seed.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Job:
+    """Something to be done once by `target`: a call, or a note that is written. `once` says that
+    it is asked again until the answer comes; otherwise it is asked for one time."""
+
+    name: str
+    target: str
+    once: bool
+    runs: int = 0
+    answered: bool = False
+    told: str = ""  # the error that ended it
+
+
+@dataclass
+class Ledger:
+    """`now` is simulated seconds. `published` has the names of all notes of a room, of each life
+    of its publisher, in their order."""
+
+    now: Callable[[], float]
+    jobs: dict[str, Job] = field(default_factory=dict)
+    published: dict[str, list[list[str]]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    _places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _hash: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    def say(self, what: str, count: str = "") -> None:
+        """Something happened."""
+        self._hash.update(f"{self.now():.6f} {what}\n".encode())
+        if count:
+            self.counts[count] += 1
+
+    def fault(self, what: str) -> None:
+        """Something happened that must not."""
+        self.say(f"WRONG {what}")
+        self.wrong.append(f"{self.now():.3f} {what}")
+
+    @property
+    def trace(self) -> str:
+        """The hash of all that happened, and when."""
+        return self._hash.hexdigest()
+
+    # Work.
+
+    def begin(self, job: Job) -> Job:
+        self.jobs[job.name] = job
+        self.say(f"{job.name} for {job.target}")
+        return job
+
+    def ran(self, name: str, where: str) -> None:
+        job = self.jobs[name]
+        job.runs += 1
+        self.say(f"{name} runs at {where}")
+        if job.runs > 1:
+            self.fault(f"{name} ran {job.runs} times")
+        if where != job.target:
+            self.fault(f"{name} was for {job.target} and ran at {where}")
+
+    def answered(self, job: Job) -> None:
+        job.answered = True
+        kind = job.name.split()[0]
+        self.say(f"{job.name} is answered", f"{kind}{' once' if job.once else ''}, answered")
+        if job.runs != 1:
+            self.fault(f"{job.name} is answered and ran {job.runs} times")
+
+    def told(self, job: Job, error: Exception) -> None:
+        job.told = type(error).__name__
+        kind = job.name.split()[0]
+        self.say(f"{job.name}: {job.told}", f"{kind}{' once' if job.once else ''}, {job.told}")
+
+    # Rooms.
+
+    def born(self, room: str) -> None:
+        """A room begins, or begins anew."""
+        self.published.setdefault(room, []).append([])
+        self.say(f"room {room} begins")
+
+    def note(self, room: str, name: str) -> None:
+        lives = self.published[room]
+        self.ran(name, room)
+        lives[-1].append(name)
+        self._places[name] = len(lives) - 1, len(lives[-1])
+
+    def place(self, name: str) -> tuple[int, int]:
+        """Of a note: the life of its publisher, and the number in it, from 1."""
+        return self._places[name]
+
+
+class Reading:
+    """What one reader of a room has read. What it misses must be told: by numbers, or by what sets
+    `is_told` (it was not recovered, or an error after which it began anew). `last` is the place of
+    its last note.
+    """
+
+    def __init__(self, ledger: Ledger, reader: str) -> None:
+        self.last = (-1, 0)
+        self.is_told = True  # at the beginning nothing is owed
+        self._ledger, self._reader = ledger, reader
+
+    def take(self, name: str, told: int) -> None:
+        """A note was read, and before it so many were told to be missing."""
+        ledger, last, place = self._ledger, self.last, self._ledger.place(name)
+        ledger.say(f"{self._reader} reads {name}", "notes read")
+        read = f"{self._reader} reads {name} at {place} after {last}"
+        if place <= last:
+            ledger.fault(read)
+        begins = place[0] != last[0]
+        missed = place[1] - 1 - (0 if begins else last[1])
+        if begins or missed > 0:
+            ledger.counts["notes missed, and told"] += max(0, missed)
+            if not self.is_told and (begins or told < missed):
+                ledger.fault(f"{read}, and {told} were told to be missing")
+        self.last, self.is_told = place, False
+
+    def tell(self, error: Exception) -> None:
+        """It reads no more, and knows."""
+        self.is_told = True
+        name = type(error).__name__
+        self._ledger.say(f"{self._reader} reads no more: {name}", f"reading ended, {name}")
