@@ -21,15 +21,15 @@ async def test_subscriptions_elsewhere_count_as_dials(anyio_backend: str) -> Non
         async with client:
             await three.until(three.know_all)
             home = await logged_in(three, client, 0)
-            codes = []
-            for _ in range(DIALS_OF_ACCOUNT.burst + 5):
+            codes, burst = [], int(DIALS_OF_ACCOUNT.burst)
+            for _ in range(burst + 5):
                 with pytest.raises(CallRefused) as refused:
                     await home.subscribe(f"news@{three.nodes[2].node_id}").__aenter__()
                 codes.append(refused.value.code)
-            allowed = [ResultCode.NOT_AUTHORISED] * DIALS_OF_ACCOUNT.burst
+            allowed = [ResultCode.NOT_AUTHORISED] * burst
             assert codes == [*allowed, *[ResultCode.OVERLOADED] * 5]
+            to = [three.nodes[2].node_id]
             with pytest.raises(TunnelRefusedError) as caught:
-                to = [three.nodes[2].node_id]
                 await dial_tunnel(home, to=to, trace=TRACE, timeout=5)
             assert caught.value.code == ResultCode.OVERLOADED
             # Others have what they had.
