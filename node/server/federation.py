@@ -290,7 +290,8 @@ class Federation:
         return self._neighbours.links.peer(node_id) or self._accounts.peer(node_id)
 
     def _accounts_changed(self) -> None:
-        """Whoever lost an account has no tunnels any more, logged in or not."""
+        """Who has no account any more reaches nobody, and reads nothing from elsewhere."""
+        self._follows.end_unless(self._accounts.has_account)
         if self._service is not None:
             self._service.end_unless(self.knows)
 

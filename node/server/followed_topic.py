@@ -8,7 +8,7 @@ be, since the topic was made anew or does not remember, all subscriptions here a
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from crypto.identity import NodeId
 from lbm.codec import Value
@@ -27,6 +27,7 @@ from node.peer.subscription import Subscription
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ProtocolError
 from node.protocol.limits import EVENT_COST
+from node.remote.remote import Remote
 from node.server.shared_sessions import SharedSessions
 from node.transport.job import Job
 from node.transport.waiting import pause, turn_of
@@ -95,6 +96,14 @@ class FollowedTopic(Topic[Any]):
             self._end_unwanted()
 
         return super().join(make, closed)
+
+    def end_unless(self, may_read: Callable[[NodeId], bool]) -> None:
+        """Reset the subscriptions of those here who may not read it any more."""
+        for feed in list(self._fanout.feeds):
+            assert isinstance(feed, StreamFeed)  # only native peers subscribe to it
+            who = cast(Remote, feed.owner).node_id
+            if who is None or not may_read(who):
+                feed.reset(CloseCode.NOT_AUTHORISED, "")
 
     def _close_one(self) -> None:
         self._opening -= 1

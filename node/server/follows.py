@@ -13,6 +13,7 @@ from crypto.identity import NodeId
 from node.errors import CallRefused, ParleyError
 from node.federation.exports import Exports
 from node.federation.topic_names import TopicElsewhere, read_topic_name
+from node.handlers.registry import LONGEST_NAME
 from node.handlers.topic import SubscribeRequest, Topic
 from node.messaging.kept import TopicPosition
 from node.node import Node
@@ -78,11 +79,16 @@ class Follows:
         for topic in list(self._topics.values()):
             await topic.end()
 
+    def end_unless(self, may_read: Callable[[NodeId], bool]) -> None:
+        """End the subscriptions here of those who may have none any more."""
+        for topic in list(self._topics.values()):
+            topic.end_unless(may_read)
+
     # Inside.
 
     def _find(self, name: str, peer: Remote) -> Topic | ResultCode:
         elsewhere = read_topic_name(name)
-        if elsewhere is None:
+        if elsewhere is None or len(elsewhere.topic) > LONGEST_NAME:
             return ResultCode.TOPIC_NOT_FOUND
         who, follow = peer.node_id, self._follow
         if who is None or not self._is_account(who):

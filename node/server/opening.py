@@ -92,12 +92,12 @@ class Opener:
 def _passed_on(error: TunnelRefusedError, after: int, timeout: float) -> TunnelRefusedError:
     """What is answered when the server at index `after` did not open it in `timeout` seconds.
 
-    It speaks of itself and of those behind it: whoever else it names, it is to blame. If it said
-    nothing, it is that link which is not there, and not we who are to be gone around; unless there
-    was hardly time for an answer.
+    It speaks of itself and of those behind it: whoever else it names, it is to blame. If it gave no
+    answer, it is that link which is not there, and not we who are to be gone around; unless there
+    was hardly time for one.
     """
     if error.hop is not None:
         return error if error.hop >= after else TunnelRefusedError(error.code, after, error.text)
-    if error.code == ResultCode.DEADLINE_EXCEEDED and timeout >= LEAST_AWAITED:
-        return TunnelRefusedError(ResultCode.UNREACHABLE)
-    return error
+    if error.code == ResultCode.DEADLINE_EXCEEDED and timeout < LEAST_AWAITED:
+        return error
+    return TunnelRefusedError(ResultCode.UNREACHABLE)

@@ -11,7 +11,7 @@ from node.errors import TunnelRefusedError
 from node.federation.limits import LONGEST_TEXT
 from node.handlers.registry import Entry
 from node.node import Node
-from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
+from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode, ResultCode
 from node.streams.stream import Stream
 from node.tunnels.dialling import dial_tunnel
 from tests.node.network import config, introduce
@@ -57,6 +57,25 @@ async def test_a_server_blames_nobody_before_it(said: dict[int, Value], anyio_ba
             await four.federations[0].reach(four.nodes[2].node_id)
         assert (caught.value.code, caught.value.hop) == (ResultCode.OVERLOADED, 2)
         assert not four.federations[0]._directory._finder.avoided.at(four.clock.now())
+
+
+@pytest.mark.parametrize("code", [CloseCode.OVERLOADED, CloseCode.NOT_AUTHORISED])
+async def test_a_reset_blames_the_link_to_whoever_sent_it(
+    code: CloseCode, anyio_backend: str
+) -> None:
+    async def serve(stream: Stream) -> None:
+        await stream.receive_event()
+        stream.reset(code)
+
+    async with servers(3, ring(3)[:2]) as three:
+        await three.until(three.know_all)
+        three.nodes[2].handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, serve)
+        peer = three.federations[0].links[0].peer
+        assert peer is not None
+        path = [node.node_id for node in three.nodes]
+        with pytest.raises(TunnelRefusedError) as caught:
+            await dial_tunnel(peer, path=path, trace=TRACE, timeout=5)
+        assert (caught.value.code, caught.value.hop) == (ResultCode.UNREACHABLE, 1)
 
 
 async def test_a_long_reason_is_cut_on_its_way(anyio_backend: str) -> None:

@@ -319,6 +319,7 @@ async def test_who_may_subscribe(world: Federated) -> None:
         f"{name}/",
         f"{name}/{me}/{me}",
         f"{name.upper()}",
+        f"news.{'x' * 1_020}@{me}",
     ):
         assert await refusal(world.to_ann, wrong) == ResultCode.TOPIC_NOT_FOUND
     assert await refusal(world.to_ann, world.name("sport")) == ResultCode.NOT_AUTHORISED
@@ -332,6 +333,21 @@ async def test_who_may_subscribe(world: Federated) -> None:
     async with world.to_bob.subscribe(name):
         assert await refusal(world.to_bob, name) == ResultCode.ALREADY_SUBSCRIBED
         assert len(topic.subscribers) == 1
+
+
+async def test_who_may_not_any_more_reads_no_further(world: Federated) -> None:
+    topic = world.publisher.topic("news.eu", keep=1)
+    async with (
+        world.to_ann.subscribe(world.name()) as ann,
+        world.to_bob.subscribe(world.name()) as bob,
+    ):
+        world.accounts.remove(world.ann.node_id)
+        world.follows.end_unless(world.accounts.__contains__)
+        with pytest.raises(StreamResetError) as reset:
+            await anext(ann)
+        assert reset.value.code == CloseCode.NOT_AUTHORISED
+        await topic.publish("more")
+        assert await anext(bob) == "more"
 
 
 async def test_a_pattern_may_name_the_server(anyio_backend: str) -> None:
