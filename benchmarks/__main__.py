@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from benchmarks import hop, paths, report
+from benchmarks import hop, isolation, paths, report
 from benchmarks.cases import CASES
 from benchmarks.event import event_cost
 from benchmarks.rounds import Against, rounds
@@ -17,14 +17,14 @@ from benchmarks.store import machine
 from parley.errors import ConfigError
 from parley.settings import load_settings
 
-EVENT, PATHS, HOP = "event", "paths", "hop"
+EVENT, PATHS, HOP, ISOLATION = "event", "paths", "hop", "isolation"
 
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     options.add_argument(
-        "cases", nargs="*", metavar="CASE", help=", ".join([EVENT, PATHS, HOP, *CASES])
+        "cases", nargs="*", metavar="CASE", help=", ".join([EVENT, PATHS, HOP, ISOLATION, *CASES])
     )
     options.add_argument("--json", action="store_true", help="one JSON object a line")
     options.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
@@ -49,7 +49,7 @@ def main() -> None:
     """Run the cases that were asked for, or all."""
     options = parser()
     given = options.parse_args()
-    known = [PATHS, *CASES] if given.beside else [EVENT, PATHS, HOP, *CASES]
+    known = [PATHS, *CASES] if given.beside else [EVENT, PATHS, HOP, ISOLATION, *CASES]
     unknown = set(given.cases) - set(known)
     if unknown:
         options.error(f"no such case: {', '.join(sorted(unknown))}")
@@ -72,6 +72,11 @@ def main() -> None:
         if name == HOP:
             for row in hop.compare(given.seconds, given.rounds):
                 print(json.dumps({"case": HOP, **row}) if given.json else hop.line(row))
+            continue
+        if name == ISOLATION:
+            for row in isolation.compare(given.seconds, given.rounds):
+                text = json.dumps({"case": ISOLATION, **row}) if given.json else isolation.line(row)
+                print(text)
             continue
         task = CASES[name].lasting(given.seconds)
         against: Against | None = ("baseline", task)

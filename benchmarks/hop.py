@@ -29,7 +29,7 @@ LARGE: Final = bytes(64 * 1024)
 Work = Callable[[Peer, float], Awaitable[float]]
 
 
-class _Passing:
+class Passing:
     """The switch of a server that leads to one target, and that of the target."""
 
     def __init__(self, node: Node, onward: Peer | None) -> None:
@@ -127,8 +127,8 @@ async def _connections(stack: AsyncExitStack) -> tuple[Peer, Peer]:
     target.handlers.exports.add(Exports(["echo", "sink"]))
     address = await target.listen("tcp://127.0.0.1:0")
     first = (await server.listen("tcp://127.0.0.1:0")).partition("#")[0].partition("://")[2]
-    server.serve_tunnels(_Passing(server, await server.connect(address)))
-    target.serve_tunnels(_Passing(target, None))
+    server.serve_tunnels(Passing(server, await server.connect(address)))
+    target.serve_tunnels(Passing(target, None))
     via = f"via://{first}/{server.node_id}#{target.node_id}"
     return await origin.connect(address), await origin.connect(via)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import federation, growth, hop, paths, report, store, tables, tuning
+from benchmarks import federation, growth, hop, isolation, paths, report, store, tables, tuning
 from benchmarks.bus import __main__ as bus
 from benchmarks.bus import run as bus_run
 from benchmarks.bus import stored as bus_stored
@@ -75,6 +75,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "resume": tables.cases_table(resumed, with_or_without, digits=3),
         "resume-paths": tables.paths_beside_table(resumed_paths, with_or_without),
         "hop": tables.hop_table(store.load("hop", directory)),
+        "isolation": tables.isolation_table(store.load("isolation", directory)),
         "tuning": tables.tuning_table(store.load("tuning", directory)),
         "federation": federation.federation_table(store.load("federation", directory)),
         "dialects-machine": dialects_machine(dialects_on, dialects, faults),
@@ -151,6 +152,11 @@ def _hop(effort: Effort) -> None:
     store.save("hop", [_shown(row, hop.line) for row in rows])
 
 
+def _isolation(effort: Effort) -> None:
+    rows = isolation.compare(effort.seconds, effort.rounds)
+    store.save("isolation", [_shown(row, isolation.line) for row in rows])
+
+
 def _resume(effort: Effort) -> None:
     """In many short rounds: the ratios are near 1."""
     done = []
@@ -195,6 +201,7 @@ MEASURES: dict[str, Callable[[Effort], None]] = {
     "profile": _profile,
     "paths": _paths,
     "hop": _hop,
+    "isolation": _isolation,
     "resume": _resume,
     "growth": _growth,
     "federation": _federation,

@@ -119,6 +119,15 @@ def hop_table(rows: list[Row]) -> str:
     return table(["in a second of processor time", "one hop", "direct", "ratio"], body)
 
 
+def isolation_table(rows: list[Row]) -> str:
+    """A good tunnel beside stalled ones, and what these cost."""
+    body = [
+        [row["what"], f"{row['stalled']:,.1f}", f"{row['calm']:,.1f}", f"{row['ratio']:.2f}"]
+        for row in rows
+    ]
+    return table(["", "255 stalled tunnels", "without, or windows", "ratio"], body)
+
+
 def tuning_table(rows: list[Row]) -> str:
     """The effect of one change at a time, by processor time."""
     usual = {row["case"]: row["cpu_us"] for row in rows if row["trial"] == "default"}

@@ -17,6 +17,11 @@ class Page:
     howto: str
 
 
+def _of(module: str, names: str) -> tuple[str, ...]:
+    """Names of one module, with blanks between them."""
+    return tuple(f"{module}.{name}" for name in names.split())
+
+
 PAGES: Final[dict[str, Page]] = {
     "node": Page(
         "Node",
@@ -139,19 +144,10 @@ PAGES: Final[dict[str, Page]] = {
     "trust": Page(
         "Trust",
         "Whom to talk to: policies, accept hooks and the file of known peers.",
-        (
-            "parley.trust.TrustPolicy",
-            "parley.trust.AnyPeer",
-            "parley.trust.Pinned",
-            "parley.trust.OneOf",
-            "parley.trust.Known",
-            "parley.trust.FirstUse",
-            "parley.trust.parse_trust",
-            "parley.trust.Candidate",
-            "parley.trust.AcceptHook",
-            "parley.trust.KnownPeers",
-            "parley.trust.KnownPeer",
-            "parley.trust.default_known_peers",
+        _of(
+            "parley.trust",
+            "TrustPolicy AnyPeer Pinned OneOf Known FirstUse parse_trust Candidate "
+            "AcceptHook KnownPeers KnownPeer default_known_peers",
         ),
         "identities-and-trust",
     ),
@@ -174,25 +170,11 @@ PAGES: Final[dict[str, Page]] = {
         "Events that are kept until they are processed. A bus is made with "
         "[Node.bus](node.md#nodebus), [Peer.bus](peer.md#peerbus), or without a node by "
         "`open_bus`; what it promises is in [the durable bus](../../bus.md).",
-        (
-            "parley.bus.Bus",
-            "parley.bus.open_bus",
-            "parley.bus.BusEvent",
-            "parley.bus.Consumption",
-            "parley.bus.History",
-            "parley.bus.DeadLetter",
-            "parley.bus.Position",
-            "parley.bus.StreamInfo",
-            "parley.bus.GroupInfo",
-            "parley.bus.ConsumerInfo",
-            "parley.bus.PendingInfo",
-            "parley.bus.Failure",
-            "parley.bus.Counters",
-            "parley.bus.BusRequest",
-            "parley.bus.BusConfig",
-            "parley.bus.RedisFormat",
-            "parley.bus.LIGHTBUS",
-            "parley.bus.DOCUMENTED",
+        _of(
+            "parley.bus",
+            "Bus open_bus BusEvent Consumption History DeadLetter Position StreamInfo "
+            "GroupInfo ConsumerInfo PendingInfo Failure Counters BusRequest BusConfig "
+            "RedisFormat LIGHTBUS DOCUMENTED",
         ),
         "bus",
     ),
@@ -200,22 +182,11 @@ PAGES: Final[dict[str, Page]] = {
         "Journals",
         "What a node keeps of its connections for an auditor, the auditor's keys, and reading it "
         "back. A journal is given to a [Node](node.md#node).",
-        (
-            "parley.journal.Journal",
-            "parley.journal.JournalMetrics",
-            "parley.journal.AuditorKey",
-            "parley.journal.AuditorPrivateKey",
-            "parley.journal.load_auditor_key",
-            "parley.journal.save_auditor_key",
-            "parley.journal.Audit",
-            "parley.journal.EVENT_COLUMNS",
-            "parley.journal.Finding",
-            "parley.journal.SessionRow",
-            "parley.journal.TunnelRow",
-            "parley.journal.list_segments",
-            "parley.journal.read_range",
-            "parley.journal.encode_record",
-            "parley.journal.prune",
+        _of(
+            "parley.journal",
+            "Journal JournalMetrics AuditorKey AuditorPrivateKey load_auditor_key "
+            "save_auditor_key Audit EVENT_COLUMNS Finding SessionRow TunnelRow "
+            "list_segments read_range encode_record prune",
         ),
         "journal",
     ),
@@ -317,32 +288,19 @@ PAGES: Final[dict[str, Page]] = {
         "Testing",
         "For the tests of applications: nodes that have met in memory, a fake clock, links "
         "with faults.",
-        (
-            "parley.testing.connected_nodes",
-            "parley.testing.connect_nodes",
-            "parley.testing.ConnectedNodes",
-            "parley.testing.FakeClock",
-            "parley.testing.FaultyLink",
-            "parley.testing.FaultyWay",
-            "parley.testing.FaultyProxy",
-            "parley.testing.MemoryNetwork",
-            "parley.testing.memory_pair",
-            "parley.testing.MemoryStream",
+        _of(
+            "parley.testing",
+            "connected_nodes connect_nodes ConnectedNodes FakeClock FaultyLink FaultyWay "
+            "FaultyProxy MemoryNetwork memory_pair MemoryStream",
         ),
         "test-your-application",
     ),
     "transfer": Page(
         "File transfer",
         "What `parley send` and `parley receive` are made of.",
-        (
-            "parley.transfer.send_file",
-            "parley.transfer.Source",
-            "parley.transfer.FileReceiver",
-            "parley.transfer.FileStore",
-            "parley.transfer.FileOffer",
-            "parley.transfer.Receipt",
-            "parley.transfer.RefusalCode",
-            "parley.transfer.Watcher",
+        _of(
+            "parley.transfer",
+            "send_file Source FileReceiver FileStore FileOffer Receipt RefusalCode Watcher",
         ),
         "send-files",
     ),
@@ -350,20 +308,11 @@ PAGES: Final[dict[str, Page]] = {
         "The wire",
         "For observers, auditors and the authors of another implementation: payloads, the hash "
         "chain, keys of streams, and what an observer is told.",
-        (
-            "parley.protocol.decode",
-            "parley.protocol.encode",
-            "parley.protocol.Value",
-            "parley.protocol.Encodable",
-            "parley.protocol.HashChain",
-            "parley.protocol.chain_start_responder",
-            "parley.protocol.chain_start_initiator",
-            "parley.protocol.chain_bind",
-            "parley.protocol.check_seal",
-            "parley.protocol.StreamKey",
-            "parley.protocol.Observer",
-            "parley.protocol.Agreed",
-            "parley.protocol.Checkpoint",
+        _of(
+            "parley.protocol",
+            "decode encode Value Encodable HashChain chain_start_responder "
+            "chain_start_initiator chain_bind check_seal StreamKey Observer Agreed "
+            "Checkpoint",
         ),
         "another-implementation",
     ),
@@ -387,23 +336,16 @@ PAGES: Final[dict[str, Page]] = {
             "parley.federation.LinkState",
             "parley.federation.FederationFinding",
         ),
-        "run-a-server",
+        "federation",
     ),
     "pipeline": Page(
         "The data pipeline",
         "Journals as tables of Apache Spark; the tables, the commands and how to run them on a "
         "cluster are in [the data pipeline](../../pipeline.md). It needs the extra `pipeline`.",
-        (
-            "parley.pipeline.open_session",
-            "parley.pipeline.run",
-            "parley.pipeline.Outcome",
-            "parley.pipeline.JournalSource",
-            "parley.pipeline.Tables",
-            "parley.pipeline.events",
-            "parley.pipeline.sessions",
-            "parley.pipeline.tunnels",
-            "parley.pipeline.findings",
-            "parley.pipeline.read_gold",
+        _of(
+            "parley.pipeline",
+            "open_session run Outcome JournalSource Tables events sessions tunnels findings "
+            "read_gold",
         ),
         "journal",
     ),

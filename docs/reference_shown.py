@@ -15,6 +15,20 @@ class Shown:
     hidden: frozenset[str] = field(default_factory=frozenset)
 
 
+# What links, and those at a home, have for their own parts.
+_OF_LINKS: Final = frozenset(
+    {
+        "close_buses",
+        "connected",
+        "joined",
+        "next_session",
+        "node_ends",
+        "over",
+        "over_error",
+        "parted",
+    }
+)
+
 SHOWN: Final[dict[str, Shown]] = {
     "Agreed": Shown(made=False, hidden=frozenset({"without_secrets"})),
     "AnswerStream": Shown(made=False),
@@ -38,22 +52,12 @@ SHOWN: Final[dict[str, Shown]] = {
     "ConnectionEnded": Shown(made=False),
     "Emission": Shown(made=False),
     "FormattedPayload": Shown(hidden=frozenset({"cells"})),
+    "FederatedServer": Shown(made=False),
+    "FederationFinding": Shown(made=False),
     "Guest": Shown(made=False, hidden=frozenset({"closed_error", "is_gone"})),
-    "Link": Shown(
-        made=False,
-        hidden=frozenset(
-            [
-                "close_buses",
-                "connected",
-                "joined",
-                "next_session",
-                "node_ends",
-                "over",
-                "over_error",
-                "parted",
-            ]
-        ),
-    ),
+    "Home": Shown(made=False, hidden=_OF_LINKS),
+    "Link": Shown(made=False, hidden=_OF_LINKS),
+    "LinkState": Shown(made=False),
     "NamedClient": Shown(hidden=frozenset({"connected", "over_error"})),
     "NamedEvent": Shown(made=False, hidden=frozenset({"hold_to"})),
     "NamedPeer": Shown(
@@ -92,6 +96,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "Peer": Shown(made=False, hidden=frozenset({"closed_error"})),
     "PublicIdentity": Shown(made=False, hidden=frozenset({"cells", "parse", "verifier"})),
     "Identity": Shown(hidden=frozenset({"cells"})),
+    "Node": Shown(hidden=frozenset({"add_addresses", "connect_by", "serve_tunnels"})),
     "NodeConfig": Shown(hidden=frozenset({"core"})),
     "FileOffer": Shown(made=False, hidden=frozenset({"decode", "encode"})),
     "PeerClosedError": Shown(made=False),

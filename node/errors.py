@@ -52,7 +52,8 @@ class ParleyError(Exception):
 
 
 class AddressError(ParleyError, ValueError):
-    """An address that is not of the form `tcp://host:port` or `unix:///path`."""
+    """An address that is not of the form `tcp://host:port`, `unix:///path`, or
+    `via://host:port/SERVER`."""
 
 
 class UnreachableError(ParleyError, OSError):

@@ -91,7 +91,8 @@ class Meeting(Offering):
         """Dial a node and do the handshake; `timeout` is seconds for both. `also` are more
         addresses of the same node: they are tried in turn, and so they are when the transport
         is lost and the session is to go on over another (docs/protocol.md section 17). One that
-        is not `resumable` ends with its transport.
+        is not `resumable` ends with its transport. An address `via://host:port/SERVER#NODEID`, or
+        `/SERVER/HOME#NODEID`, leads through a tunnel that this server opens for us (section 19).
 
         The peer must be the one whose id the address carries; without an id `trust` has
         to say who will do.
@@ -99,7 +100,8 @@ class Meeting(Offering):
         Raises:
             AddressError: not an address. ConfigError: neither a node id nor `trust`, or one of
                 `also` carries another id.
-            UnreachableError: nobody answers. HandshakeError: they could not agree.
+            UnreachableError: nobody answers; TunnelRefusedError, which is one: no tunnel leads
+                there. HandshakeError: they could not agree.
             NotTrustedError: it is another node, or refuses us.
         """
         addresses = parse_addresses(address, also)

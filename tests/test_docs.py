@@ -5,6 +5,7 @@ import runpy
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -48,6 +49,8 @@ from node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSett
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 from node.settings.sources import variables
 from parley import Call, Node
+from tests.node.network import eventually
+from tests.node.server.ring import servers
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -162,38 +165,64 @@ def test_the_places_that_contributors_are_sent_to_are_there(document: str) -> No
     assert [place for place in places if not (ROOT / place).exists()] == []
 
 
-def test_a_call_goes_the_way_that_contributors_are_shown() -> None:
-    heading = "What happens when a call arrives"
-    cells = (row[2].split("`: `") for row in rows("CONTRIBUTING.md", heading))
+Called = list[tuple[str, str]]
+
+
+@pytest.mark.parametrize(
+    ("document", "heading"),
+    [
+        ("CONTRIBUTING.md", "What happens when a call arrives"),
+        ("docs/architecture.md", "The life of a tunnel"),
+    ],
+)
+def test_it_goes_the_way_that_contributors_are_shown(document: str, heading: str) -> None:
+    cells = (row[2].split("`: `") for row in rows(document, heading))
     way = [(file, name) for file, name in cells]
-    called = iter(trace_of_a_call())
+    trace = trace_of_a_tunnel if "tunnel" in heading else trace_of_a_call
+    called = iter(anyio.run(trace))
     assert [step for step in way if step not in called] == []  # `in` reads on from the last step
 
 
-def trace_of_a_call() -> list[tuple[str, str]]:
-    """The functions that one call runs in a node that answers: file and qualified name."""
-    called: list[tuple[str, str]] = []
+@contextmanager
+def tracing() -> Iterator[Called]:
+    """The functions of ours that run meanwhile: file and qualified name."""
+    called: Called = []
 
     def profile(frame: FrameType, event: str, _argument: object) -> None:
         path = Path(frame.f_code.co_filename)
         if event == "call" and path.is_relative_to(ROOT):
             called.append((name_of(path), frame.f_code.co_qualname))
 
-    async def main() -> None:
-        async with Node(Identity.create()) as alice, Node(Identity.create()) as bob:
-            bob.on_call("greet")(greet)
-            peer = await alice.connect(await bob.listen("tcp://127.0.0.1:0"))
-            await peer.call("greet", timeout=5)
-            sys.setprofile(profile)
-            try:
-                await peer.call("greet", timeout=5)
-            finally:
-                sys.setprofile(None)
+    sys.setprofile(profile)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
+
+
+async def trace_of_a_call() -> Called:
+    """What one call runs in a node that answers."""
 
     async def greet(call: Call) -> str:
         return "hello"
 
-    anyio.run(main)
+    async with Node(Identity.create()) as alice, Node(Identity.create()) as bob:
+        bob.on_call("greet")(greet)
+        peer = await alice.connect(await bob.listen("tcp://127.0.0.1:0"))
+        await peer.call("greet", timeout=5)
+        with tracing() as called:
+            await peer.call("greet", timeout=5)
+    return called
+
+
+async def trace_of_a_tunnel() -> Called:
+    """What a session through one server runs in all three, to its end."""
+    async with servers(3, [(0, 1), (1, 2)]) as three:
+        await three.until(three.know_all)
+        with tracing() as called:
+            peer = await three.federations[0].reach(three.nodes[2].node_id)
+            await peer.close()
+            await eventually(lambda: not three.federations[1].tunnels)
     return called
 
 

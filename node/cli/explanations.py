@@ -241,7 +241,7 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
         "register the handler with once=True, or call without once",
     ),
     ResultCode.UNREACHABLE: (
-        "the way there is not open",
+        "unreachable",
         "a server on the way",
         "ask for another path, or try again when the link or the node is back",
     ),

@@ -12,7 +12,8 @@ class Attempts:
     """The tries to reach `to`: a server, or a home and a node that has its account there.
 
     Each has `timeout` seconds, a third of those that there are in all. When there is no further
-    path, `code` and `hop` are what the last one failed with: 28 if there was no path at all.
+    path, `code` and `hop` are what the last one failed with: 28 if there was no path at all. Where
+    nothing leads around what others found, the first try goes by the best path all the same.
     """
 
     __slots__ = ("_finder", "_left", "_path", "_to", "code", "hop", "timeout")
@@ -31,18 +32,17 @@ class Attempts:
         avoided, but of the first any: others must not be able to say that all is to be avoided."""
         if not self._left:
             return None
-        is_first = self._left == ATTEMPTS
-        self._left -= 1
         path = self._finder.path_around(self._to, now)
-        if path is None and is_first:
+        if path is None and self._left == ATTEMPTS:
             path = self._finder.path(self._to)
+        self._left -= 1
         self._path = path or ()
         return path
 
     def failed(self, code: int, hop: int | None, now: float) -> None:
         """The Dial by that path was refused by the server at index `hop` of it; or this server
         itself gave up (28 its own link is down, 17 no answer in time, 19 no room on its link); or
-        it was accepted, and no handshake came about (0).
+        it was accepted, and what came by it was not from the target, or nothing (0).
 
         Nobody is blamed for being late where the time was short: an account chooses that of its
         Dials, and what they avoid all others go around."""

@@ -217,6 +217,10 @@ class Directory:
         """The tries to reach a server, or [home, node], in `timeout` seconds in all."""
         return Attempts(self._finder, to, timeout)
 
+    def leads_around(self, to: Sequence[NodeId], now: float) -> bool:
+        """Whether the best path has something that failed lately, and another one goes around."""
+        return self._finder.path_around(to, now) not in (None, self._finder.path(to))
+
     # Time.
 
     def next_deadline(self) -> float | None:

@@ -32,6 +32,7 @@ TUNNEL_MEMORY: Final = 80 * 1024  # in each direction
 TUNNEL_IDLE: Final = 600.0
 TUNNEL_LEFT: Final = 30.0  # as that, once one side has finished
 HOP_ALLOWANCE: Final = 0.1  # what a hop takes off the deadline, besides what has passed
+ANSWER_ALLOWANCE: Final = HOP_ALLOWANCE / 2  # how much longer than the deadline one waits
 TUNNELS_OF_LINK: Final = 256
 TUNNELS_OF_ACCOUNT: Final = 16
 DIALS_OF_LINK: Final = Rate(50, 1 / 50)

@@ -183,10 +183,10 @@ class LinkRequests(Sessions):
         the first answer. What is raised, and when: `LinkSubscription`."""
         if returns is not None:
             data_type(returns)  # raises now what is wrong with it
-        name = self.name_there(topic)
+        name = self._name_there(topic)
         return LinkSubscription(self, name, data, timeout, window, after, returns)
 
-    def name_there(self, topic: str) -> str:
+    def _name_there(self, topic: str) -> str:
         """What the other side calls a topic."""
         return topic
 

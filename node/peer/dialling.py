@@ -132,7 +132,8 @@ def given_up(peer: Peer) -> Iterator[None]:
     peer is open but was not returned) leaves nothing behind."""
     try:
         yield
-    except HandshakeError:
+    except (HandshakeError, TimeoutError):
+        peer.driver.blame()
         # A responder that refused is yet to say so (Reject or Close); the core bounds how
         # long it lingers for that.
         if peer.core.state is not State.FAREWELL:

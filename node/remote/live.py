@@ -6,7 +6,7 @@ Whatever is queued in the core is flushed by the driver; nothing here asks for t
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from crypto.identity import NodeId
 from node.config import NodeConfig
@@ -26,6 +26,9 @@ from node.transport.loop import Waiter
 from node.transport.waiting import Changes, left_after
 
 logger = logging.getLogger("parley.peer")
+
+# How a session ends of which anything was changed on the way, at the end that notices it first.
+_GARBLED: Final = (CloseCode.BAD_RECORD, CloseCode.FRAME_TOO_LARGE, CloseCode.PROTOCOL_ERROR)
 
 
 class Redials(Protocol):
@@ -304,6 +307,8 @@ class LiveConnection:
     def connection_ended(self, ended: ConnectionEnded) -> None:
         """The connection is over: nothing answers any more."""
         self.ended = ended
+        if ended.code in _GARBLED:
+            self.driver.blame()
         if self.redialling is not None:
             self.redialling.stop()
         for waiter, _ in self._pings.values():

@@ -85,6 +85,8 @@ class Redialling:
         live = self._live
         now = live.backend.now
         failures = int(not self._wanted and now() < self._resumed_at + STEADY)
+        if failures:
+            live.driver.blame()
         unknown = 0
         while live.ended is None and (live.core.is_parted or self._wanted):
             if failures and not self._wanted:
@@ -132,6 +134,8 @@ class Redialling:
                 await dial(one.begin)
             if one.driver is not None:
                 await one.over.wait()
+                if not one.resumed and self._live.ended is None:
+                    one.driver.blame()
         except (ParleyError, OSError) as error:
             logger.debug("%s cannot be dialled again: %s", self._live.remote, error)
         except Exception:

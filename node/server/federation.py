@@ -124,7 +124,7 @@ class Federation:
         self._switch = ServerSwitch(self._directory, self._opener, self._now)
         self._service: TunnelService | None = None
         self._entered = AsyncExitStack()
-        self._reaching = Reaching(node, self._open)
+        self._reaching = Reaching(node, self._open, leads_around=self._leads_around)
         self._follows = Follows(
             node,
             self._publisher,
@@ -177,7 +177,8 @@ class Federation:
         timeout: float = REACH_TIMEOUT,
     ) -> Peer:
         """Open a session with a server, `reach(id)`, or with a node at its home, `reach(home_id,
-        id)`, end to end through a tunnel. It may ask there for what is exported.
+        id)`, end to end through a tunnel. It may ask there for what is exported. Where no handshake
+        comes about by the best path, since a server there lies, others are tried: three in all.
 
         The session goes on by another path if its own is lost. With direct addresses of the node in
         `also`, or with `discover` if it is announced on the local network (extra `discovery`), it
@@ -277,6 +278,9 @@ class Federation:
     async def _open(self, to: Sequence[NodeId]) -> TunnelOutlet:
         trace = random_bytes(TRACE_SIZE)
         return await self._opener.to(to, trace=trace, timeout=DIAL_TIMEOUT)
+
+    def _leads_around(self, to: Sequence[NodeId]) -> bool:
+        return self._directory.leads_around(to, self._now())
 
     async def _publisher(self, ids: Sequence[NodeId]) -> Peer:
         return await self.reach(*ids)

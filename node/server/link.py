@@ -158,7 +158,6 @@ class ServerLink:
             peer = await self._dialled()
             if self.take(peer):
                 self._redial.established()
-                logger.info("the link to %s is up", self.node_id)
                 await self._gone(peer)
                 if self.peer is None:
                     return self.error or UnreachableError("the link was lost")

@@ -77,11 +77,15 @@ class Opener:
         attempts = self._directory.attempts(to, timeout)
         while (path := attempts.next(self._now())) is not None:
             try:
-                return await self.along(
+                tunnel = await self.along(
                     path, path[1], before=before, trace=trace, timeout=attempts.timeout
                 )
             except TunnelRefusedError as error:
                 attempts.failed(error.code, error.hop or 0, self._now())
+                continue
+            # What is in the tunnel of somebody else is not seen here, and nobody is blamed for it.
+            tunnel.blame = lambda: attempts.failed(ResultCode.ACCEPTED, None, self._now())
+            return tunnel
         raise TunnelRefusedError(attempts.code, attempts.hop)
 
 

@@ -9,6 +9,7 @@ from crypto.identity import NodeId
 from node.errors import TunnelRefusedError
 from node.federation.dials import Decision, Here, Onward, Originate, Refused, encode_dial
 from node.federation.directory import Directory
+from node.federation.limits import ANSWER_ALLOWANCE
 from node.server.opening import Opener
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
@@ -44,7 +45,7 @@ class ServerSwitch:
         return self._dials.judge(dial.neighbour, payload, now)
 
     async def _open(self, neighbour: NodeId, decision: Onward | Originate) -> TunnelOutlet:
-        timeout = decision.deadline - self._now()
+        timeout = decision.deadline + ANSWER_ALLOWANCE - self._now()
         trace = decision.trace
         if isinstance(decision, Onward):
             return await self._opener.along(

@@ -1,7 +1,7 @@
 """`TunnelStream`: one hop of a tunnel (docs/protocol.md section 19).
 
-A Dial is asked and answered on it as on any stream. From then on it carries Data alone, which goes
-to a taker in the moment that it comes: no task reads it.
+A Dial is asked and answered on it as on any stream, once. From then on it carries Data alone, which
+goes to a taker in the moment that it comes: no task reads it.
 """
 
 from typing import Protocol
@@ -31,14 +31,16 @@ class Taker(Protocol):
 
 
 class TunnelStream(Stream):
-    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes; longer ones, those that come
-    before our Answer, and events behind the Answer, reset it (`protocol-error`)."""
+    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes; longer ones, what comes
+    before the Answer, and events behind Dial and Answer reset it (`protocol-error`)."""
 
     _taker: Taker | None = None
+    _met = False  # the other side's one event has come
+    _answered = False
 
     def pass_to(self, taker: Taker) -> None:
         """The tunnel is open: `taker` is told of all that comes, first of what waits here."""
-        self._taker = taker
+        self._taker, self._answered = taker, True
         for data, cost in self._bytes.take_all():
             self.live.core.free(cost)
             taker.data_received(data, cost)
@@ -49,6 +51,10 @@ class TunnelStream(Stream):
         elif self._eof:
             taker.finished()
             self._forget_if_over()
+
+    def accept(self) -> None:
+        """The Answer is about to be sent: Data may come, and waits for a taker."""
+        self._answered = True
 
     def give_back(self, cost: int) -> None:
         """The taker has used what took `cost` of the credit."""
@@ -65,14 +71,17 @@ class TunnelStream(Stream):
             self._close()
             self._finish()
 
+    def end(self, code: int) -> None:
+        """Reset it, and tell the taker as if the peer had."""
+        self.reset(code)
+        self.failed(StreamResetError(code, ""))
+
     # From the peer.
 
     def data_received(self, data: bytes, cost: int) -> None:
         """A Data event came."""
         taker = self._taker
-        # Whoever dialled has Data of ours behind our Answer, and it has a taker before its own.
-        early = taker is None and not (self.answers or self._closed)
-        if early or len(data) > LARGEST_TUNNEL_DATA:
+        if len(data) > LARGEST_TUNNEL_DATA or self._is_early:
             self.live.core.consume(self.id, cost)
             self._violated()
         elif taker is None or self._closed:
@@ -83,9 +92,11 @@ class TunnelStream(Stream):
 
     def event_received(self, event: EventReceived) -> bool:
         """An event came: a Dial, or an Answer."""
-        if self._taker is not None:
+        if self._met or self._taker is not None:
             self._violated()
             return False
+        self._met = True
+        self._answered = (event.category, event.subcategory) in self.answers
         return super().event_received(event)
 
     def finished(self) -> None:
@@ -106,10 +117,14 @@ class TunnelStream(Stream):
         if self._taker is not None:
             self._taker.writable()
 
+    @property
+    def _is_early(self) -> bool:
+        """Whether Data that comes now may not: the Dial is not answered yet."""
+        return not (self._answered or self._closed)
+
     def _violated(self) -> None:
         """What came may not be in a tunnel."""
-        self.reset(CloseCode.PROTOCOL_ERROR)
-        self.failed(StreamResetError(CloseCode.PROTOCOL_ERROR, ""))
+        self.end(CloseCode.PROTOCOL_ERROR)
 
 
 def _code_of(error: StreamResetError | PeerClosedError) -> int:

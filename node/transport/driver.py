@@ -40,7 +40,8 @@ class Driver:
     the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
     is read while anything waits for that. While `gate`, which is set before the transport is there,
     is shut, the core gets nothing and gives nothing, and its time stands still. A parted core goes
-    on with the transport of another driver (`hand_over`). `path` is its way through a federation.
+    on with the transport of another driver (`hand_over`). `path` is its way through a federation;
+    `blame` is to be called if what comes by that is not from the other side, or nothing.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class Driver:
         "_paused",
         "_waker",
         "_writable",
+        "blame",
         "core",
         "gate",
         "high_water",
@@ -79,19 +81,17 @@ class Driver:
     ) -> None:
         self.core, self._loop = core, loop
         self._on_reports = on_reports
-        self._next_deadline = next_deadline
-        self._handle_deadline = handle_deadline
+        self._next_deadline, self._handle_deadline = next_deadline, handle_deadline
         self.high_water = HIGH_WATER
         self.turns, self.rooms = Turns(), Rooms()
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
         self._writable = self._paused = self._flush_due = False
         self._busy = False  # reports are being handed on, and none may overtake another
-        self._eof_came = self._eof_written = self._closed = False
-        self._alarm = Alarm(loop, self._rung)
-        self._grace_until = -NEVER
-        self.was_connected = False  # there was a transport once
+        self._eof_came = self._eof_written = self._closed = self.was_connected = False
+        self._alarm, self._grace_until = Alarm(loop, self._rung), -NEVER
         self.path: tuple[NodeId, ...] = ()
+        self.blame: Callable[[], None] = lambda: None
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
         self._waker = core.outbox.waker
         self._waker.wake = self._woken
@@ -179,7 +179,7 @@ class Driver:
             self._outlet = outlet  # nobody's any more: closed below
         else:
             outlet.serve(to)
-            to._outlet, to.path = outlet, self.path
+            to._outlet, to.path, to.blame = outlet, self.path, self.blame
             to._writable, to._paused, to._eof_came = self._writable, self._paused, self._eof_came
             to.turns.put(data)
             to.settle()

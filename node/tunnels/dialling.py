@@ -10,7 +10,7 @@ from lbm import keys
 from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
 from node.errors import CallTimeout, PeerClosedError, StreamResetError, TunnelRefusedError
-from node.federation.limits import HOP_ALLOWANCE, LONGEST_TEXT
+from node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
 from node.peer.peer import Peer
 from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
@@ -37,7 +37,7 @@ async def dial_tunnel(
 ) -> TunnelOutlet:
     """Open a tunnel whose first hop is `peer`: to a server or to [home, node], by a way that `peer`
     writes; or along a path. `trace` is 16 random bytes, `timeout` seconds for all of it, of which
-    the other side is given 100 ms less, so that its own answer comes first.
+    the other side is given 50 ms less, so that its own answer comes first.
 
     Whoever is given the tunnel closes it, unless a driver does.
 
@@ -48,7 +48,7 @@ async def dial_tunnel(
     server = peer.node_id
     if server is None or peer.live.path:
         raise TunnelRefusedError(ResultCode.NOT_AUTHORISED)
-    left_ms = int((timeout - HOP_ALLOWANCE) * 1_000)
+    left_ms = int((timeout - ANSWER_ALLOWANCE) * 1_000)
     if left_ms <= 0:
         raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED)
     cells: dict[int, Value] = {keys.TRACE: trace, keys.DEADLINE_MS: left_ms}

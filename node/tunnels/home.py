@@ -94,7 +94,8 @@ class Home(Link):
             ConfigError: not one or two node ids, or `also` has addresses of another node.
             AddressError: not a direct address. CallTimeout: no connection with the home; its cause
                 is why. TunnelRefusedError, which is an UnreachableError: no tunnel leads there;
-                its `code` says why. HandshakeError, NotTrustedError: as `Node.connect`.
+                its `code` says why. HandshakeError, NotTrustedError: as `Node.connect`; if a server
+            between lies, the home does not see it, and may choose the same way another time.
         """
         way = Way(ids, also, discover=discover)
         began = self.backend.now()
@@ -121,9 +122,9 @@ class Home(Link):
                 `publish:TOPIC`. LocalProtocolError: notes for 8 nodes are on their way. What
                 `reach` raises, and `Peer.call`.
         """
-        elsewhere = read_topic_name(self.name_there(topic))
+        elsewhere = read_topic_name(self._name_there(topic))
         if elsewhere is None:
-            name = self.name_there(topic)
+            name = self._name_there(topic)
             return await super().publish(name, data, timeout=timeout, headers=headers, once=once)
         began = self.backend.now()
         reaching = REACH_TIMEOUT if timeout is None else min(timeout, REACH_TIMEOUT)
@@ -134,7 +135,7 @@ class Home(Link):
                 elsewhere.topic, data, timeout=timeout, headers=headers, once=once
             )
 
-    def name_there(self, topic: str) -> str:
+    def _name_there(self, topic: str) -> str:
         """A topic of the home itself has its plain name there."""
         elsewhere = read_topic_name(topic)
         return topic if elsewhere is None or elsewhere.to != (self.server,) else elsewhere.topic

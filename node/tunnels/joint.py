@@ -7,7 +7,6 @@ here in each direction.
 
 from typing import Final
 
-from crypto.identity import NodeId
 from node.federation.limits import TUNNEL_IDLE, TUNNEL_LEFT
 from node.protocol.codes import CloseCode
 from node.streams.tunnel_stream import TunnelStream
@@ -60,11 +59,6 @@ class Joint:
                 side.onward.close()
                 if self._code != _FINISHED:
                     stream.reset(self._code)
-
-    @property
-    def dialler(self) -> NodeId | None:
-        """The neighbour that dialled it."""
-        return self._streams[0].live.node_id
 
     def end(self, code: int) -> None:
         """Reset both sides."""

@@ -19,7 +19,8 @@ from node.tunnels.writer import GIVEN_BACK, TunnelWriter
 class TunnelOutlet:
     """An open tunnel, which begins or ends here with `stream`; `path` is its way, from the first
     server to the target, as far as it is known. It serves a driver from `attach` on, unless its
-    stream is joined to another one. `on_closed` is called once, when it is over.
+    stream is joined to another one. `on_closed` is called once, when it is over; `blame` whenever
+    what comes through it is not from the target, or nothing.
 
     It keeps at most its window of what came while the driver reads nothing, and of what is to go
     out at most its window and one flush of the driver.
@@ -29,6 +30,7 @@ class TunnelOutlet:
         self.stream = stream
         self.path = path
         self.on_closed: Callable[[], None] = lambda: None
+        self.blame: Callable[[], None] = lambda: None
         self._served: Served | None = None
         self._writer = TunnelWriter(stream, self._has_room)
         self._held: deque[tuple[bytes, int]] = deque()
@@ -42,7 +44,7 @@ class TunnelOutlet:
     def attach(self, driver: Driver) -> None:
         """Serve a driver from now on."""
         self._served = driver
-        driver.path = self.path
+        driver.path, driver.blame = self.path, self.blame
         driver.connected(self)
         if not self._closed:
             self.stream.pass_to(self)

@@ -9,7 +9,8 @@ import anyio
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.errors import ConfigError, TunnelRefusedError
+from node.errors import ConfigError, HandshakeError, TunnelRefusedError
+from node.federation.limits import ATTEMPTS
 from node.links.places import Places
 from node.links.redial import random_fraction
 from node.peer.peer import Peer
@@ -70,17 +71,23 @@ class Way:
 
 class Reaching:
     """The sessions of `node` through tunnels that `open_tunnel` opens, and the moves of these to
-    direct addresses: until `close`."""
+    direct addresses: until `close`. Where no handshake comes about in a tunnel, another is opened
+    if `leads_around` says that it would go another way: three in all, each with a third of the time
+    that there is. None: the ways are chosen elsewhere, and one has all of it.
+    """
 
     def __init__(
         self,
         node: ReachingNode,
         open_tunnel: Callable[[Sequence[NodeId]], Awaitable[TunnelOutlet]],
         draw: Callable[[], float] = random_fraction,
+        *,
+        leads_around: Callable[[Sequence[NodeId]], bool] | None = None,
     ) -> None:
         self._node = node
         self._open_tunnel = open_tunnel
         self._draw = draw
+        self._leads_around = leads_around
         self._reached: dict[Peer, Runner | None] = {}
         self._closed = False
 
@@ -91,7 +98,7 @@ class Reaching:
         dials = [tunnel_dial(lambda: self._open_tunnel(way.ids))]
         if places is not None:
             dials.append(direct_dial(places, loop))
-        peer = await self._node.connect_by(dials, way.target, name=name, timeout=timeout)
+        peer = await self._met(dials, way, name, timeout)
         if self._closed:  # meanwhile
             peer.live.drop(CloseCode.GOING_AWAY)
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
@@ -100,6 +107,18 @@ class Reaching:
         if places is not None:
             self._reached[peer] = loop.spawn(keep_direct, peer, _DIRECT, self._draw)
         return peer
+
+    async def _met(self, dials: Sequence[Dial], way: Way, name: str, timeout: float) -> Peer:
+        around = self._leads_around
+        left = 1 if around is None else ATTEMPTS
+        share = timeout / left
+        while True:
+            try:
+                return await self._node.connect_by(dials, way.target, name=name, timeout=share)
+            except HandshakeError:
+                left -= 1
+                if not left or around is None or not around(way.ids):
+                    raise
 
     async def close(self, *, graceful: bool) -> None:
         """End them; `graceful` waits for their Close, of those that have a transport."""

@@ -17,6 +17,7 @@ from lbm import keys
 from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
 from node.errors import ParleyError, PeerClosedError, StreamResetError, TunnelRefusedError
+from node.federation.limits import LONGEST_DIAL
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry, Handlers
 from node.protocol.codes import (
@@ -39,8 +40,6 @@ from node.tunnels.switch import IncomingDial, Switch
 
 # Seconds in which Dial has to come on a stream that was opened for it.
 DIAL_PATIENCE: Final = HANDSHAKE_TIMEOUT
-# Seconds that a Dial may name as its deadline; of longer ones that is what holds.
-LONGEST_DEADLINE: Final = 60.0
 _ASYNC_ID: Final = 1
 _SECOND: Final = 1_000_000_000
 
@@ -66,17 +65,22 @@ class TunnelService:
         self._accept = accept
         self._on_over = on_over
         self._wall = wall
-        self.count = 0  # tunnels that end here or lead on
+        self._neighbours: dict[TunnelStream, NodeId] = {}  # who dialled them
         self.joints: set[Joint] = set()
 
     def __repr__(self) -> str:
         return f"<TunnelService: {self.count} tunnels>"
 
+    @property
+    def count(self) -> int:
+        """Tunnels that end here or lead on, or are about to."""
+        return len(self._neighbours)
+
     def end_unless(self, may_dial: Callable[[NodeId], bool]) -> None:
-        """End the tunnels that lead on from neighbours that may not dial any more."""
-        for joint in self.joints:
-            if joint.dialler is None or not may_dial(joint.dialler):
-                joint.end(CloseCode.NOT_AUTHORISED)
+        """Reset the tunnels of neighbours that may not dial any more."""
+        for stream, neighbour in list(self._neighbours.items()):
+            if not may_dial(neighbour):
+                stream.end(CloseCode.NOT_AUTHORISED)
 
     async def serve(self, stream: Stream) -> None:
         """Serve one stream to its end; the handler of the label."""
@@ -101,6 +105,7 @@ class TunnelService:
             await _answer(event, error.code)
             return
         loop = stream.live.backend
+        self._neighbours[stream] = dial.neighbour
         try:
             with anyio.CancelScope() as scope:
                 event.when_cancelled(scope.cancel)
@@ -117,6 +122,8 @@ class TunnelService:
                 raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED)
         except TunnelRefusedError as error:
             await _answer(event, error.code, error.text, self._hop(dial, error.hop))
+        finally:
+            del self._neighbours[stream]
 
     def _hop(self, dial: IncomingDial, said: int | None) -> int | None:
         """Whose refusal it is, by its index in the path; None if it has no path."""
@@ -131,14 +138,12 @@ class TunnelService:
         dial: IncomingDial,
         onward: TunnelOutlet | None,
     ) -> None:
-        self.count += 1
         try:
             if onward is None:
                 await self._end_here(stream, event, dial)
             else:
                 await self._join(stream, event, dial, onward)
         finally:
-            self.count -= 1
             if onward is not None:
                 onward.close()
 
@@ -167,6 +172,7 @@ class TunnelService:
         began = self._wall()
         hop = onward.path.index(self._node_id)
         joint = Joint(stream, onward.stream, stream.live.backend)
+        stream.accept()
         await _answer(event, ResultCode.ACCEPTED)
         self.joints.add(joint)
         try:
@@ -207,7 +213,7 @@ def _read(stream: TunnelStream, payload: bytes) -> IncomingDial:
         cells = DIAL_CELLS.read(payload)
     except LbmDecodeError as error:
         raise TunnelRefusedError(ResultCode.MALFORMED) from error
-    seconds = min(cells[keys.DEADLINE_MS] / 1_000, LONGEST_DEADLINE)
+    seconds = min(cells[keys.DEADLINE_MS] / 1_000, LONGEST_DIAL)
     path, to = cells.get(keys.PATH), cells.get(keys.TO)
     return IncomingDial(
         live.node_id,

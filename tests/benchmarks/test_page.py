@@ -22,6 +22,8 @@ def test_there_is_something_stored() -> None:
         *page.LOOPS.values(),
         "growth",
         "federation",
+        "hop",
+        "isolation",
         "tuning",
         "profile",
         "bus",

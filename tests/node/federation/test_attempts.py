@@ -45,6 +45,16 @@ def test_without_a_path_there_is_nothing_to_try() -> None:
     assert (attempts.code, attempts.hop) == (ResultCode.UNREACHABLE, 0)
 
 
+def test_where_nothing_leads_around_the_best_path_is_asked_once() -> None:
+    finder = finder_of(SQUARE)
+    for path in (FIRST, SECOND):
+        finder.avoided.add(path[1], 1.0)
+    attempts = Attempts(finder, [TARGET], 6.0)
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.ACCEPTED, None, 1.0)
+    assert attempts.next(1.0) is None
+
+
 def test_what_one_found_others_go_around() -> None:
     finder = finder_of(SQUARE)
     first = Attempts(finder, [TARGET], 6.0)

@@ -14,6 +14,7 @@ from node.federation.limits import (
     CARD_INTERVAL,
     CARD_RENEWED,
     CARD_VALID,
+    FIRST_CARD,
     LINK_REMEMBERED,
     MOST_LINKS,
 )
@@ -29,10 +30,12 @@ HAVE = encode({keys.HAVE: []})
 class Server:
     """A Directory and its two clocks; every member may be linked, and ONE is carried."""
 
-    def __init__(self, members: int = 4) -> None:
+    def __init__(self, members: int = 4, settle: float = 0.0) -> None:
         self.now, self.now_ms = 50.0, MS
         others = map(node_id, range(1, members))
-        self.directory = Directory(identity(0), others, carry=[ONE], exports=["shop.*"])
+        self.directory = Directory(
+            identity(0), others, carry=[ONE], exports=["shop.*"], settle=settle
+        )
 
     @property
     def card(self) -> Card:
@@ -84,6 +87,16 @@ def test_the_first_link_makes_the_first_card() -> None:
     assert dict(server.card.links) == {ONE: True}
     assert server.card.exports == ("shop.*",)
     server.card.envelope.verify()
+
+
+def test_the_first_card_waits_for_links_that_come_up_together() -> None:
+    server = Server(settle=FIRST_CARD)
+    server.up(ONE)
+    server.wait(FIRST_CARD - 0.01)
+    assert not server.directory.cards
+    server.up(TWO)
+    server.wait(0.02)
+    assert dict(server.card.links) == {ONE: True, TWO: False}
 
 
 def test_a_change_makes_a_card_at_most_once_in_5_seconds() -> None:

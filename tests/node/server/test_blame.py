@@ -40,7 +40,7 @@ async def test_the_short_deadlines_of_an_account_harm_nobody(anyio_backend: str)
         target = four.nodes[2].node_id
         async with Node(Identity.create(), config=config(), clock=four.clock) as account:
             home, _ = await introduce(account, four.nodes[0])
-            for timeout in (0.25, 0.35, 0.7):
+            for timeout in (0.12, 0.25, 0.45):
                 with pytest.raises(TunnelRefusedError) as caught:
                     await dial_tunnel(home, to=[target], trace=TRACE, timeout=timeout)
                 assert caught.value.code == ResultCode.DEADLINE_EXCEEDED

@@ -2,7 +2,7 @@
 publisher's numbers, and what is told when something is missing."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -21,7 +21,7 @@ from node.federation.exports import Exports
 from node.handlers.topic import Topic
 from node.messaging.notes import DROPPED_HEADER
 from node.protocol.codes import CloseCode, ResultCode
-from node.server import followed_topic
+from node.server import followed_topic, shared_sessions
 from node.server import follows as follows_module
 from node.server.followed_topic import KEPT_BYTES
 from node.server.follows import Follows
@@ -34,7 +34,10 @@ pytestmark = pytest.mark.anyio
 class Federated:
     """A publisher, a server that follows `news.*` of it, and two accounts of the server."""
 
-    def __init__(self, publisher: Node, server: Node, ann: Node, bob: Node) -> None:
+    def __init__(
+        self, stack: AsyncExitStack, publisher: Node, server: Node, ann: Node, bob: Node
+    ) -> None:
+        self.stack = stack
         self.publisher, self.server, self.ann, self.bob = publisher, server, ann, bob
         self.accounts = {ann.node_id, bob.node_id}
         self.reached: list[Sequence[NodeId]] = []
@@ -71,21 +74,16 @@ class Federated:
         again.topic("news.eu", keep=10)
         await session.close()
 
-    stack: Any
-
 
 @asynccontextmanager
 async def federation(**settings: Any) -> AsyncIterator[Federated]:
     """All of them connected in memory, as they are to be left again."""
-    from contextlib import AsyncExitStack
-
     with anyio.fail_after(PATIENCE):
         async with AsyncExitStack() as stack:
             nodes = [Node(Identity.create(), config=config(**settings)) for _ in range(4)]
             for node in nodes:
                 await stack.enter_async_context(node)
-            made = Federated(*nodes)
-            made.stack = stack
+            made = Federated(stack, *nodes)
             await stack.enter_async_context(made.follows)
             await made.begin()
             yield made
@@ -404,6 +402,19 @@ async def test_whatever_keeps_it_from_the_publisher(world: Federated, error: Exc
     world.fails = error
     assert await refusal(world.to_ann, world.name()) == ResultCode.UNREACHABLE
     assert not world.follows.topics
+
+
+async def test_the_way_to_the_publisher_is_waited_for_so_long(
+    world: Federated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(to: Sequence[NodeId]) -> Peer:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(shared_sessions, "TIMEOUT", 0.05)
+    world.follows._sessions._reach = never
+    assert await refusal(world.to_ann, world.name()) == ResultCode.DEADLINE_EXCEEDED
+    await eventually(lambda: not world.follows.topics)
 
 
 async def test_who_gives_up_leaves_nothing(world: Federated) -> None:

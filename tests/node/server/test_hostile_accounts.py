@@ -21,7 +21,8 @@ async def test_subscriptions_elsewhere_count_as_dials(anyio_backend: str) -> Non
         async with client:
             await three.until(three.know_all)
             home = await logged_in(three, client, 0)
-            codes, burst = [], int(DIALS_OF_ACCOUNT.burst)
+            codes = []
+            burst = int(DIALS_OF_ACCOUNT.burst)
             for _ in range(burst + 5):
                 with pytest.raises(CallRefused) as refused:
                     await home.subscribe(f"news@{three.nodes[2].node_id}").__aenter__()

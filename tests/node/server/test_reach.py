@@ -1,6 +1,7 @@
 """Servers reach each other through others: what is exported, which way, and what is refused."""
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ import pytest
 from crypto.identity import Identity, NodeId
 from node.errors import CallRefused, ConfigError, TunnelRefusedError
 from node.federation.exports import Exports
-from node.federation.limits import TUNNELS_OF_LINK
+from node.federation.limits import HOP_ALLOWANCE, TUNNELS_OF_LINK
 from node.node import Node
 from node.peer.login import log_in, log_out
 from node.peer.peer import Peer
-from node.protocol.codes import ResultCode
+from node.protocol.codes import TUNNEL_LABEL, ResultCode
 from node.remote.redialling import Dial
 from node.remote.requests import Call
 from node.tunnels.account_switch import AccountSwitch
 from node.tunnels.dialling import dial_tunnel, tunnel_dial
+from node.tunnels.switch import IncomingDial
 from tests.node.network import config
 from tests.node.server.ring import Servers, ring, servers
 
@@ -131,6 +133,29 @@ async def test_a_link_has_so_many_tunnels_and_no_more() -> None:
             tunnel.close()
         await two.clock.tick(1)
         assert not two.federations[1].tunnels
+
+
+async def test_a_hop_takes_100_ms_off_the_deadline() -> None:
+    async with servers(3, [(0, 1), (1, 2)], accounts="any") as three:
+        await three.until(three.know_all)
+        ids = [node.node_id for node in three.nodes]
+        left: list[float] = []
+
+        class Asked:
+            @asynccontextmanager
+            async def decide(self, dial: IncomingDial) -> AsyncIterator[None]:
+                left.append(dial.deadline - three.clock.now())
+                yield None
+
+        for number in (1, 2):
+            handlers = three.nodes[number].handlers
+            honest = handlers.reserved.pop(TUNNEL_LABEL)
+            three.nodes[number].serve_tunnels(Asked())
+            (peer,) = [link.peer for link in three.federations[0].links]
+            assert peer is not None
+            (await dial_tunnel(peer, path=ids, trace=TRACE, timeout=3)).close()
+            handlers.reserved[TUNNEL_LABEL] = honest
+        assert left[0] - left[1] == pytest.approx(HOP_ALLOWANCE, abs=0.002)
 
 
 async def logged_in(three: Servers, client: Node, home: int) -> Peer:

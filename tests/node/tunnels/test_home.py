@@ -24,11 +24,13 @@ from node.errors import (
 from node.federation.accounts import Accounts
 from node.federation.exports import Exports
 from node.links.places import RESOLVERS
+from node.messaging.logins import Logins
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
 from node.remote.redialling import Redialling
+from node.tunnels import home as home_module
 from node.tunnels import publishers
 from node.tunnels.dialling import dial_tunnel
 from node.tunnels.home import Home
@@ -231,6 +233,18 @@ async def test_leaving_by_an_exception_does_not_wait(place: Place, anyio_backend
     await home.ready()
     await home.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
     assert not alice.handlers.exports
+    await eventually(lambda: alice.node_id not in server.accounts)
+
+
+async def test_a_home_that_does_not_answer_is_left_all_the_same(
+    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, alice = await place.server(), await place.node()
+    home = await alice.home(server.address).__aenter__()
+    await home.ready()
+    monkeypatch.setattr(Logins, "logout_received", lambda *_: False)
+    monkeypatch.setattr(home_module, "LEAVE_TIMEOUT", 0.05)
+    await home.aclose()
     await eventually(lambda: alice.node_id not in server.accounts)
 
 

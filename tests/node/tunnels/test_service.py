@@ -1,7 +1,7 @@
 """How a Dial is answered, and what is left of one that nobody waits for."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
@@ -10,6 +10,7 @@ from crypto.identity import NodeId
 from lbm import keys
 from lbm.codec import encode
 from node.errors import ParleyError, StreamResetError, TunnelRefusedError
+from node.federation.limits import TUNNELS_OF_LINK
 from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from node.testing import FakeClock
 from node.tunnels.account_switch import AccountSwitch
@@ -17,9 +18,10 @@ from node.tunnels.dialling import dial_tunnel
 from node.tunnels.service import DIAL_PATIENCE
 from node.tunnels.switch import IncomingDial
 from tests.node.network import PATIENCE, eventually, meeting, started
-from tests.node.tunnels.ways import Row, end_raw, row
+from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 
 TRACE = bytes(16)
+DIAL_TO_NOBODY = encode({keys.TRACE: TRACE, keys.DEADLINE_MS: 9_000, keys.TO: [bytes(32)]})
 
 
 class Hanging:
@@ -93,6 +95,34 @@ async def test_who_gives_up_leaves_nothing_on_the_way(anyio_backend: str) -> Non
         await eventually(lambda: not any(len(peer.streams) for peer in ends))
 
 
+async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
+    async with row(4) as made:
+        server, switch = made.nodes[1], Hanging()
+        del server.handlers.reserved["tunnel"]
+        service = server.serve_tunnels(made.switches[0], made.records.append)
+        ends = end_raw(made.target)
+        here = RawEnd((await made.open()).stream)
+        service.end_unless(lambda node_id: node_id == made.nodes[0].node_id)
+        assert service.count == 1
+        service.end_unless(lambda node_id: False)
+        await eventually(lambda: here.code is not None and ends[0].code is not None)
+        assert (here.code, ends[0].code) == (CloseCode.NOT_AUTHORISED,) * 2
+        await eventually(lambda: not service.count and not made.switches[0].open)
+
+        # Nor is one opened that was asked for before.
+        del server.handlers.reserved["tunnel"]
+        service = server.serve_tunnels(switch)
+
+        async def end() -> None:
+            await eventually(lambda: switch.asked == 1)
+            service.end_unless(lambda node_id: False)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(end)
+            assert (await refused(made))[0] == ResultCode.NOT_AUTHORISED
+        await eventually(lambda: switch.cancelled == 1 and not service.count)
+
+
 @pytest.mark.parametrize(
     ("payload", "code"),
     [
@@ -129,6 +159,31 @@ async def test_what_is_no_dial_resets_the_stream(
         await eventually(lambda: stream._error is not None)
         assert stream._error is not None
         assert stream._error.code == CloseCode.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("behind_a_dial", [False, True])
+@pytest.mark.parametrize("data", [False, True])
+async def test_what_may_not_come_before_the_answer_resets_the_stream(
+    data: bool, behind_a_dial: bool, anyio_backend: str
+) -> None:
+    async with row(3) as made:
+        switch = Hanging()
+        made.nodes[1].handlers.reserved.pop("tunnel")
+        made.nodes[1].serve_tunnels(switch)
+        stream = made.links[0][0].streams.open_tunnel()
+        core = stream.live.core
+        if behind_a_dial:
+            core.send(stream.id, 1, TUNNEL, DIAL, DIAL_TO_NOBODY)
+            await eventually(lambda: switch.asked == 1)
+        if data:
+            core.send_data(stream.id, b"too early")
+        else:
+            core.send(stream.id, 1, TUNNEL, DIAL if behind_a_dial else 1, DIAL_TO_NOBODY)
+        await eventually(lambda: stream._error is not None)
+        assert stream._error is not None
+        assert stream._error.code == CloseCode.PROTOCOL_ERROR
+        await eventually(lambda: switch.cancelled == switch.asked)
+        assert made.links[0][0].is_open
 
 
 async def test_a_stream_without_a_dial_is_reset(anyio_backend: str) -> None:
@@ -205,6 +260,24 @@ async def test_an_account_lets_in_what_its_home_says_is_for_it(anyio_backend: st
             assert await code_of(home.node_id, path) == ResultCode.MALFORMED
         codes = [await code_of(home.node_id, made.path) for _ in range(51)]
         assert codes.count(ResultCode.OVERLOADED) > 0  # 50 at once, and 50 a second
+
+
+async def test_an_account_has_room_for_256_tunnels_of_a_home(anyio_backend: str) -> None:
+    home, node = NodeId(bytes([1]) * 32), NodeId(bytes([2]) * 32)
+    now = 0.0
+    switch = AccountSwitch(node, lambda: {home}, lambda: now)
+    dial = IncomingDial(home, (home, node), None, TRACE, 0.0)
+    async with AsyncExitStack() as stack:
+        for _ in range(TUNNELS_OF_LINK):
+            now += 1.0
+            await stack.enter_async_context(switch.decide(dial))
+        now += 1.0
+        with pytest.raises(TunnelRefusedError) as caught:
+            await stack.enter_async_context(switch.decide(dial))
+        assert caught.value.code == ResultCode.OVERLOADED
+    now += 1.0
+    async with switch.decide(dial):
+        pass
 
 
 async def test_ends_meet_what_was_sent_right_behind_the_answer(anyio_backend: str) -> None:
