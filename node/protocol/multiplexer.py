@@ -69,8 +69,7 @@ class Multiplexer:
     named for streams that will be opened in answer, by label; `expected` is how many Windows
     and Resets of the other side have a reason in what was sent and opened. What is reported
     and not given back, and streams of the other side, are charged to `account`. Tunnels stand
-    apart: their windows are fixed, and whatever else the account holds does not end what passes
-    through them, which is Data.
+    apart: their windows are fixed, and an account without room ends no Data that passes there.
     """
 
     def __init__(
@@ -244,9 +243,8 @@ class Multiplexer:
         nothing is written before it (`hold`).
 
         Raises:
-            PayloadTooLargeError: above `max_payload`. LocalProtocolError: the stream is not
-                open for sending, a number is out of range, or the payload is the single
-                byte 0x00.
+            PayloadTooLargeError: above `max_payload`. LocalProtocolError: the stream is not open for
+                sending, a number is out of range, or the payload is the single byte 0x00.
         """
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
             raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
@@ -256,11 +254,9 @@ class Multiplexer:
             raise LocalProtocolError("the payload 0x00 means that the event has no payload")
         elif lbm and self._padded:
             payload = pad(bytes(payload), self._config.padding, self.limits.max_payload)
-        size, cost, credit = len(payload), 0, None
-        if size > self.limits.max_payload:
-            raise PayloadTooLargeError(
-                f"a payload of {size} bytes; {self.limits.max_payload} were agreed"
-            )
+        size, cost, credit, most = len(payload), 0, None, self.limits.max_payload
+        if size > most:
+            raise PayloadTooLargeError(f"a payload of {size} bytes; {most} were agreed")
         if stream != MAIN_STREAM:
             credit = self._streams.get_local(stream).credit
             if category != SIM or subcategory != CHUNK:
@@ -348,8 +344,7 @@ class Multiplexer:
             self.outbox.waker.changed()
 
     def watch_credit(self, stream: int) -> None:
-        """Report StreamWritable once, when more credit has come, or none can come any more; raises
-        LocalProtocolError if our direction has ended."""
+        """As `watch`, when more credit has come; LocalProtocolError if our direction has ended."""
         self._streams.get_local(stream)
         self._starved.add(stream)
 
@@ -377,8 +372,7 @@ class Multiplexer:
 
     def _opened(self, stream: int, cells: Mapping[int, Any]) -> None:
         label = cells[keys.LABEL]
-        apart = label == TUNNEL_LABEL
-        window = TUNNEL_WINDOW if apart else self.limits.stream_window
+        window = TUNNEL_WINDOW if (apart := label == TUNNEL_LABEL) else self.limits.stream_window
         credit, window = cells.get(keys.WINDOW, window), self.windows.get(label, window)
         self._streams.open_remote(stream, credit, window, apart=apart)
         self.expected += 2
