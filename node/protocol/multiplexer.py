@@ -243,8 +243,8 @@ class Multiplexer:
         nothing is written before it (`hold`).
 
         Raises:
-            PayloadTooLargeError: above `max_payload`. LocalProtocolError: the stream is not open for
-                sending, a number is out of range, or the payload is the single byte 0x00.
+            PayloadTooLargeError: above `max_payload`. LocalProtocolError: the stream is not open
+                for sending, a number is out of range, or the payload is the single byte 0x00.
         """
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
             raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
