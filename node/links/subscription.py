@@ -34,10 +34,12 @@ logger = logging.getLogger("parley.link")
 H = TypeVar("H", bound="Callable[[], Awaitable[None] | None]")
 T = TypeVar("T")
 
-# A node that has just started may not have the topic yet, or be busy: it is asked again.
+# A node that has just started may not have the topic yet, or be busy: it is asked again. So is one
+# that had accepted what we gave up at that moment, and has not heard of it yet.
 PASSING: Final = frozenset(
     {
         ResultCode.TOPIC_NOT_FOUND,
+        ResultCode.ALREADY_SUBSCRIBED,
         ResultCode.DEADLINE_EXCEEDED,
         ResultCode.CANCELLED,
         ResultCode.OVERLOADED,

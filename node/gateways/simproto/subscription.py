@@ -7,7 +7,7 @@ notes and keeps none: what is published while there is no connection is lost.
 import logging
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 
 import anyio
 
@@ -20,13 +20,9 @@ from node.links.emitter import Waited
 from node.links.redial import random_fraction
 from node.links.subscription import PASSING, PAUSES
 from node.logs import one_line
-from node.protocol.codes import ResultCode
 from node.transport.waiting import pause
 
 logger = logging.getLogger("parley.gateway")
-
-# Subscribed already: by a request of ours that was given up, and is taken back when it is answered.
-_PASSING: Final = PASSING | {ResultCode.ALREADY_SUBSCRIBED}
 
 
 class SimProtoSource(Waited["SimProtoPublisher"], Protocol):
@@ -177,7 +173,7 @@ class SimProtoSubscription:
             except PeerClosedError:
                 continue
             except CallRefused as error:
-                if error.code not in _PASSING:
+                if error.code not in PASSING:
                     raise
                 failures += 1
                 seconds = PAUSES.after(failures, random_fraction())

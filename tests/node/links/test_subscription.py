@@ -9,6 +9,7 @@ from node.errors import CallRefused, CallTimeout, ParleyError, PeerClosedError, 
 from node.handlers.topic import Topic
 from node.links import link as links
 from node.links.subscription import LinkSubscription
+from node.protocol.codes import ResultCode
 from node.protocol.errors import LocalProtocolError
 from parley import Node, SubscribeRequest
 from tests.node.links.servers import QUICK, Server, serving
@@ -214,6 +215,30 @@ async def test_a_topic_that_is_not_there_yet_is_asked_for_again(anyio_backend: s
 
 
 first: list[int] = []
+
+
+async def test_one_that_was_accepted_as_we_gave_it_up_is_asked_for_again(
+    anyio_backend: str,
+) -> None:
+    """The publisher says that we are subscribed, until it has heard that we gave up."""
+    answers = iter([0, ResultCode.ALREADY_SUBSCRIBED, 0])
+
+    def news_that_say_so(node: Node) -> None:
+        @node.topic("news").on_subscribe
+        def decide(request: SubscribeRequest) -> None:
+            if code := next(answers):
+                raise CallRefused(code, None)
+
+    async with (
+        serving(news_that_say_so) as server,
+        new_node() as node,
+        node.link(server.address, pauses=QUICK) as link,
+        link.subscribe("news") as subscription,
+    ):
+        await server.stop()
+        await server.start()
+        await (await subscribed(server)).publish("here")
+        assert await anext(subscription) == "here"
 
 
 async def test_a_topic_that_was_started_anew_is_told_by_the_first_note_that_is_read(
