@@ -17,8 +17,8 @@ def test_a_row_says_how_much_passes_and_what_each_process_spent() -> None:
     assert row["cpu_ratio"] == pytest.approx(all_of_them, abs=0.02)
     busiest = max(row["direct_us"]) / max(row["tunnel_us"])
     assert row["busiest_ratio"] == pytest.approx(busiest, abs=0.02)
-    for text in (line(row), hop_table([row])):
-        assert str(round(row["cpu_ratio"], 2)) in text
+    assert f"{row['cpu_ratio']:.3f}" in line(row)
+    assert f"{row['cpu_ratio']:.2f}" in hop_table([row])
 
     sharing_a_core = {**row, "busiest_ratio": None}
     assert "busiest" not in line(sharing_a_core)
