@@ -159,8 +159,9 @@ NOT_ANSWERED: dict[str, list[tuple[int, int, tuple[int, int], bytes]]] = {
         for async_id in (0, ID)
         for category, subcategory in ((3, 9), (3, 255), (4, 5), (4, 255))
     ],
-    "categories that are reserved": [
-        (1, ID, (category, 1), b"x") for category in (5, 6, 7, 8, 9, 63)
+    "categories that are reserved": [(1, ID, (category, 1), b"x") for category in (6, 7, 8, 9, 63)],
+    "what is no question about an account": [
+        (1, ID, (5, subcategory), b"x") for subcategory in (3, 4, 255)
     ],
     "an application's": [(1, ID, (category, 1), b"x") for category in (64, 65, 254, 255)],
     "Data on stream 1": [(1, ID, TYPES["Data"], b"x")],

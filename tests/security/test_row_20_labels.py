@@ -21,8 +21,10 @@ import pytest
 
 from crypto import chain, identity, kdf, schedule, streamkeys
 from lbm.keys import KEYS
+from node.federation import envelopes
 from node.protocol import codes, responder, resume
 from tests.crypto import test_vectors as of_crypto
+from tests.node.federation import test_vectors as of_federation
 from tests.node.protocol import test_vectors_handshake as of_handshakes
 from tests.node.protocol import test_vectors_resume as of_resuming
 from tests.vectors.load import Vector, read
@@ -52,6 +54,7 @@ LABELS: Final = {
 DOMAINS: Final = {
     b"parley1 ",  # before each of the above
     b"parley1 chain",
+    b"parley1 envelope",
     b"parley1 hello",
     b"parley1 key binding",
     b"parley1 node id",
@@ -74,7 +77,7 @@ RECORDINGS: Final = {
 # Of what a journal encrypts (docs/journal.md).
 OF_JOURNALS: Final = {"journal labels"}
 
-MODULES: Final = (kdf, schedule, chain, streamkeys, identity, resume)
+MODULES: Final = (kdf, schedule, chain, streamkeys, identity, resume, envelopes)
 
 
 def sources() -> Iterator[ast.Module]:
@@ -161,6 +164,7 @@ CHECKS: Final[tuple[tuple[Callable[[Vector], None], str, str], ...]] = (
     (of_handshakes.test_what_a_responder_decides, "handshake", "respond"),
     (of_resuming.test_k_and_its_tags, "resume", "key"),
     (of_resuming.test_what_is_written, "resume", "events"),
+    (of_federation.test_an_envelope, "federation", "envelope"),
 )
 
 
@@ -235,6 +239,7 @@ def test_every_file_of_vectors_is_run() -> None:
     files = {path.stem for path in VECTORS.glob("*.json")}
     run = set(re.findall(r'(?:vectors|read)\(\s*"([\w-]+)"', text))
     run |= {name for name in files if name.startswith("session-") and name in text}
+    run |= set(re.findall(r'^FILE = "([\w-]+)"', text, re.MULTILINE))
     assert files - run == {"recorded"}  # what the others were made with
 
 
