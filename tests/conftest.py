@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import quick
 from tests.alive import note_what_is_there
+from tests.alone import run_alone
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 from tests.scheduling import Shares, in_order
 
@@ -32,7 +33,7 @@ SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
 CUT_SEEDS = 3
 FEDERATIONS = 3
-WHOLE_HOURS = 0.5
+WHOLE_HOURS = 0.25
 # The marks of what `--require-servers` does not let be skipped.
 SERVERS: Final = ("redis", "lightbus", "mounts")
 
@@ -152,6 +153,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     return (yield from quick.running(item))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    return run_alone(pyfuncitem)
 
 
 @pytest.hookimpl(wrapper=True)

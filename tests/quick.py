@@ -16,7 +16,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 HEAVY: Final = (
-    *("process", "slow", "spark", "jvm"),
+    *("process", "alone", "slow", "spark", "jvm"),
     *("redis", "lightbus", "bromine", "mounts"),
 )
 # Sweeps, all of them, and what seldom changes.

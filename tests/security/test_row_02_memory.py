@@ -37,6 +37,8 @@ from tests.security.exchanges import (
 )
 from tests.security.witness import TappedStream
 
+pytestmark = pytest.mark.alone
+
 
 class Slotted:
     __slots__ = ("secret",)

@@ -197,6 +197,7 @@ def all_reprs() -> list[str]:
     ]
 
 
+@pytest.mark.alone
 @pytest.mark.anyio
 async def test_nothing_that_is_shown_holds_a_secret(
     anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
