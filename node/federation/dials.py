@@ -100,7 +100,7 @@ def encode_dial(
 ) -> bytes:
     """The payload of a Dial that says a path, or to whom; `timeout` in seconds."""
     way = {keys.TO: list(to)} if to is not None else {keys.PATH: list(path or ())}
-    return encode({**way, keys.TRACE: trace, keys.DEADLINE_MS: max(0, int(timeout * 1000))})
+    return encode({**way, keys.TRACE: trace, keys.DEADLINE_MS: max(0, round(timeout * 1000))})
 
 
 class Dials:
@@ -130,21 +130,36 @@ class Dials:
 
     def judge(self, neighbour: NodeId, payload: bytes, now: float) -> Decision:
         """What to do with a Dial from `neighbour`, the node proven on this connection."""
-        is_link = neighbour in self._links
-        if not is_link and not self._accounts.has_account(neighbour):
-            return Refused(ResultCode.NOT_AUTHORISED)
-        allowed = self.allows(neighbour, now)
         try:
             cells = DIAL.read(payload)
         except LbmDecodeError:
+            if not self._may_dial(neighbour):
+                return Refused(ResultCode.NOT_AUTHORISED)
+            self.allows(neighbour, now)  # it counts as well
             return Refused(ResultCode.MALFORMED)
         to = tuple(map(NodeId, cells.get(keys.TO, ())))
         path = tuple(map(NodeId, cells.get(keys.PATH, ())))
+        until = now + min(cells[keys.DEADLINE_MS] / 1000, LONGEST_DIAL)
+        return self.decide(neighbour, cells[keys.TRACE], until, now, path=path, to=to)
+
+    def decide(
+        self,
+        neighbour: NodeId,
+        trace: bytes,
+        until: float,
+        now: float,
+        *,
+        path: Path = (),
+        to: Path = (),
+    ) -> Decision:
+        """As `judge`, of a Dial that was read: either `path` or `to`, and the time that it has."""
+        if not self._may_dial(neighbour):
+            return Refused(ResultCode.NOT_AUTHORISED)
+        is_link, allowed = neighbour in self._links, self.allows(neighbour, now)
         ids = to or path
         if len(set(ids)) != len(ids):
             return Refused(ResultCode.MALFORMED)
-        trace: bytes = cells[keys.TRACE]
-        deadline = now + min(cells[keys.DEADLINE_MS] / 1000, LONGEST_DIAL) - HOP_ALLOWANCE
+        deadline = until - HOP_ALLOWANCE
         if to:
             if is_link:
                 return Refused(ResultCode.NOT_AUTHORISED)
@@ -168,6 +183,9 @@ class Dials:
         if deadline <= now:
             return Refused(ResultCode.DEADLINE_EXCEEDED, hop)
         return decision
+
+    def _may_dial(self, neighbour: NodeId) -> bool:
+        return neighbour in self._links or self._accounts.has_account(neighbour)
 
     def _originate(self, account: NodeId, asked: Originate) -> Decision:
         """An account of ours says whom it wants to reach; the path begins with us."""

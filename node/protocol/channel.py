@@ -38,10 +38,8 @@ from node.protocol.reports import KeysUpdated, Report
 from node.protocol.sealing import OpenedSoFar, Receiver, Sender
 
 NEVER: Final = float("inf")
-# How late our timer may be, in seconds, before it was we who slept (a stopped process).
-_OVERSLEPT: Final = 1.0
-# No automatic KeyUpdate may follow these: they have their own place in the chain, or the
-# last one.
+_OVERSLEPT: Final = 1.0  # how late our timer may be before it was we who slept, in seconds
+# No automatic KeyUpdate may follow these: they have their own place in the chain, or the last.
 _NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
 
 
@@ -90,7 +88,7 @@ class SecureChannel:
         # One event from the wire, and its seal.
         self.open = receiver.open
         self.trial: OpenedSoFar | None = None
-        self.tapped = observer is not None
+        self.tapped = observer is not None  # or what may come next is bounded
         self._plan()
         if observer is not None:
             observer.epoch_began(True, sender.epoch, sender.secret, 0)
@@ -163,8 +161,7 @@ class SecureChannel:
     # Events in.
 
     def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
-        """To be told of each event that `open` returned, if it was `sealed`, or while `tapped`:
-        there is an observer, or what may come next is bounded."""
+        """To be told of each event that `open` returned, if it was `sealed`, or while `tapped`."""
         if self._rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
             raise violation("another event between a RekeyAnswer and its KeyUpdate")
         if sealed:
@@ -205,8 +202,8 @@ class SecureChannel:
     # Time.
 
     def was_read(self, now: float, more: bool) -> None:
-        """What came at `now` was read, or there is `more`. The clock that waits for a seal
-        stood meanwhile; it runs on while nothing is left and events are unsealed."""
+        """What came at `now` was read, or there is `more`: the clock that waits for a seal stood
+        meanwhile, and runs on while nothing is left and events are unsealed."""
         if self.patience_ends != NEVER:
             self._patience_left = self.patience_ends - now
             if self._patience_left < -_OVERSLEPT:

@@ -9,6 +9,7 @@ import anyio
 from crypto.identity import NodeId
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
+from node.tunnels.shared_session import SharedSession
 
 # Opens a session, by one id, a server's, or by two, those of a home and of a node there.
 Reach = Callable[[Sequence[NodeId]], Awaitable[Peer]]
@@ -17,23 +18,12 @@ Reach = Callable[[Sequence[NodeId]], Awaitable[Peer]]
 TIMEOUT: Final = 30.0
 
 
-class _Shared:
-    """A session, and how many use it or wait for it."""
-
-    __slots__ = ("peer", "reaching", "users")
-
-    def __init__(self) -> None:
-        self.reaching = anyio.Lock()
-        self.peer: Peer | None = None
-        self.users = 0
-
-
 class SharedSessions:
     """The sessions that `reach` has opened, which are closed here."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
-        self._sessions: dict[tuple[NodeId, ...], _Shared] = {}
+        self._sessions: dict[tuple[NodeId, ...], SharedSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -45,14 +35,15 @@ class SharedSessions:
         Raises:
             TimeoutError: it took longer than 30 s. And what `reach` raises.
         """
-        shared = self._sessions.setdefault(ids, _Shared())
+
+        async def open_it() -> Peer:
+            with anyio.fail_after(TIMEOUT):
+                return await self._reach(ids)
+
+        shared = self._sessions.setdefault(ids, SharedSession())
         shared.users += 1
         try:
-            async with shared.reaching:
-                if shared.peer is None or not shared.peer.is_open:
-                    with anyio.fail_after(TIMEOUT):
-                        shared.peer = await self._reach(ids)
-            yield shared.peer
+            yield await shared.opened(open_it)
         finally:
             shared.users -= 1
             if not shared.users:

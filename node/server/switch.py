@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from crypto.identity import NodeId
 from node.errors import TunnelRefusedError
-from node.federation.dials import Decision, Here, Onward, Originate, Refused, encode_dial
+from node.federation.dials import Decision, Here, Onward, Originate, Refused
 from node.federation.directory import Directory
 from node.federation.limits import ANSWER_ALLOWANCE
 from node.server.opening import Opener
@@ -40,9 +40,14 @@ class ServerSwitch:
             self._dials.end(neighbour, None)
 
     def _judge(self, dial: IncomingDial) -> Decision:
-        now = self._now()
-        payload = encode_dial(dial.trace, dial.deadline - now, path=dial.path, to=dial.to)
-        return self._dials.judge(dial.neighbour, payload, now)
+        return self._dials.decide(
+            dial.neighbour,
+            dial.trace,
+            dial.deadline,
+            self._now(),
+            path=dial.path or (),
+            to=dial.to or (),
+        )
 
     async def _open(self, neighbour: NodeId, decision: Onward | Originate) -> TunnelOutlet:
         timeout = decision.deadline + ANSWER_ALLOWANCE - self._now()

@@ -7,9 +7,9 @@ import anyio
 
 from crypto.identity import NodeId
 from lbm import keys
-from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
 from node.errors import CallTimeout, PeerClosedError, StreamResetError, TunnelRefusedError
+from node.federation.dials import encode_dial
 from node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
 from node.peer.peer import Peer
 from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
@@ -51,13 +51,13 @@ async def dial_tunnel(
     left_ms = int((timeout - ANSWER_ALLOWANCE) * 1_000)
     if left_ms <= 0:
         raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED)
-    cells: dict[int, Value] = {keys.TRACE: trace, keys.DEADLINE_MS: left_ms}
     if path is not None:
         way = tuple(path)
-        cells[keys.PATH] = list(way)
+        payload = encode_dial(trace, left_ms / 1_000, path=way)
     else:
-        way = (server, *(one for one in to or () if one != server))
-        cells[keys.TO] = list(to or ())
+        asked = tuple(to or ())
+        way = (server, *(one for one in asked if one != server))
+        payload = encode_dial(trace, left_ms / 1_000, to=asked)
     try:
         stream = peer.streams.open_tunnel()
     except PeerClosedError as error:
@@ -65,7 +65,7 @@ async def dial_tunnel(
     except LocalProtocolError as error:
         raise TunnelRefusedError(ResultCode.OVERLOADED) from error
     try:
-        await _ask(stream, encode(cells), timeout)
+        await _ask(stream, payload, timeout)
     except BaseException:
         stream.reset()
         raise

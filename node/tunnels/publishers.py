@@ -6,27 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-import anyio
-
 from crypto.identity import NodeId
 from node.peer.peer import Peer
 from node.protocol.errors import LocalProtocolError
+from node.tunnels.shared_session import SharedSession
 
 # Publishers of one home: half of the tunnels that an account may have.
 MOST_PUBLISHERS: Final = 8
 
 Way = tuple[NodeId, ...]
-
-
-class _Publisher:
-    """The session with one of them, and how many notes are on their way to it."""
-
-    __slots__ = ("notes", "peer", "reaching")
-
-    def __init__(self) -> None:
-        self.reaching = anyio.Lock()
-        self.peer: Peer | None = None
-        self.notes = 0
 
 
 class Publishers:
@@ -35,7 +23,8 @@ class Publishers:
 
     def __init__(self, reach: Callable[[Way, float], Awaitable[Peer]]) -> None:
         self._reach = reach
-        self._publishers: dict[Way, _Publisher] = {}  # the one that was used last is the last
+        # Their users are notes that are on their way; the one that was used last is the last.
+        self._publishers: dict[Way, SharedSession] = {}
 
     def __len__(self) -> int:
         return len(self._publishers)
@@ -50,23 +39,20 @@ class Publishers:
         one = self._publishers.pop(way, None)
         if one is None:
             await self._make_room()
-            one = self._publishers.pop(way, None) or _Publisher()
+            one = self._publishers.pop(way, None) or SharedSession()
         self._publishers[way] = one
-        one.notes += 1
+        one.users += 1
         try:
-            async with one.reaching:
-                if one.peer is None or not one.peer.is_open:
-                    one.peer = await self._reach(way, timeout)
-            yield one.peer
+            yield await one.opened(lambda: self._reach(way, timeout))
         finally:
-            one.notes -= 1
-            if one.peer is None and not one.notes and self._publishers.get(way) is one:
+            one.users -= 1
+            if one.peer is None and not one.users and self._publishers.get(way) is one:
                 del self._publishers[way]
 
     async def _make_room(self) -> None:
         """Close those that nobody has used for longest, as long as there are 8."""
         while len(self._publishers) >= MOST_PUBLISHERS:
-            way = next((way for way, one in self._publishers.items() if not one.notes), None)
+            way = next((way for way, one in self._publishers.items() if not one.users), None)
             if way is None:
                 raise LocalProtocolError(f"notes for {MOST_PUBLISHERS} publishers are on their way")
             peer = self._publishers.pop(way).peer

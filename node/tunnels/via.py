@@ -5,8 +5,6 @@ tunnel over it and closed after the last.
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import anyio
-
 from crypto.randomness import random_bytes
 from node.peer.peer import Peer
 from node.protocol.federation_types import TRACE_SIZE
@@ -15,20 +13,10 @@ from node.transport.address import Address
 from node.transport.backend import Backend
 from node.tunnels.dialling import dial_tunnel, tunnel_dial
 from node.tunnels.outlet import TunnelOutlet
+from node.tunnels.shared_session import SharedSession
 
 # Seconds of a Dial; whoever waits less cancels it.
 TIMEOUT: Final = 2 * DIAL_TIMEOUT
-
-
-class _Outer:
-    """The connection to one server, and how many tunnels use it or are about to."""
-
-    __slots__ = ("dialling", "peer", "users")
-
-    def __init__(self) -> None:
-        self.dialling = anyio.Lock()
-        self.peer: Peer | None = None
-        self.users = 0
 
 
 class Outers:
@@ -39,7 +27,7 @@ class Outers:
     ) -> None:
         self._connect = connect
         self._loop = loop
-        self._outers: dict[Address, _Outer] = {}
+        self._outers: dict[Address, SharedSession] = {}
 
     def __len__(self) -> int:
         return len(self._outers)
@@ -57,15 +45,13 @@ class Outers:
         """
         assert address.node_id is not None  # else there is no dial
         place = address.of_server
-        outer = self._outers.setdefault(place, _Outer())
+        outer = self._outers.setdefault(place, SharedSession())
         outer.users += 1
         try:
-            async with outer.dialling:
-                if outer.peer is None or not outer.peer.is_open:
-                    outer.peer = await self._connect(str(place))
+            peer = await outer.opened(lambda: self._connect(str(place)))
             homes = () if address.home is None else (address.home,)
             tunnel = await dial_tunnel(
-                outer.peer,
+                peer,
                 to=(*homes, address.node_id),
                 trace=random_bytes(TRACE_SIZE),
                 timeout=TIMEOUT,
@@ -76,7 +62,7 @@ class Outers:
         tunnel.on_closed = lambda: self._left(place, outer)
         return tunnel
 
-    def _left(self, place: Address, outer: _Outer) -> None:
+    def _left(self, place: Address, outer: SharedSession) -> None:
         """One uses it no more; the last one closes it."""
         outer.users -= 1
         if outer.users:
