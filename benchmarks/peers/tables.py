@@ -1,0 +1,74 @@
+"""Rows of the peers as Markdown tables.
+
+Nothing is computed here that is not in the rows.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.peers.cases import OURS
+from benchmarks.peers.report import aim_text
+from benchmarks.tables import number, table
+
+Row = dict[str, Any]
+
+
+def peers_machine(found: dict[str, str], rows: list[Row]) -> str:
+    """What the figures belong to, which peers they are, and how much they can be trusted."""
+    cases = [row for row in rows if "case" in row]
+    if not found or not cases:
+        return "Nothing was measured yet."
+    rounds = min(len(side["all"]) for row in cases for side in row["sides"].values())
+    others = max(row["others"] for row in cases)
+    packages = dict.fromkeys(row["package"] for row in rows if row.get("package"))
+    return (
+        f"Measured on {found['cpu']}, {found['cores']} cores, {found['os']};\n"
+        f"{found['python']}, uvloop {found['uvloop']}, our core {found['core']};\n"
+        f"{', '.join(packages)}.\n"
+        f"Rounds: {rounds}. Other processes used up to {others:.2f} cores meanwhile."
+    )
+
+
+def peers_table(rows: list[Row]) -> str:
+    """What each side does, and ours by it in brackets."""
+
+    def cell(side: Row) -> str:
+        lost = f", {side['lost']:.2%} lost" if side["lost"] else ""
+        return f"{number(side['value'])}{_ratio(side, 'ratio')}{lost}"
+
+    return _by_side(rows, cell)
+
+
+def peers_cpu_table(rows: list[Row]) -> str:
+    """Microseconds of processor time for one, and how many times ours that is in brackets."""
+
+    def cell(side: Row) -> str:
+        return f"{number(side['client_us'] + side['server_us'])}{_ratio(side, 'cpu_ratio')}"
+
+    return _by_side([row for row in rows if row.get("unit") != "bytes"], cell, "us")
+
+
+def _ratio(side: Row, kind: str) -> str:
+    return f" ({side[kind][0]:.2f})" if kind in side else ""
+
+
+def _by_side(rows: list[Row], cell: Callable[[Row], str], unit: str = "") -> str:
+    titles = {OURS: "Parley", **{row["peer"]: row["title"] for row in rows if "peer" in row}}
+    body = []
+    for row in rows:
+        if "case" in row:
+            what = f"`{row['case']}`, {unit or row['unit']}"
+            what += " (less is better)" * row["less_is_better"]
+            sides = [row["sides"].get(name) for name in titles]
+            body.append([what, *(cell(side) if side else "" for side in sides)])
+    return table(["case", *titles.values()], body)
+
+
+def peers_aims_table(rows: list[Row]) -> str:
+    """What was aimed at, and whether it was met."""
+    body = [
+        [f"`{row['aim']}`", aim_text(row), "met" if row["met"] else "missed"]
+        for row in rows
+        if "aim" in row
+    ]
+    return table(["case", "found, and aim", ""], body)
