@@ -1,4 +1,4 @@
-"""gRPC by `grpc.aio`, over TLS with certificates on both sides; bytes as they are, without Protobuf.
+"""gRPC by `grpc.aio`, over TLS with certificates on both sides; plain bytes, without Protobuf.
 
 A call is a unary one, a long row of bytes a stream to the server, notes a stream from it.
 """
@@ -61,9 +61,7 @@ class GRPC:
             "Sink": grpc.stream_unary_rpc_method_handler(sink),
             "Notes": grpc.unary_stream_rpc_method_handler(notes),
         }
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
-        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         authority, key, certificate = _read(task, "server")
         credentials = grpc.ssl_server_credentials([(key, certificate)], authority, True)
         port = server.add_secure_port("127.0.0.1:0", credentials)
@@ -76,7 +74,8 @@ class GRPC:
     @asynccontextmanager
     async def client(self, task: Task, info: dict[str, Any]) -> AsyncIterator["GRPCClient"]:
         """The client process."""
-        yield GRPCClient(f"localhost:{info['port']}", grpc.ssl_channel_credentials(*_read(task, "client")))
+        credentials = grpc.ssl_channel_credentials(*_read(task, "client"))
+        yield GRPCClient(f"localhost:{info['port']}", credentials)
 
 
 def _read(task: Task, stem: str) -> tuple[bytes, bytes, bytes]:

@@ -41,7 +41,7 @@ def running_server(where: Path, *, one_core: bool) -> Iterator[int]:
     core = {max(os.sched_getaffinity(0))} if one_core else None
     process = subprocess.Popen(
         [PROGRAM, "-c", where / "nats.conf", "-l", where / "nats.log"],
-        preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, core),  # noqa: PLW1509
+        preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, core),
     )
     try:
         end = time.perf_counter() + PATIENCE

@@ -24,7 +24,7 @@ class Effort:
     """How long each measurement is in seconds, how often it is made, and for how many seconds to
     wait at most until the machine is idle."""
 
-    seconds: float = 1.0
+    seconds: float = 0.8
     rounds: int = 3
     quiet: float = 1.0
 

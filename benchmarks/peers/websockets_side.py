@@ -132,7 +132,8 @@ class WebSocketsConnection:
         self._last = number = (self._last + 1) & 0xFFFFFFFF
         self._waiting[number] = answer = asyncio.get_running_loop().create_future()
         await self._socket.send(HEAD.pack(kind, number) + payload)
-        return await answer
+        body: bytes = await answer
+        return body
 
     async def send(self, chunk: bytes) -> None:
         """A message that wants no answer."""

@@ -1,4 +1,4 @@
-"""Zenoh over TLS with certificates on both sides: a queryable, a subscriber that counts, a publisher.
+"""Zenoh over TLS, with certificates on both sides: queryables, subscribers and publishers.
 
 Its Python API waits where it stands, and calls back in threads of its own; queries in flight are
 handlers that are read in turn. The server is a peer that listens, and clients connect to it
@@ -7,14 +7,13 @@ directly, without a router between.
 
 import json
 import socket
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 import zenoh
 
@@ -22,8 +21,6 @@ from benchmarks.sides import Publish
 from benchmarks.task import Task
 
 ECHO, SINK, COUNT, NOTES = "echo", "sink", "count", "notes"
-# Seconds between two looks at how many bytes have arrived.
-LOOK: Final = 0.001
 
 
 def settings(task: Task, mode: str, way: str, port: int) -> Any:
@@ -55,23 +52,16 @@ class Zenoh:
     @asynccontextmanager
     async def serve(self, task: Task) -> AsyncIterator[tuple[dict[str, Any], Publish]]:
         """The server process."""
-        got = 0
+        sink = _Sink()
 
         def echo(query: Any) -> None:
             query.reply(ECHO, query.payload)
 
-        def sink(sample: Any) -> None:
-            nonlocal got
-            got += len(sample.payload)
-
-        def count(query: Any) -> None:
-            query.reply(COUNT, str(got))
-
         port = _free_port()
         with zenoh.open(settings(task, "peer", "listen", port)) as session:
             session.declare_queryable(ECHO, echo)
-            session.declare_queryable(COUNT, count)
-            session.declare_subscriber(SINK, sink)
+            session.declare_queryable(COUNT, sink.ask)
+            session.declare_subscriber(SINK, sink.take)
             notes = _publisher(session, NOTES)
 
             async def publish(seconds: float) -> int:
@@ -92,6 +82,32 @@ class Zenoh:
             yield client
         finally:
             client.close()
+
+
+class _Sink:
+    """Counts bytes, and replies once all that a query names have come: it may overtake them."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._got = self._wanted = 0
+        self._query: Any = None
+
+    def take(self, sample: Any) -> None:
+        """A piece."""
+        with self._lock:
+            self._got += len(sample.payload)
+            self._reply()
+
+    def ask(self, query: Any) -> None:
+        """How many bytes there should be."""
+        with self._lock:
+            self._query, self._wanted = query, int(query.payload.to_string())
+            self._reply()
+
+    def _reply(self) -> None:
+        if self._query is not None and self._got >= self._wanted:
+            self._query.reply(COUNT, str(self._got))
+            self._query = None
 
 
 def _free_port() -> int:
@@ -174,10 +190,9 @@ class ZenohConnection:
         self._wanted += len(chunk)
 
     async def sent(self) -> int:
-        """Ask until all has come: a reply may overtake what was published."""
-        while (got := int(self._session.get(COUNT).recv().ok.payload.to_string())) < self._wanted:
-            time.sleep(LOOK)
-        return got
+        """Ask how much came, once all of it has."""
+        reply = self._session.get(COUNT, payload=str(self._wanted)).recv()
+        return int(reply.ok.payload.to_string())
 
     async def aclose(self) -> None:
         """Close, and tell the other side."""

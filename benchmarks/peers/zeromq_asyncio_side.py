@@ -36,8 +36,12 @@ class ZeroMQAsyncio:
         socket = context.socket(zmq.XPUB if notes else zmq.ROUTER)
         if notes:
             socket.xpub_nodrop = True  # waits for whoever is behind, as our topics do
+            socket.xpub_verbose = True  # tells of each subscriber, not only of the first
         port = as_server(socket, task)
-        work = None if notes else asyncio.ensure_future(_count(socket) if task.work == "bulk" else _echo(socket))
+        answering = []
+        if not notes:
+            answer = _count if task.work == "bulk" else _echo
+            answering.append(asyncio.ensure_future(answer(socket)))
 
         async def publish(seconds: float) -> int:
             for _ in range(task.count):
@@ -55,8 +59,8 @@ class ZeroMQAsyncio:
         try:
             yield {"port": port}, publish
         finally:
-            if work is not None:
-                work.cancel()
+            for running in answering:
+                running.cancel()
 
     @asynccontextmanager
     async def client(

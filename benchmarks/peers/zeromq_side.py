@@ -39,9 +39,11 @@ class ZeroMQ:
         socket = context.socket(zmq.XPUB if notes else zmq.ROUTER)
         if notes:
             socket.xpub_nodrop = True  # waits for whoever is behind, as our topics do
+            socket.xpub_verbose = True  # tells of each subscriber, not only of the first
         port = as_server(socket, task)
         if not notes:
-            Thread(target=_count if task.work == "bulk" else _echo, args=[socket]).start()
+            answer = _count if task.work == "bulk" else _echo
+            Thread(target=answer, args=[socket], daemon=True).start()
 
         async def publish(seconds: float) -> int:
             for _ in range(task.count):
