@@ -184,7 +184,7 @@ def _resume(effort: Effort) -> None:
 def _dialects(effort: Effort) -> None:
     """In less time for each measurement: there are many, and 3 of 5 rounds will do."""
     rounds = max(1, effort.rounds * 3 // 5)
-    how = (effort.seconds * 0.4, rounds, effort.quiet)
+    how = (effort.seconds * 0.35, rounds, effort.quiet)
     show_cases(list(DIALECT_CASES), how, as_json=False, save=True)
     show_faults(list(FAULTS), how, as_json=False, save=True)
 

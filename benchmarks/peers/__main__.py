@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(PEER_CASES))
     options.add_argument("--peers", nargs="+", default=list(PEERS), metavar="PEER")
-    options.add_argument("--seconds", type=float, default=0.8, help="for each measurement")
+    options.add_argument("--seconds", type=float, default=0.7, help="for each measurement")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--quiet", type=float, default=1.0, help="seconds to wait for an idle one")
     options.add_argument("--json", action="store_true", help="one JSON object a line")

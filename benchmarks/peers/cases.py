@@ -26,18 +26,28 @@ class Peer:
 
     def missing(self) -> str:
         """Why it cannot be measured here; empty if it can."""
-        if self.package and not self.version():
+        if self.package and not _version(self.package):
             return f"{self.package} is not installed (`--group peers`)"
         if self.through_server and not nats_server.is_installed():
             return f"there is no {nats_server.PROGRAM} on this machine"
         return ""
 
-    def version(self) -> str:
-        """Of its package; empty if there is none."""
-        try:
-            return version(self.package)
-        except (PackageNotFoundError, ValueError):
+    def versions(self) -> str:
+        """What it is made of, with versions; empty if that is all Python's own."""
+        if not self.package:
             return ""
+        found = f"{self.package} {_version(self.package)}"
+        if self.through_server:
+            found += f", {nats_server.PROGRAM} {nats_server.version()}"
+        return found
+
+
+def _version(package: str) -> str:
+    """Of an installed package; empty of another."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 PEERS: Final[dict[str, Peer]] = {

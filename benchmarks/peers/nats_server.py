@@ -37,11 +37,9 @@ def running_server(where: Path, *, one_core: bool) -> Iterator[int]:
         ChildError: it does not start.
     """
     (where / "nats.conf").write_text(_SETTINGS.format(where=where))
-    # As many cores as it sees when it begins are what it uses.
-    core = {max(os.sched_getaffinity(0))} if one_core else None
     process = subprocess.Popen(
         [PROGRAM, "-c", where / "nats.conf", "-l", where / "nats.log"],
-        preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, core),
+        preexec_fn=_on_last_core if one_core and hasattr(os, "sched_setaffinity") else None,
     )
     try:
         end = time.perf_counter() + PATIENCE
@@ -57,6 +55,11 @@ def running_server(where: Path, *, one_core: bool) -> Iterator[int]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _on_last_core() -> None:
+    """As its clients; it uses as many cores as it has when it begins."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def address(where: Path) -> str:
@@ -79,6 +82,12 @@ def _ports(where: Path) -> str | None:
         except ValueError:
             return None
     return None
+
+
+def version() -> str:
+    """Of the program, as it says itself: `2.9.10`."""
+    said = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
+    return said.stdout.split()[-1].removeprefix("v")
 
 
 def is_installed() -> bool:

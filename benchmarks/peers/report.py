@@ -25,7 +25,8 @@ def rows(findings: Findings) -> list[Row]:
     """A row for each peer that was measured, for each case, and for each aim that was."""
     peers = {side: None for found in findings.rounds.values() for side in found if side != OURS}
     found: list[Row] = [
-        {"peer": name, "title": PEERS[name].title, "package": _package(name)} for name in peers
+        {"peer": name, "title": PEERS[name].title, "versions": PEERS[name].versions()}
+        for name in peers
     ]
     cases = [_case(name, findings) for name in findings.rounds]
     by_name = {row["case"]: row for row in cases}
@@ -35,11 +36,6 @@ def rows(findings: Findings) -> list[Row]:
         if (row := by_name.get(aim.case)) and aim.beside in row["sides"]:
             found.append(_aim(aim, row["sides"][aim.beside], compiled=compiled))
     return found
-
-
-def _package(name: str) -> str:
-    peer = PEERS[name]
-    return f"{peer.package} {peer.version()}" if peer.package else ""
 
 
 def _case(name: str, findings: Findings) -> Row:
@@ -78,7 +74,7 @@ def _aim(aim: Aim, side: Row, *, compiled: bool) -> Row:
 def lines(row: Row) -> list[str]:
     """A row as text."""
     if "peer" in row:
-        return [f"{row['peer']}: {row['title']}" + (row["package"] and f", {row['package']}")]
+        return [f"{row['peer']}: {row['title']}" + (row["versions"] and f", {row['versions']}")]
     if "aim" in row:
         return [f"{row['aim']}: {aim_text(row)}: {'met' if row['met'] else 'MISSED'}"]
     return [_line(row, name, side) for name, side in row["sides"].items()]

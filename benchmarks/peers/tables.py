@@ -20,11 +20,11 @@ def peers_machine(found: dict[str, str], rows: list[Row]) -> str:
         return "Nothing was measured yet."
     rounds = min(len(side["all"]) for row in cases for side in row["sides"].values())
     others = max(row["others"] for row in cases)
-    packages = dict.fromkeys(row["package"] for row in rows if row.get("package"))
+    versions = dict.fromkeys(row["versions"] for row in rows if row.get("versions"))
     return (
         f"Measured on {found['cpu']}, {found['cores']} cores, {found['os']};\n"
         f"{found['python']}, uvloop {found['uvloop']}, our core {found['core']};\n"
-        f"{', '.join(packages)}.\n"
+        f"{', '.join(versions)}.\n"
         f"Rounds: {rounds}. Other processes used up to {others:.2f} cores meanwhile."
     )
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from struct import Struct
 from time import perf_counter
 from typing import Any, Final
 
@@ -13,11 +12,10 @@ import zmq.asyncio
 from zmq.auth.asyncio import AsyncioAuthenticator
 
 from benchmarks.peers.zeromq_keys import as_client, as_server, clients
-from benchmarks.peers.zeromq_side import LARGE, MAX_SOCKETS, PATIENCE
+from benchmarks.peers.zeromq_side import LARGE, MAX_SOCKETS, NUMBER, PATIENCE
 from benchmarks.sides import Publish
 from benchmarks.task import Task
 
-NUMBER: Final = Struct(">I")
 # Seconds until a subscriber that was behind is looked at again.
 PAUSE: Final = 0.001
 

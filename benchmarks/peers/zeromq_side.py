@@ -7,6 +7,7 @@ kept by the connection itself, notes and the server have a thread.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from struct import Struct
 from threading import Thread
 from time import perf_counter
 from typing import Any, Final
@@ -20,6 +21,7 @@ from benchmarks.task import Task
 
 # Milliseconds that subscribers may take to be known to the publisher.
 PATIENCE: Final = 10_000
+NUMBER: Final = Struct(">I")
 MAX_SOCKETS: Final = 2048
 # Bytes from which a message is not copied on its way: pyzmq's own default (`copy_threshold`).
 LARGE: Final = 1 << 16
@@ -133,29 +135,41 @@ def _read(sockets: list[Any], received: Callable[[int], None]) -> None:
 
 
 class ZeroMQConnection:
-    """A DEALER. Answers come in the order of the calls, since one loop answers them."""
+    """A DEALER: calls have numbers, and their answers too."""
 
     def __init__(self, socket: Any) -> None:
         self._socket = socket
+        self._waiting: set[bytes] = set()
+        self._last = 0
 
     async def call(self, payload: bytes) -> object:
         """Send, and wait for the answer."""
-        self._socket.send(payload)
-        return self._socket.recv()
+        self._ask(payload)
+        return self._answer()
 
     async def pipeline(self, payload: bytes, count: int, end: float) -> int:
         """So many calls in flight until `end` of the clock; how many were answered."""
-        send, receive = self._socket.send, self._socket.recv
         for _ in range(count):
-            send(payload)
+            self._ask(payload)
         done = count
         while perf_counter() < end:
-            receive()
-            send(payload)
+            self._answer()
+            self._ask(payload)
             done += 1
         for _ in range(count):
-            receive()
+            self._answer()
         return done
+
+    def _ask(self, payload: bytes) -> None:
+        self._last = (self._last + 1) & 0xFFFFFFFF
+        number = NUMBER.pack(self._last)
+        self._waiting.add(number)
+        self._socket.send(number + payload)
+
+    def _answer(self) -> bytes:
+        answer: bytes = self._socket.recv()
+        self._waiting.remove(answer[: NUMBER.size])
+        return answer[NUMBER.size :]
 
     async def send(self, chunk: bytes) -> None:
         """A message without a copy; waits at the high-water mark."""

@@ -85,6 +85,7 @@ def test_aims_are_met_or_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert met() == {"calls-64": True, "notes-1": True, "idle-memory": False}
     monkeypatch.setattr(report, "core_is_compiled", lambda: True)
     assert met() == {"calls-64": False, "notes-1": True, "idle-memory": False}
+    assert PEERS["baseline"].versions() == ""
     text = [line for row in report.rows(findings()) for line in report.lines(row)]
     assert "calls-64: 0.85 of TLS streams, aim 1: MISSED" in text
     assert "idle-memory: 17,000, aim 16,384 at most: MISSED" in text
