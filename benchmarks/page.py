@@ -30,7 +30,13 @@ from benchmarks.dialects.tables import (
 from benchmarks.peers import __main__ as peers
 from benchmarks.peers.cases import PEER_CASES, PEERS
 from benchmarks.peers.run import Effort as EffortOfPeers
-from benchmarks.peers.tables import peers_aims_table, peers_cpu_table, peers_machine, peers_table
+from benchmarks.peers.tables import (
+    peers_aims_table,
+    peers_best_table,
+    peers_cpu_table,
+    peers_machine,
+    peers_table,
+)
 from benchmarks.profile import lines, profile
 from benchmarks.rounds import Against, rounds
 from benchmarks.task import Backend
@@ -75,6 +81,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "loops": tables.loops_table(loops),
         "peers-machine": peers_machine(store.machine_of(peers.FILE, directory), beside),
         "peers": peers_table(beside),
+        "peers-best": peers_best_table(beside),
         "peers-cpu": peers_cpu_table(beside),
         "peers-aims": peers_aims_table(beside),
         "call": tables.profile_table(measured, "call"),

@@ -7,7 +7,7 @@ needs for an operation, by what ours needs.
 
 from typing import Any
 
-from benchmarks.peers.cases import AIMS, OURS, PEER_CASES, PEERS, Aim
+from benchmarks.peers.cases import AIMS, OURS, PEER_CASES, PEERS, STREAMS, Aim
 from benchmarks.peers.run import Findings
 from benchmarks.report import processor_time, spread, summary
 from benchmarks.store import core_is_compiled
@@ -52,9 +52,17 @@ def _case(name: str, findings: Findings) -> Row:
         "title": case.title,
         "unit": case.unit,
         "less_is_better": case.less_is_better,
+        "best": _best(sides, case.less_is_better),
         "sides": sides,
         "others": round(max(one.others for side in found.values() for one in side), 2),
     }
+
+
+def _best(sides: dict[str, Row], less_is_better: bool) -> str:
+    """The best of the systems beside ours, hand-made streams apart; empty if none was measured."""
+    values = {name: side["value"] for name, side in sides.items() if name not in (OURS, STREAMS)}
+    best = min if less_is_better else max
+    return best(values, key=values.__getitem__, default="")
 
 
 def _aim(aim: Aim, side: Row, *, compiled: bool) -> Row:

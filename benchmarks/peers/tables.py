@@ -6,7 +6,7 @@ Nothing is computed here that is not in the rows.
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.peers.cases import OURS
+from benchmarks.peers.cases import OURS, STREAMS
 from benchmarks.peers.report import aim_text
 from benchmarks.tables import number, table
 
@@ -37,6 +37,24 @@ def peers_table(rows: list[Row]) -> str:
         return f"{number(side['value'])}{_ratio(side, 'ratio')}{lost}"
 
     return _by_side(rows, cell)
+
+
+def peers_best_table(rows: list[Row]) -> str:
+    """Ours by hand-made streams, and by the best of the others; by the clock and by CPU time."""
+    titles = {row["peer"]: row["title"] for row in rows if "peer" in row}
+    body = []
+    for row in rows:
+        if "case" in row:
+            what = f"`{row['case']}`" + " (less is better)" * row["less_is_better"]
+            sides = [row["sides"].get(name, {}) for name in (STREAMS, row["best"])]
+            ratios = [_median(side, kind) for side in sides for kind in ("ratio", "cpu_ratio")]
+            body.append([what, *ratios[:2], titles.get(row["best"], ""), *ratios[2:]])
+    head = ["case", "by TLS streams", "of CPU time", "best of the others", "by it", "of CPU time"]
+    return table(head, body)
+
+
+def _median(side: Row, kind: str) -> str:
+    return f"{side[kind][0]:.2f}" if kind in side else ""
 
 
 def peers_cpu_table(rows: list[Row]) -> str:

@@ -15,6 +15,7 @@ from benchmarks.peers.cases import AIMS, OURS, PEER_CASES, PEERS, Peer
 from benchmarks.peers.run import Effort, Findings, measure_side, run
 from benchmarks.peers.tables import (
     peers_aims_table,
+    peers_best_table,
     peers_cpu_table,
     peers_machine,
     peers_table,
@@ -102,6 +103,8 @@ def test_tables() -> None:
     assert "| `calls-64`, calls/s | 85.0 | 100 (0.85) | 35.0 (2.50) |" in peers_table(rows)
     assert "| `notes-1`, notes/s | 300 |  | 100 (3.00) |" in peers_table(rows)
     assert "| `calls-64`, us | 40.0 | 20.0 (0.50) | 60.0 (1.50) |" in peers_cpu_table(rows)
+    assert "| `calls-64` | 0.85 | 0.50 | Zenoh | 2.50 | 1.50 |" in peers_best_table(rows)
+    assert "| `notes-1` |  |  | Zenoh | 3.00 | 2.00 |" in peers_best_table(rows)
     assert "idle" not in peers_cpu_table(rows)
     assert "| `notes-1` | 3.00 of Zenoh, aim 1.5 | met |" in peers_aims_table(rows)
     machine = {"cpu": "a", "cores": "2", "os": "b", "python": "c", "uvloop": "d", "core": "e"}
@@ -109,7 +112,7 @@ def test_tables() -> None:
 
 
 def test_without_figures_the_tables_say_so(tmp_path: Path) -> None:
-    for part in ("peers-machine", "peers", "peers-cpu", "peers-aims"):
+    for part in ("peers-machine", "peers-best", "peers", "peers-cpu", "peers-aims"):
         text = page.render(f"<!-- measured: {part} -->\n<!-- end -->", tmp_path)
         assert "Nothing was measured yet." in text
 
