@@ -1,6 +1,6 @@
 """The peers, the cases that they have, and what is aimed at beside them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Literal
 
@@ -10,8 +10,6 @@ from benchmarks.task import SideName
 
 OURS: Final = "ours"
 STREAMS: Final = "baseline"
-# As many connections as Zenoh's server accepts, with room to spare.
-IDLE: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +62,18 @@ PEERS: Final[dict[str, Peer]] = {
 }
 
 
-def _idle(case: Case) -> Case:
-    task = replace(case.task, count=IDLE)
-    return replace(case, title=f"an idle connection, server, of {IDLE}", task=task)
-
-
 PEER_CASES: Final[dict[str, Case]] = {
-    **{
-        name: CASES[name]
-        for name in (
-            "calls-64",
-            "calls",
-            "bulk-1m",
-            "bulk-64k",
-            "handshakes",
-            "notes-1",
-            "notes-100",
-        )
-    },
-    "idle-memory": _idle(CASES["idle-memory"]),
+    name: CASES[name]
+    for name in (
+        "calls-64",
+        "calls",
+        "bulk-1m",
+        "bulk-64k",
+        "handshakes",
+        "notes-1",
+        "notes-100",
+        "idle-memory",
+    )
 }
 
 

@@ -40,6 +40,8 @@ def settings(task: Task, mode: str, way: str, port: int) -> Any:
         f"{way}/endpoints": [f"tls/127.0.0.1:{port}"],
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
+        # Large messages would go past the encryption: both processes are on one machine.
+        "transport/shared_memory/enabled": False,
         "transport/link/tls": tls,
     }.items():
         config.insert_json5(key, json.dumps(value))
