@@ -36,6 +36,7 @@ _PLAIN: Final = (
     "topic",
     "label",
     "payload",
+    "inside",
     "status",
 )
 _wire_size: Final = itemgetter(CompactRow._fields.index("wire_size"))
