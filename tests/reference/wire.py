@@ -73,6 +73,7 @@ TYPES: Final = {
     "Finish": (2, 3),
     "Reset": (2, 4),
     "Data": (2, 5),
+    "Batch": (2, 6),
     "Call": (3, 1),
     "Subscribe": (3, 2),
     "Unsubscribe": (3, 3),
