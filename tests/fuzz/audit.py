@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Final
 
 from lbm.errors import LbmDecodeError
-from node.journal.audit.content import LONGEST_TOPIC, Content, Label, read_content, read_label
+from node.journal.audit.content import Content, read_content
+from node.journal.audit.labels import LONGEST_TOPIC, Label, read_label
 from node.journal.audit.rows import MALFORMED, OK
 from node.messaging.answering import SHORT_PAYLOAD
 from node.messaging.calls import Calls
