@@ -37,14 +37,12 @@ RIGHT: dict[str, list[Event]] = {
     "a reserved category and an unknown subcategory": [Event(1, 0, 9, 1, b"x"), Event(1, 0, 3, 99)],
     "payloads that look like events of a Batch": [Event(1, 0, 64, 1, TWO), of_size(2)],
     "256 events": [BARE] * 256,
-    "exactly 32,768 bytes": [of_size(MOST_BYTES - 17), BARE],
 }
 _WHY = "section 8: 2 to 256 whole events of categories from 3 up, and nothing else"
 WRONG: dict[str, bytes] = {
     "no payload": b"\x00",
     "one event": inside(CALL),
     "257 events": inside(BARE) * 257,
-    "32,769 bytes": inside(of_size(MOST_BYTES - 16)) + inside(BARE),
     "a byte more": TWO + b"\x00",
     "a byte less": TWO[:-1],
     "a head alone behind two events": TWO + inside(BARE)[:8],
@@ -64,6 +62,13 @@ WRONG: dict[str, bytes] = {
     "Data": TWO + inside(Event(1, 0, *TYPES["Data"], b"some bytes")),
     "a Batch": TWO + inside(Event(1, 0, *BATCH, TWO)),
     "the first event is wrong": inside(Event(1, 0, *TYPES["Ping"])) + TWO,
+}
+# By name: the greatest payload that was agreed, and how long the payloads inside are.
+SIZES: dict[str, tuple[int, list[int], str]] = {
+    "exactly 32,768 bytes": (1 << 20, [MOST_BYTES - 17, 1], "accepted"),
+    "32,769 bytes": (1 << 20, [MOST_BYTES - 16, 1], "fails: protocol-error"),
+    "exactly max_payload": (1_024, [500, 508], "accepted"),
+    "a byte more than max_payload": (1_024, [500, 509], "fails: frame-too-large"),
 }
 
 
@@ -141,18 +146,23 @@ def batch_vectors() -> dict[str, Any]:
     for name, payload in WRONG.items():
         made = Event(1, 0, *BATCH, payload)
         vectors.append({"name": name, "kind": "batch", "raw_event": made.raw.hex(), **_fails(made)})
+    for name, (limit, sizes, outcome) in SIZES.items():
+        title = {"name": name, "kind": "sizes", "max_payload": limit, "sizes": sizes}
+        vectors.append(title | _outcome(name, outcome))
     for name, (steps, outcome) in RULES.items():
-        vector: Vector = {"name": f"rule: {name}", "kind": "rule", "steps": steps}
-        if outcome.startswith("fails: "):
-            vector |= {"fails": outcome.removeprefix("fails: "), "why": name}
-        else:
-            vector["expected"] = outcome
-        vectors.append(vector)
+        title = {"name": f"rule: {name}", "kind": "rule", "steps": steps}
+        vectors.append(title | _outcome(name, outcome))
     return {
         "about": "Batches on stream 1 as raw events, and exchanges under the limits of rules.json.",
         "section": "8",
         "vectors": vectors,
     }
+
+
+def _outcome(name: str, outcome: str) -> Vector:
+    if outcome.startswith("fails: "):
+        return {"fails": outcome.removeprefix("fails: "), "why": name}
+    return {"expected": outcome}
 
 
 def _fails(made: Event) -> Vector:
