@@ -10,11 +10,13 @@ from lbm import keys as cells
 from lbm.codec import encode
 from node.journal.audit import track
 from node.journal.audit.compact import event_rows
-from node.journal.audit.rows import EVENT_COLUMNS
+from node.journal.audit.content import read_content, single_events
+from node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
 from node.protocol.batch_event import serialise_batch
 from node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
 from tests.node.journal.audit.audited import Audited, Records, flipped, received
 from tests.node.journal.recorded import Recorded, records_of
+from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 Inner = tuple[int, int, int, bytes]
 CALLS: tuple[Inner, ...] = tuple(
@@ -107,6 +109,22 @@ def test_what_no_batch_may_be_is_one_row_and_malformed() -> None:
         rows = Audited(records_of(journal.segments)).rows
         found = [(row.content.type, row.status) for row in rows if row.stream]
         assert found == [("batch", "malformed")]
+
+
+@vectors("batch", of_kind("batch"))
+def test_what_it_means_is_what_it_means_to_a_node(vector: Vector) -> None:
+    raw = unhex(vector["raw_event"])
+    events = single_events(int.from_bytes(raw[:4]), raw[4:])
+    if "fails" in vector:
+        assert events == [(None, *events[0][1:])]
+        assert read_content(1, *events[0][2:]).status == MALFORMED
+        return
+    assert [event[0] for event in events] == list(range(len(vector["expected"])))
+    for (_, async_id, number, payload), wanted in zip(events, vector["expected"], strict=True):
+        assert [async_id, number >> 8, number & 255, payload.hex()] == [
+            *(wanted[name] for name in ("async_id", "category", "subcategory")),
+            wanted["payload"] or "00",
+        ]
 
 
 @pytest.mark.parametrize(("limit", "fits", "less"), [("PENDING", 4, 3), ("PENDING_SIZE", 150, 100)])
