@@ -121,27 +121,28 @@ class Outbox:
             events.popleft()
             self.count -= 1
             self.size -= len(payload)
-            if releases:
-                self.release(releases)
-            if events and category > STREAM and len(payload) <= SMALL_PAYLOAD:
+            if events and len(payload) <= SMALL_PAYLOAD and category > STREAM and not releases:
                 event = self._joined(event, queue, limit - size + self.size)
+                releases = event[7]
             if events:
                 turns.append(queue)
             else:
                 del self._queues[stream]
             taken.append(event)
+            if releases:
+                self.release(releases)
         if taken:
             self._account.release(size - self.size + OUTGOING_WEIGHT * (count - self.count))
         return taken
 
     def _joined(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
         """A Batch of `first` and the small events behind it that have credit, up to `room` bytes
-        more; `first` itself if there are none."""
+        more, and up to one that releases a stream; `first` itself if there are none."""
         events, credit = queue.events, queue.credit
         room = min(room, self.batch_size - len(first[4]) - HEAD_SIZE)
-        run, seal = [first[1:5]], first[5]
-        while events and len(run) < BATCH_COUNT:
-            _, async_id, category, subcategory, payload, sealed, cost, releases = events[0]
+        run, seal, releases = [first[1:5]], first[5], 0
+        while events and len(run) < BATCH_COUNT and not releases:
+            _, async_id, category, subcategory, payload, sealed, cost, released = events[0]
             size = len(payload)
             room -= size + HEAD_SIZE
             if room < 0 or size > SMALL_PAYLOAD or category <= STREAM:
@@ -154,12 +155,10 @@ class Outbox:
             self.count -= 1
             self.size -= size
             run.append((async_id, category, subcategory, payload))
-            seal = seal or sealed
-            if releases:
-                self.release(releases)
+            seal, releases = seal or sealed, released
         if len(run) == 1:
             return first
-        batch = (first[0], 0, STREAM, BATCH, serialise_batch(run), seal, 0, 0)
+        batch = (first[0], 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
         return _tuple(OutgoingEvent, batch)
 
     def hold(self, stream: int) -> None:
