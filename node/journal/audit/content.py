@@ -4,6 +4,7 @@ Events are read by the table that nodes use (`node.protocol.event_types`), so wh
 node takes for absent is absent here, and what a node refuses is malformed.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -64,20 +65,20 @@ _UNKNOWN_REQUEST: Final = Content("unknown", status=MALFORMED)  # as its answer 
 _EMPTY: Final = {number: Content(of.name) for number, of in EVENT_TYPES.items()}
 
 
-def single_events(stream: int, plain: bytes) -> list[SingleEvent]:
+def single_events(stream: int, plain: bytes) -> Sequence[SingleEvent]:
     """What a decrypted event means: itself, or the events of a Batch that a node takes."""
     async_id, number = _unpack_head(plain)
-    payload = plain[4:]
     if number == _BATCH:
         try:
-            events = parse_batch(Event(stream, async_id, codes.STREAM, codes.BATCH, payload))
+            events = parse_batch(Event(stream, async_id, codes.STREAM, codes.BATCH, plain[4:]))
         except RemoteProtocolError:
-            return [(None, async_id, number, payload)]
-        return [
-            (inside, one.async_id, one.category << 8 | one.subcategory, one.payload)
-            for inside, one in enumerate(events)
-        ]
-    return [(None, async_id, number, payload)]
+            pass
+        else:
+            return [
+                (inside, one.async_id, one.category << 8 | one.subcategory, one.payload)
+                for inside, one in enumerate(events)
+            ]
+    return ((None, async_id, number, plain[4:]),)
 
 
 def read_content(stream: int, number: int, payload: bytes) -> Content:

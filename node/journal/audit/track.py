@@ -325,15 +325,15 @@ class Track:
         status: str,
     ) -> list[CompactRow]:
         """The row of an event, or of each in a batch; none while it is silent."""
-        stream = int.from_bytes(stream4, "big")
-        shared = (head, offset, place, time, stream, size, len(blob), digest)
+        stream, blob_size = int.from_bytes(stream4, "big"), len(blob)
         plain = self.lanes.decrypt(stream4, blob, form)
         if plain is None:
             if place and self.keyring is not None:
                 status = self._unread(place, time, offset, status)
             about = _PROOF if place == 0 else _UNREAD
-            return [] if self.silent else [_row(CompactRow, (*shared, *about, status, None))]
-        rows = list[CompactRow]()
+            known = (head, offset, place, time, stream, size, blob_size, digest)
+            return [] if self.silent else [_row(CompactRow, (*known, *about, status, None))]
+        rows: list[CompactRow] = []
         for inside, async_id, number, payload in single_events(stream, plain):
             content = read_content(stream, number, payload)
             topic, label = content.topic, None
@@ -341,13 +341,30 @@ class Track:
                 add_label(self.labels, stream, content.label)
             elif number == _CLOSE and content.status == OK and content.code is not None:
                 self.closed = content.code, read_text(decode(payload), TEXT, default="")
-            known = self.labels.get(stream)
-            if known is not None:
-                label, topic = known.text, known.topic_of(number, topic)
-            if not self.silent:
-                own = async_id, number, content, topic, label, None if content.notes else payload
-                found = content.status if status == OK else status
-                rows.append(_row(CompactRow, (*shared, *own, found, inside)))
+            stands = self.labels.get(stream)
+            if stands is not None:
+                label, topic = stands.text, stands.topic_of(number, topic)
+            if self.silent:
+                continue
+            row = (
+                head,
+                offset,
+                place,
+                time,
+                stream,
+                size,
+                blob_size,
+                digest,
+                async_id,
+                number,
+                content,
+                topic,
+                label,
+                None if content.notes else payload,
+                content.status if status == OK else status,
+                inside,
+            )
+            rows.append(_row(CompactRow, row))
         return rows
 
     def _unread(self, place: int, time: int, offset: int, status: str) -> str:
