@@ -36,14 +36,7 @@ from node.protocol.errors import (
 )
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.flow import Flow, stream_flows
-from node.protocol.limits import (
-    BATCH_SIZE,
-    EVENT_COST,
-    LARGEST_CREDIT,
-    READ_ON,
-    WINDOWS_PART,
-    Limits,
-)
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
 from node.protocol.outbox import Outbox, OutgoingEvent
 from node.protocol.reports import (
     EventReceived,
@@ -104,7 +97,6 @@ class Multiplexer:
         self.watched: set[int] = set()
         self._starved: set[int] = set()  # watched too, and nothing waits but credit
         self.outbox = outbox
-        outbox.batch_size = min(BATCH_SIZE, limits.max_payload)
         self.windows: dict[str, int] = {}
         self.unconsumed = 0
         self._unconsumed_events = 0

@@ -137,7 +137,7 @@ class Outbox:
 
     def _joined(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
         """A Batch of `first` and the small events behind it that have credit, up to `room` bytes
-        more, and up to one that releases a stream; `first` itself if there are none."""
+        more, and up to one that releases a stream; `first` itself if nothing else may go."""
         events, credit = queue.events, queue.credit
         room = min(room, self.batch_size - len(first[4]) - HEAD_SIZE)
         run, seal, releases = [first[1:5]], first[5], 0

@@ -37,6 +37,7 @@ from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed, known
 from node.protocol.keepalive import AWAKE
 from node.protocol.limits import (
+    BATCH_SIZE,
     CONTROL_BUFFER,
     DROPPED_EVENTS,
     SILENCE,
@@ -92,6 +93,7 @@ class Session(StreamZero):
         super().__init__(config, parts.wire, reports, resumption, now)
         self._initiator = parts.initiator
         self._outbox = outbox
+        outbox.batch_size = min(BATCH_SIZE, agreed.limits.max_payload)
         self._observer = observer
         # With deliver="sealed" the streams' reports wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []

@@ -66,7 +66,7 @@ def test_an_event_that_is_due_carries_the_seal_itself() -> None:
     pair.now += 0.021
     send(pair.a)
     assert forms(pair.carry(pair.a)) == [1]
-    assert pair.a.core.next_deadline() > pair.now + 1
+    assert pair.a.core.next_deadline() > pair.now + 0.9
 
 
 def test_the_delay_counts_from_the_first_unsealed_event() -> None:
