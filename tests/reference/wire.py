@@ -251,6 +251,22 @@ class Event:
         return named_types(cbor.decode_payload(self.payload, max_items=max_items))
 
 
+def strict_cells(event: Event) -> dict[int, Any]:
+    """The cells of an event that must be right; raises Violation."""
+    try:
+        return event.cells()
+    except cbor.LbmError as error:
+        raise Violation("protocol-error", f"malformed: {error.rule}") from error
+
+
+def loose_cells(event: Event) -> dict[int, Any]:
+    """The cells of an event, none where it is malformed."""
+    try:
+        return event.cells()
+    except cbor.LbmError:
+        return {}
+
+
 def parse_inner(stream: int, inner: bytes) -> Event:
     """An event from its stream id and the rest; raises Violation."""
     if len(inner) < 5:
