@@ -147,6 +147,15 @@ class Node(Meeting):
 
     async def __aenter__(self) -> Self:
         backend = await self._ground.enter()
+        self._host = Host(
+            backend,
+            self.config,
+            self.handlers,
+            self.topics,
+            self._endings,
+            self._once,
+            self._sessions,
+        )
         self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
         if self.journal is not None:
             try:
@@ -304,16 +313,7 @@ class Node(Meeting):
             observer=self._observing(name),
             total=self._held,
         )
-        host = Host(
-            backend,
-            self.config,
-            self.handlers,
-            self.topics,
-            self._endings,
-            self._once,
-            self._sessions,
-        )
-        peer = Peer(core, host, name, policy, dialled, self._peer_changed)
+        peer = Peer(core, self._host, name, policy, dialled, self._peer_changed)
         if self.journal is not None:
             peer.driver.gate = self.journal.gate
         self._peers.add(peer)
@@ -347,16 +347,17 @@ class Node(Meeting):
         self._changes.notify()
 
     def _peer_changed(self, peer: Peer) -> None:
-        if peer.is_open or peer.is_gone:
+        live = peer.live
+        is_open, gone, became = live.is_open, live.gone, live.became
+        if is_open or gone:
             self._half_open.pop(peer, None)
-        became = peer.live.became
         if became is not None:
             self._admission.moved(peer, cast(Peer, became.remote))
-        elif peer.is_gone or peer.is_parted:
+        elif gone or live.is_parted:
             self._admission.left(peer)  # whoever comes back is counted anew
-        if peer.is_gone:
+        if gone:
             self._peers.discard(peer)
-        self._sessions.changed(peer.live)
-        if peer.is_open:
+        self._sessions.changed(live)
+        if is_open:
             self._reviews.let_in(peer.endpoint.deciding.trust)
         self._changes.notify()
