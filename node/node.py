@@ -76,7 +76,9 @@ class Node(Meeting):
         super().__init__(config or NodeConfig(), self._running)
         self.identity = identity
         self.trust = self._checked(trust or AnyPeer())
+        # What connections are told, made once: of those that may be resumed, and of the others.
         self._core_config = self.config.core(identity)
+        self._unresumed: CoreConfig | None = None
         if journal is not None and observer is not None:
             raise ConfigError("a node has a journal or an observer, not both")
         if journal is not None and self.config.plaintext == "only":
@@ -305,9 +307,8 @@ class Node(Meeting):
     ) -> Peer:
         backend = self._running()
         self._check_journal()
-        stated = self._stated()
         core = Connection(
-            stated if resumable else replace(stated, resume=0.0),
+            self._stated(resumable),
             initiator=initiator,
             now=backend.now(),
             observer=self._observing(name),
@@ -319,7 +320,7 @@ class Node(Meeting):
         self._peers.add(peer)
         return peer
 
-    def _stated(self) -> CoreConfig:
+    def _stated(self, resumable: bool) -> CoreConfig:
         """What a new connection is told. With the first handler that remembers its calls the node
         information begins to say so."""
         if self.handlers.calls.remembers:
@@ -327,7 +328,12 @@ class Node(Meeting):
             if self._core_config.node_info.get(ONCE_INFO) != epoch:
                 info = {**self.config.info, ONCE_INFO: epoch}
                 self._core_config = replace(self._core_config, node_info=info)
-        return self._core_config
+                self._unresumed = None
+        if resumable:
+            return self._core_config
+        if self._unresumed is None:
+            self._unresumed = replace(self._core_config, resume=0.0)
+        return self._unresumed
 
     def _check_journal(self) -> None:
         if self.journal is not None and self.journal.stops_node:
