@@ -106,7 +106,7 @@ async def notes(client: Client, task: Task, line: Line) -> Measure:
         count += more
 
     await client.subscribe(task.count, received)
-    await anyio.sleep(min(0.5, task.seconds))
+    await anyio.sleep(min(1.5, task.seconds))  # a connection rests after a second
 
     async def measure() -> dict[str, Any]:
         published = (await line())["sent"]
@@ -180,7 +180,7 @@ async def idle(client: Client, task: Task, line: Line) -> Measure:
             connection = await client.open()
             await connection.call(b"x")
             kept.append(connection)
-        await anyio.sleep(min(0.5, task.seconds))
+        await anyio.sleep(min(1.5, task.seconds))  # a connection rests after a second
         return {"operations": len(kept)}
 
     return measure

@@ -32,6 +32,7 @@ from node.protocol.errors import (
 from node.protocol.event import NO_PAYLOAD
 from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed, known
+from node.protocol.keepalive import AWAKE
 from node.protocol.limits import (
     CONTROL_BUFFER,
     DROPPED_EVENTS,
@@ -132,7 +133,7 @@ class Session(StreamZero):
             RemoteProtocolError, LbmDecodeError: the connection is over.
         """
         self._now, keepalive = now, self.keepalive
-        keepalive.due, keepalive.probing = now + keepalive.idle, False
+        keepalive.due, keepalive.stage = now + keepalive.awake, AWAKE
         channel, mux, wire = self.channel, self.mux, self._wire
         came, left, farewell, owed = frames.size + len(data), STEP_COST, None, False
         for encrypted in frames.feed(data):
@@ -269,6 +270,10 @@ class Session(StreamZero):
         keepalive = self.keepalive
         if keepalive.expired(now):
             raise SilenceError(CloseCode.TIMEOUT, "nothing came, not even a Pong")
+        if keepalive.rest_due(now):
+            keepalive.rests()
+            if self.secure is not None:
+                self.secure.rest()
         if keepalive.probe_due(now):
             keepalive.probe_sent(now)
             # With 64 Pings of the application unanswered those do as well.
