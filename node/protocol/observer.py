@@ -47,7 +47,7 @@ class Observer(Protocol):
         """One encrypted event after the Proofs: its bytes without the frame length, and
         the chain value after it."""
 
-    def stream_opened(self, stream: int, payload: bytes | memoryview | bytearray) -> None:
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
         """The event just told was the Open of `stream`; its payload."""
 
     def direction_ended(self, stream: int) -> None:
