@@ -28,7 +28,7 @@ def serialise_batch(
 ) -> bytes:
     """The payload of a Batch: of each event async id, category, subcategory, and payload of at
     least one byte. Whoever asks keeps to the limits."""
-    parts: list[bytes | memoryview] = []
+    parts: list[bytes | memoryview | bytearray] = []
     for async_id, category, subcategory, payload in events:
         parts += (_pack_head(async_id, category, subcategory, len(payload)), payload)
     return b"".join(parts)
