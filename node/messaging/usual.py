@@ -89,8 +89,8 @@ def _deadline(cell: bytes) -> int | None:
 
 
 def _byte_string(payload: bytes, at: int) -> tuple[int, int]:
-    """Start and end of the byte string at `at`, of up to 65,535 bytes; 0 if there is none. The end
-    may be beyond that of the payload."""
+    """Start and end of the byte string at `at`, of up to 65,535 bytes; 0 and 0 for anything
+    else. The end may be beyond that of the payload."""
     head = payload[at] if at < len(payload) else 0
     if 0x40 <= head < 0x58:
         return at + 1, at + head - 0x3F

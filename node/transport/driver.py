@@ -84,8 +84,7 @@ class Driver:
         self.core, self._loop = core, loop
         self._on_reports = on_reports
         self._next_deadline, self._handle_deadline = next_deadline, handle_deadline
-        self.high_water = HIGH_WATER
-        self.turns, self.rooms = Turns(), Rooms()
+        self.high_water, self.turns, self.rooms = HIGH_WATER, Turns(), Rooms()
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
         self._writable = self._paused = self._flush_due = False
@@ -229,8 +228,7 @@ class Driver:
                 if core.outbox.count >= FLUSH_EVENTS and self._writable and not self._busy:
                     self._flush(midway=True)
             more = turns.waiting or core.unread
-            time = now()
-            if time >= end:
+            if (time := now()) >= end:
                 break
         self._loop.line.charge(turns, time - start)
         if self._eof_came and not (more and self._may_go_on):
@@ -265,8 +263,7 @@ class Driver:
             self._flush_soon()  # and have the timer set
 
     def _hand_on(self, doing: str) -> None:
-        """Hand on the core's reports in their order, also those that doing so makes; then begin
-        what they ask for, in the middle of nothing."""
+        """Hand on the core's reports in their order, also those that doing so makes; then begin."""
         busy, self._busy = self._busy, True
         core = self.core
         while core.happened:
@@ -357,10 +354,9 @@ class Driver:
         due = self._next_deadline()
         if self.gate.open:
             due = min(due, max(self.core.next_deadline(), self._grace_until))
-        alarm = self._alarm
-        due = max(due, alarm.earliest)
-        if due < alarm.at:
-            alarm.set(due)
+        due = max(due, self._alarm.earliest)
+        if due < self._alarm.at:
+            self._alarm.set(due)
 
     def _rung(self, now: float) -> None:
         if self._closed:
