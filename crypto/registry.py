@@ -67,7 +67,7 @@ class Suite:
     @classmethod
     def of(cls, names: Mapping[str, str]) -> "Suite":
         """Return the suite of parameter -> name, one object for all its connections."""
-        return _suite(*(names[parameter] for parameter in PARAMETERS))
+        return _suite(*[names[parameter] for parameter in PARAMETERS])
 
     def names(self) -> dict[str, str]:
         """Return parameter -> name, in the order of `PARAMETERS`."""
