@@ -45,7 +45,7 @@ class CallHandlers:
     def find(self, subcategory: int, topic: str) -> Entry[CallHandler] | Topic | ResultCode:
         """What a request for `topic` may run, or the code that refuses the request."""
         live = self._live
-        if live.path and not self._handlers.exported(topic):
+        if live.driver.path and not self._handlers.exported(topic):
             return ResultCode.NOT_AUTHORISED
         if subcategory != CALL:
             return self._subscribes.find(topic)

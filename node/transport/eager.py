@@ -77,9 +77,9 @@ class EagerTasks:
 
 
 class LentTask(Coroutine[Any, Any, None]):
-    """What such a `task` runs: it rests, in `ready`, until it has to go on with something."""
+    """What such a `task` runs: it rests, in `ready`, until it has `steps` to go on with."""
 
-    __slots__ = ("_context", "_loop", "_one", "_ready", "_rest", "_steps", "_waits_for", "task")
+    __slots__ = ("_context", "_loop", "_one", "_ready", "_rest", "_waits_for", "steps", "task")
 
     # It has always begun (`inspect.getcoroutinestate`): whoever cancels it lets it clean up.
     cr_running = False
@@ -90,7 +90,7 @@ class LentTask(Coroutine[Any, Any, None]):
         self._ready = ready
         self._rest: asyncio.Future[None] | None = None
         self._one: Running | None = None
-        self._steps: Coroutine[Any, Any, object] | None = None
+        self.steps: Coroutine[Any, Any, object] | None = None
         self._context = _EMPTY
         # What was waited for in the first step, until the task waits for it.
         self._waits_for: Any = _NOTHING
@@ -100,7 +100,7 @@ class LentTask(Coroutine[Any, Any, None]):
         self, one: Running, steps: Coroutine[Any, Any, object], context: Context, waits_for: Any
     ) -> None:
         """From the task's next turn on, go on with what has begun and waits."""
-        self._one, self._steps, self._context, self._waits_for = one, steps, context, waits_for
+        self._one, self.steps, self._context, self._waits_for = one, steps, context, waits_for
         if self._rest is not None and not self._rest.done():
             self._rest.set_result(None)
 
@@ -111,25 +111,25 @@ class LentTask(Coroutine[Any, Any, None]):
         if self._waits_for is not _NOTHING:
             waits_for, self._waits_for = self._waits_for, _NOTHING
             return waits_for
-        if self._steps is None:
+        if self.steps is None:
             return self._wait()
-        return self._step(self._steps.send, value)
+        return self._step(self.steps.send, value)
 
     def throw(self, typ: Any, val: Any = None, tb: Any = None) -> Any:
         """Go on with what was raised by what was waited for, or was cancelled."""
-        if self._steps is None:
+        if self.steps is None:
             if self in self._ready:
                 self._ready.remove(self)
             raise typ
         waits_for, self._waits_for = self._waits_for, _NOTHING
         if waits_for is not _NOTHING and waits_for is not None and waits_for.cancel(*typ.args):
             return waits_for  # as `Task.cancel` does, had it waited for it already
-        return self._step(self._steps.throw, typ)
+        return self._step(self.steps.throw, typ)
 
     def close(self) -> None:
         """The loop is gone."""
-        if self._steps is not None:
-            self._steps.close()
+        if self.steps is not None:
+            self.steps.close()
 
     def __await__(self) -> Generator[Any, Any, None]:
         raise TypeError("it is for its task")
@@ -142,7 +142,7 @@ class LentTask(Coroutine[Any, Any, None]):
         except BaseException as error:
             if self._one is not None:
                 self._one.runner = None
-            self._one, self._steps, self._context = None, None, _EMPTY
+            self._one, self.steps, self._context = None, None, _EMPTY
             # Who was cancelled and went on is not lent again.
             over = type(error) is StopIteration and not self.task.cancelling()
             if not over or len(self._ready) >= MOST_READY:
