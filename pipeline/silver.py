@@ -28,6 +28,7 @@ from pipeline.schema import (
     WALKED,
     fields,
 )
+from pipeline.secret import check_key
 from pipeline.stitch import stitch
 from pipeline.tables import BATCH, Tables, local_directory
 from pipeline.walk import walker
@@ -61,11 +62,18 @@ class SilverStep:
         """A batch's rows, verified: by Python alone where the tables are in a directory."""
         root, name = local_directory(tables.root), f"{BATCH}={batch}"
         # A path without a scheme may be one of another file system, as Spark is set up.
-        if root is None or not (root / "bronze" / name / "_SUCCESS").exists():
-            walk = walker(self._private_keys, payloads=self._payloads)
+        directory = None
+        if root is not None and (root / "bronze" / name / "_SUCCESS").exists():
+            directory = root / "silver" / name
+        walk = walker(
+            self._private_keys,
+            payloads=self._payloads,
+            directory=directory,
+            check_key=check_key(tables),
+        )
+        if root is None or directory is None:
             bronze = tables.bronze(batch, lead=True)
             return bronze.select(*NEEDED).mapInArrow(walk, WALKED)
-        walk = walker(self._private_keys, payloads=self._payloads, directory=root / "silver" / name)
         groups = bronze_files(root / "bronze" / name)
         numbers = tables.spark.range(0, len(groups), 1, max(len(groups), 1))
         return numbers.mapInArrow(walk_files(walk, groups), WALKED)

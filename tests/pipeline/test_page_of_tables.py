@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from node.journal.audit import rows as audit
-from pipeline.gold.findings import KINDS, WEIGHTS
+from pipeline.gold.meanings import KINDS, WEIGHTS
 from pipeline.gold.refresh import NAMES, gold_tables
 from pipeline.schema import BRONZE, EVENTS, FINDING_FIELDS, SESSION_FIELDS, TUNNEL_FIELDS
 from tests.pipeline.silver_frames import FINDINGS, TUNNELS, Talk, frame, frames

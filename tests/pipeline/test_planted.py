@@ -15,7 +15,7 @@ from node.apps.simulate.tally import count
 from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Fault, Planted
 from pipeline.bronze import ingest
-from pipeline.gold.findings import FAULT, UNCHECKED
+from pipeline.gold.meanings import FAULT, UNCHECKED
 from pipeline.gold.findings import findings as gold_findings
 from pipeline.silver import SilverStep, events, findings, sessions, tunnels
 from pipeline.tables import Tables

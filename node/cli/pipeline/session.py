@@ -22,6 +22,9 @@ from node.logs import needs_extra
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.gold.outcome import Outcome
+    from pipeline.gold.store import Store
+
 Master = Annotated[
     str | None,
     typer.Option(
@@ -64,7 +67,7 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
 
         from pipeline.spark import open_session
     except ImportError as error:
-        raise ConfigError(needs_extra(f"the pipeline ({error.name})", "pipeline")) from error
+        raise _without_extra(error) from error
     if remote is not None:
         _check_server(remote)
     try:
@@ -80,6 +83,38 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
         yield session
     finally:
         session.stop()
+
+
+def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | None":
+    """What the tables hold, if nothing in the journals is new; None if that is not known."""
+    if remote is not None:
+        return None
+    try:
+        from pipeline.again import unchanged
+    except ImportError:
+        return None  # it is said when Spark is asked for
+    return unchanged(journals, tables)
+
+
+@contextmanager
+def gold_store(
+    tables: str, master: str | None, remote: str | None, memory: str
+) -> Iterator["Store"]:
+    """Where gold is: a directory, or else what Spark sees. Raises as `spark_session`."""
+    if remote is None:
+        try:
+            from pipeline.again import gold_directory
+        except ImportError as error:
+            raise _without_extra(error) from error
+        directory = gold_directory(tables)
+        if directory is not None:
+            yield directory
+            return
+    with spark_session(master, remote, memory) as spark:
+        from pipeline.gold.cluster import Cluster
+        from pipeline.tables import Tables
+
+        yield Cluster(Tables(spark, tables))
 
 
 def is_there(journals: str, remote: str | None) -> bool:
@@ -137,6 +172,10 @@ def _check_server(remote: str) -> None:
         socket.create_connection((host, port), _PATIENCE).close()
     except OSError as error:
         raise UnreachableError(f"no server of Spark's at {host}:{port}: {error}") from error
+
+
+def _without_extra(error: ImportError) -> ConfigError:
+    return ConfigError(needs_extra(f"the pipeline ({error.name})", "pipeline"))
 
 
 def _first_line(error: Exception) -> str:
