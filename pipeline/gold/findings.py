@@ -40,8 +40,16 @@ def of_silver(rows: Iterable[Row]) -> Iterator[Found]:
     for row in rows:
         time = row.get("time_ns")
         yield Found(
-            **{name: row.get(name) for name in Found._fields if name != "time"},
-            time=None if time is None else time // 1000,
+            row["kind"],
+            row.get("journal"),
+            row.get("session"),
+            row.get("direction"),
+            row.get("place"),
+            None if time is None else time // 1000,
+            row.get("segment"),
+            row.get("offset"),
+            row["count"],
+            row.get("evidence"),
         )
 
 
@@ -60,7 +68,7 @@ def told_twice(sessions: Iterable[Row]) -> Iterator[Found]:
                 session,
                 segment=segment,
                 offset=offset,
-                count=len(places),
+                events=len(places),
                 evidence="the session begins more than once: it stands there a second time",
             )
 
@@ -73,9 +81,8 @@ def of_statuses(statuses: pa.Table) -> Iterator[Found]:
     rows = rows.set_column(rows.schema.get_field_index("time"), "time", times)
     names = ("status", "journal", "session", "direction", "place", "time", "segment", "offset")
     for row in rows.select([*names, "count", "last"]).to_pylist():
-        last = row.pop("last")
-        kind = row.pop("status")
-        yield Found(kind, **row, evidence=_which(row["count"], row["place"], last))
+        last, kind, count = row.pop("last"), row.pop("status"), row.pop("count")
+        yield Found(kind, **row, events=count, evidence=_which(count, row["place"], last))
 
 
 def _which(count: int, first: Any, last: Any) -> str:

@@ -2,24 +2,32 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.gold.calls import calls
-from pipeline.gold.findings import findings, of_silver, of_statuses, told_twice
-from pipeline.gold.sessions import sessions
-from pipeline.gold.topics import topics
-from pipeline.gold.traffic import graph, traffic
-from pipeline.gold.tunnels import tunnels
+from pipeline.gold.calls import CALLS, calls
+from pipeline.gold.findings import FINDINGS, findings, of_silver, of_statuses, told_twice
+from pipeline.gold.sessions import SESSIONS, sessions
+from pipeline.gold.topics import TOPICS, topics
+from pipeline.gold.traffic import GRAPH, TRAFFIC, graph, traffic
+from pipeline.gold.tunnels import TUNNELS, tunnels
 from pipeline.reconcile.ends import End, Found, Row, covered, session_ends
 from pipeline.reconcile.events import Reader, compare_events
 from pipeline.reconcile.sessions import compare_ends, missing_journals
 from pipeline.reconcile.tunnels import compare_tunnels
 from pipeline.summary.kinds import Summary
 
-NAMES: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph", "tunnels")
+SCHEMAS: Final = {
+    "findings": FINDINGS,
+    "traffic": TRAFFIC,
+    "calls": CALLS,
+    "topics": TOPICS,
+    "sessions": SESSIONS,
+    "graph": GRAPH,
+    "tunnels": TUNNELS,
+}
 
 
 def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, pa.Table]:
@@ -51,7 +59,7 @@ def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, p
 
 
 def of_ends(
-    ends: list[End], joined: list[Row], times: Mapping[str, tuple[int, int]]
+    ends: Sequence[End], joined: Sequence[Row], times: Mapping[str, tuple[int, int]]
 ) -> Iterator[Found]:
     """What the comparison of sessions and of tunnels as a whole finds."""
     yield from compare_ends(ends)

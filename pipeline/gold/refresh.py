@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from pipeline.gold.arrow import repeated
-from pipeline.gold.making import NAMES, gold_tables, statuses_of
+from pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
 from pipeline.gold.store import MARK, PACKED, SUMMARY_TABLE, Mark, Store, mark_table, read_mark
 from pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
 from pipeline.summary.kinds import KINDS, Summary, merged, packed, unpacked
@@ -29,7 +29,7 @@ def refresh(store: Store, check_key: bytes, now: datetime) -> Mark:
     last = store.last_batch()
     if mark is not None and mark.batch == last:
         return mark
-    before = None if mark is None else store.read(SUMMARY_TABLE, slot)
+    before = None if slot is None else store.read(SUMMARY_TABLE, slot)
     done = -1 if before is None or mark is None else mark.batch
     summary = _folded([*_kept(before), *_new(store, done + 1, last)])
     waiting = _unpacked(store.others("stitched", [WAITING], last, last))
@@ -60,7 +60,7 @@ def read_all_gold(store: Store) -> dict[str, pa.Table] | None:
     slot, _ = newest(store)
     if slot is None:
         return None
-    found = {name: store.read(name, slot) for name in NAMES}
+    found = {name: store.read(name, slot) for name in SCHEMAS}
     return {name: table for name, table in found.items() if table is not None}
 
 
@@ -68,7 +68,7 @@ def remove_old(store: Store, now: datetime) -> None:
     """Take away the slot that another took the place of a good while ago."""
     slot, mark = newest(store)
     if slot is not None and mark is not None and now - mark.time >= KEEP:
-        store.remove(1 - slot, [MARK, *NAMES, SUMMARY_TABLE])
+        store.remove(1 - slot, [MARK, *SCHEMAS, SUMMARY_TABLE])
 
 
 def _mark(store: Store, slot: int) -> Mark | None:

@@ -25,11 +25,10 @@ class Found(NamedTuple):
     time: int | None = None
     segment: str | None = None
     offset: int | None = None
-    count: int = 1
+    events: int = 1  # how many it concerns, or tunnels
     evidence: str | None = None
 
 
-FINDING_COLUMNS: Final = Found._fields
 _ALIKE: Final = ("initiator", "local_role", "remote_role", "address", "suite")
 _OF_END: Final = ("code", "text", "remote", "received_place", "sent_place")
 

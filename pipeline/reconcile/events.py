@@ -9,6 +9,7 @@ everywhere, its rows are not looked at again.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -112,8 +113,8 @@ def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[Direction]:
     columns = [rows.column(name).to_pylist() for name in (*names, "until")]
     found: dict[tuple[str, str], Direction] = {}
     pairs: defaultdict[tuple[str, str, int], dict[bool, tuple[int, ...]]] = defaultdict(dict)
-    for session, sender, block, is_sent, *numbers in zip(*columns, strict=True):
-        pairs[session, sender, block][is_sent] = tuple(numbers)
+    for session, sender, block, is_sent, *counted in zip(*columns, strict=True):
+        pairs[session, sender, block][is_sent] = tuple(counted)
     for (session, sender, block), sides in pairs.items():
         one = found.setdefault((session, sender), Direction(session, sender))
         if len(sides) == 2 and sides[True][:2] == sides[False][:2]:
@@ -282,7 +283,7 @@ def _runs(places: _Numbers, kinds: _Numbers) -> Iterator[tuple[int, int]]:
     breaks = (kinds[1:] != kinds[:-1]) | (places[1:] != places[:-1] + 1)
     breaks |= (places[1:] >> RUN_BITS) != (places[:-1] >> RUN_BITS)
     cuts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(places)]
-    yield from zip(cuts, cuts[1:], strict=False)
+    yield from pairwise(cuts)
 
 
 def _found(

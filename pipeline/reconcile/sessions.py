@@ -91,7 +91,7 @@ def missing_journals(
             node,
             session,
             time=time,
-            count=len(told),
+            events=len(told),
             evidence=_absence(within, told),
         )
 

@@ -93,7 +93,7 @@ def _found(kind: str, node: str, record: _Record, count: int, evidence: str) -> 
         time=record[0],
         segment=record[2],
         offset=record[3],
-        count=count,
+        events=count,
         evidence=evidence,
     )
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,7 +60,8 @@ def collect(gold: Mapping[str, pa.Table]) -> Figures:
     topic_notes = grouped(topics, ["topic"], total=["notes"], count="publishers")
     each = _renamed(findings, "count", "events")
     each = each.append_column("rank", _ranks(each))
-    volume = pc.add(tunnels.column("forward").cast(pa.float64()), tunnels.column("back"))
+    ways = (tunnels.column(name).cast(pa.float64(), safe=False) for name in ("forward", "back"))
+    volume = pc.add(*ways)  # their sum may be greater than an integer is
     return Figures(
         refreshed=_bound(traffic, "refreshed", pc.max)
         if "refreshed" in traffic.schema.names
@@ -117,17 +117,15 @@ def _take(table: pa.Table, kind: type[R], rows: int, *order: str) -> list[R]:
 def _first(table: pa.Table, rows: int, *order: str) -> pa.Table:
     """The first rows by these columns: falling, nulls last, with a minus before the name; others
     rising, nulls first."""
-    at = pa.array(np.arange(table.num_rows))
-    for name in reversed(order):
+    columns: dict[str, pa.ChunkedArray] = {}
+    keys: list[tuple[str, str]] = []
+    for name in order:
         falls = name.startswith("-")
-        column = table.column(name.removeprefix("-")).take(at)
-        by = pc.sort_indices(
-            column,
-            sort_keys=[("", "descending" if falls else "ascending")],
-            null_placement="at_end" if falls else "at_start",
-        )
-        at = at.take(by)
-    return table.take(at.slice(0, rows))
+        column = table.column(name.removeprefix("-"))
+        columns |= {f"{name} is null": column.is_null(), name: column}
+        ways = ("ascending", "descending") if falls else ("descending", "ascending")
+        keys += zip((f"{name} is null", name), ways, strict=True)
+    return table.take(pc.sort_indices(pa.table(columns), keys).slice(0, rows))
 
 
 def _plain(table: pa.Table) -> pa.Table:

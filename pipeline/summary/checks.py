@@ -38,11 +38,11 @@ def siphash(key: bytes, words: Sequence[Words]) -> Words:
 def _hashed(key: bytes, words: Sequence[Words]) -> Words:
     low, high = (int.from_bytes(key[at : at + 8], "little") for at in (0, 8))
     keys = (low, high, low, high)
-    state = [
+    state: list[Words] = [
         np.full(len(words[0]), start ^ one, np.uint64)
         for start, one in zip(_INITIAL, keys, strict=True)
     ]
-    length = np.uint64((8 * len(words) % 256) << 56)
+    length = np.array([(8 * len(words) % 256) << 56], np.uint64)
     for word in (*words, length):
         state[3] ^= word
         _round(state)

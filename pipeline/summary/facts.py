@@ -281,7 +281,7 @@ class Facts:
         )
 
     def _is_code(self, code: int) -> _Flags:
-        return self.there("code") & (self.numbers("code") == code)
+        return np.asarray(self.there("code") & (self.numbers("code") == code))
 
     def _peers(self) -> pa.DictionaryArray:
         """Who was at the other end."""

@@ -15,9 +15,10 @@ from node.apps.simulate.tally import count
 from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Fault, Planted
 from pipeline.bronze import ingest
+from pipeline.gold.cluster import read_gold
 from pipeline.gold.meanings import FAULT, UNCHECKED
-from pipeline.gold.findings import findings as gold_findings
-from pipeline.silver import SilverStep, events, findings, sessions, tunnels
+from pipeline.jobs import refresh
+from pipeline.silver import SilverStep, events, sessions
 from pipeline.tables import Tables
 from tests.node.apps.simulate.journals import Simulated, make
 from tests.node.journal.joined_tunnels import join, server, told
@@ -100,8 +101,10 @@ def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Res
     hop = tunnel_forger.forge(place / "journals" / "tunnels", BOB.node_id.text)
     tables = Tables(spark, str(place / "tables"))
     ingest(spark, str(place / "journals" / "*"), tables.root, steps=[SilverStep(keys)])
-    silver = events(tables), sessions(tables), findings(tables), tunnels(tables)
-    return Result(honest, [*faults, *listing], hop, gold_findings(*silver).collect(), tables)
+    refresh(tables)
+    found = read_gold(spark, tables.root, "findings")
+    assert found is not None
+    return Result(honest, [*faults, *listing], hop, found.collect(), tables)
 
 
 def test_each_planted_fault_is_found(result: Result) -> None:
