@@ -151,7 +151,7 @@ def report(
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")
     with gold_store(tables, master, remote, memory) as store:
-        from pipeline.gold.outcome import write_report
+        from pipeline.report.writing import write_report
 
         try:
             write_report(store, html)
