@@ -61,7 +61,7 @@ class Walks:
 
     def told_by(self, places: Iterable[Path]) -> Told:
         """Read the directory of a journal as it is at several times: a batch at each."""
-        progress, stitched = Progress(), Rows()
+        progress, last = Progress(), Rows()
         walked_all, stitched_all = Rows(), Rows()
         for place in places:
             listing, after = Listing.of(str(place)), Progress(progress.as_offset())
@@ -70,10 +70,10 @@ class Walks:
             parts = ranges_between(progress, after, listing, self._range_size)
             progress = after
             walked = Rows(batch for part in parts for batch in self._walked(part))
-            stitched = _stitched(walked, stitched)
+            last = stitched(walked, last)
             walked_all.add(walked)
-            stitched_all.add(stitched)
-        return _told(walked_all, stitched_all, stitched.of(PENDING))
+            stitched_all.add(last)
+        return _told(walked_all, stitched_all, last.of(PENDING))
 
     def _walked(self, part: SegmentRange) -> list[pa.RecordBatch]:
         key = part.name.stem, part.range
@@ -98,6 +98,10 @@ class Rows:
         for part, batches in more._batches.items():
             self._batches[part] += batches
 
+    def parts(self) -> list[str]:
+        """The parts of which there are rows."""
+        return list(self._batches)
+
     def of(self, *parts: str) -> list[pa.RecordBatch]:
         """The rows of some parts."""
         return [batch for part in parts for batch in self._batches[part]]
@@ -120,8 +124,8 @@ def growing(journal: Path, place: Path) -> Iterator[Path]:
         live.rename(place / (file.name.stem + CLOSED))
 
 
-def _stitched(walked: Rows, before: Rows) -> Rows:
-    """As `pipeline.stitch.stitch` does it."""
+def stitched(walked: Rows, before: Rows) -> Rows:
+    """What stitching makes of a batch's rows and of those before, as `pipeline.stitch.stitch`."""
     batches = walked.of(SEGMENT, SPAN, PENDING) + before.of(SEGMENT, TIP, PENDING)
     (rows,) = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks().to_batches() or (None,)
     if rows is None:
