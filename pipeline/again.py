@@ -8,7 +8,7 @@ from pathlib import Path
 from node.journal.segments import RANGE_SIZE
 from pipeline.errors import PipelineError
 from pipeline.gold.outcome import Outcome, make_gold
-from pipeline.gold.store import Directory
+from pipeline.gold.store import GoldDirectory
 from pipeline.listing import Budget, Listing, read_on
 from pipeline.progress import Progress
 from pipeline.secret import local_check_key
@@ -35,17 +35,17 @@ def unchanged(journals: str, tables: str) -> Outcome | None:
         read_on(file, after, Budget(), RANGE_SIZE)
     if after.as_offset() != before.as_offset():
         return None
-    return make_gold(Directory(root), local_check_key(root))
+    return make_gold(GoldDirectory(root), local_check_key(root))
 
 
-def gold_directory(tables: str) -> Directory | None:
+def gold_directory(tables: str) -> GoldDirectory | None:
     """Where gold is, if it is in a directory of this machine."""
     root = local_directory(tables)
-    return Directory(root) if root is not None and (root / "gold").is_dir() else None
+    return GoldDirectory(root) if root is not None and (root / "gold").is_dir() else None
 
 
 def _read_progress(checkpoint: Path) -> Progress | None:
-    """How far the stream is, as Spark keeps it; None if a batch was not done, or there is none.
+    """How far the stream is, as Spark keeps it; None without one that is done.
 
     Of each batch there is a file in `offsets`, and when it is done one in `commits`. A file has
     a version, a line of Spark's own, and a line for each source, of which there is one.

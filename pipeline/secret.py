@@ -18,7 +18,7 @@ _NAME: Final = "checks"
 
 
 def check_key(tables: Tables) -> bytes:
-    """The secret, drawn now if there is none; a batch of these tables is in bronze already."""
+    """The secret, drawn now if nobody has; a batch of these tables is in bronze already."""
     root = local_directory(tables.root)
     if root is not None and (root / "bronze").is_dir():
         return local_check_key(root)

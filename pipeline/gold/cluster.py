@@ -12,18 +12,18 @@ from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql import functions as f
 
 from pipeline.gold.refresh import newest
-from pipeline.gold.store import DATED, EVENT_ROWS, PACKED, Directory, Store
+from pipeline.gold.store import DATED, EVENT_ROWS, PACKED, GoldDirectory, GoldStore
 from pipeline.reconcile.events import Wanted
 from pipeline.schema import EVENT, PENDING, WALKED
 from pipeline.tables import BATCH, Tables, local_directory
 
 
-def store_of(tables: Tables) -> Store:
+def store_of(tables: Tables) -> GoldStore:
     """Where gold is kept: in a directory if this process sees the one that Spark writes."""
     root = local_directory(tables.root)
     if root is None or is_remote() or not (root / "stitched").is_dir():
-        return Cluster(tables)
-    return Directory(root)
+        return GoldCluster(tables)
+    return GoldDirectory(root)
 
 
 def read_gold(spark: SparkSession, root: str, name: str) -> DataFrame | None:
@@ -33,8 +33,8 @@ def read_gold(spark: SparkSession, root: str, name: str) -> DataFrame | None:
     return None if slot is None else spark.read.parquet(_path(tables, name, slot))
 
 
-class Cluster:
-    """A `Store` that Spark reads and writes."""
+class GoldCluster:
+    """A `GoldStore` that Spark reads and writes."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

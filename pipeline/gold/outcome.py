@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pipeline.gold.refresh import newest, refresh, remove_old
-from pipeline.gold.store import Store
+from pipeline.gold.store import GoldStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Outcome:
     findings: Counter[str]
 
 
-def make_gold(store: Store, check_key: bytes) -> Outcome:
+def make_gold(store: GoldStore, check_key: bytes) -> Outcome:
     """Bring the gold tables up to date with silver."""
     now = datetime.now(UTC)
     made = refresh(store, check_key, now)

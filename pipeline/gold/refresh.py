@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.gold.arrow import repeated
 from pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
-from pipeline.gold.store import MARK, PACKED, SUMMARY_TABLE, Mark, Store, mark_table, read_mark
+from pipeline.gold.store import MARK, PACKED, SUMMARY_TABLE, GoldStore, Mark, mark_table, read_mark
 from pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
 from pipeline.summary.kinds import KINDS, Summary, merged, packed, unpacked
 from pipeline.summary.pairing import pair, without_strays
@@ -23,7 +23,7 @@ KEEP: Final = timedelta(minutes=10)
 _OTHERS: Final = {SESSION: "sessions", TUNNEL: "tunnels", FINDING: "findings"}
 
 
-def refresh(store: Store, check_key: bytes, now: datetime) -> Mark:
+def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
     """Make gold of all batches that are whole, unless that is what it is made of."""
     slot, mark = newest(store)
     last = store.last_batch()
@@ -46,7 +46,7 @@ def refresh(store: Store, check_key: bytes, now: datetime) -> Mark:
     return made
 
 
-def newest(store: Store) -> tuple[int | None, Mark | None]:
+def newest(store: GoldStore) -> tuple[int | None, Mark | None]:
     """The slot that was completed last, and its mark; None if none was."""
     marks = {slot: mark for slot in (0, 1) if (mark := _mark(store, slot)) is not None}
     if not marks:
@@ -55,7 +55,7 @@ def newest(store: Store) -> tuple[int | None, Mark | None]:
     return slot, marks[slot]
 
 
-def read_all_gold(store: Store) -> dict[str, pa.Table] | None:
+def read_all_gold(store: GoldStore) -> dict[str, pa.Table] | None:
     """All gold tables of one moment, by their names; None without any."""
     slot, _ = newest(store)
     if slot is None:
@@ -64,14 +64,14 @@ def read_all_gold(store: Store) -> dict[str, pa.Table] | None:
     return {name: table for name, table in found.items() if table is not None}
 
 
-def remove_old(store: Store, now: datetime) -> None:
+def remove_old(store: GoldStore, now: datetime) -> None:
     """Take away the slot that another took the place of a good while ago."""
     slot, mark = newest(store)
     if slot is not None and mark is not None and now - mark.time >= KEEP:
         store.remove(1 - slot, [MARK, *SCHEMAS, SUMMARY_TABLE])
 
 
-def _mark(store: Store, slot: int) -> Mark | None:
+def _mark(store: GoldStore, slot: int) -> Mark | None:
     table = store.read(MARK, slot)
     return None if table is None else read_mark(table)
 
@@ -84,8 +84,8 @@ def _folded(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
     return {**summary, "calls": calls, "unpaired": without_strays(paired.left)}
 
 
-def _new(store: Store, first: int, last: int) -> Iterator[Summary]:
-    """The summaries of batches, and their rows that are no events."""
+def _new(store: GoldStore, first: int, last: int) -> Iterator[Summary]:
+    """The summaries of batches, and their rows of other things than events."""
     for name in ("silver", "stitched"):
         rows = store.others(name, [SUMMARY, *_OTHERS], first, last)
         yield from _unpacked(rows)

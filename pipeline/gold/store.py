@@ -62,7 +62,7 @@ def mark_table(mark: Mark) -> pa.Table:
     return pa.table([[mark.time], [mark.batch], pa.array([statuses], MARKS.types[2])], schema=MARKS)
 
 
-class Store(Protocol):
+class GoldStore(Protocol):
     """Where silver and gold are, however they are reached."""
 
     def last_batch(self) -> int:
@@ -84,8 +84,8 @@ class Store(Protocol):
         """Take a slot's tables away."""
 
 
-class Directory:
-    """A `Store` in a directory of this machine."""
+class GoldDirectory:
+    """A `GoldStore` in a directory of this machine."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

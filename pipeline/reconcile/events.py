@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.reconcile.ends import End, Found, by_session
-from pipeline.summary.facts import Facts, block_of, first_of_block
+from pipeline.summary.facts import EventFacts, block_of, first_of_block
 
 RUN_BITS: Final = 16  # a run of findings is told in pieces of at most 65,536 places
 # Events that are looked at together, unless one direction of a session has more.
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     last_batch: int
 
     @classmethod
-    def of(cls, group: Sequence["Direction"]) -> "Wanted":
+    def of(cls, group: Sequence["SessionDirection"]) -> "Wanted":
         """The events of blocks that are not alike."""
         blocks = [block for one in group for block in one.blocks]
         batches = [batch for one in group for batch in one.batches]
@@ -67,7 +67,7 @@ Reader = Callable[[Wanted], pa.Table]
 
 
 @dataclass(slots=True)
-class Direction:
+class SessionDirection:
     """One direction of a session: the blocks that are not alike, and from which place to which
     the two journals agree, in the numbering of each."""
 
@@ -98,25 +98,25 @@ def compare_events(
     unlike = [one for one in _directions(blocks, both) if one.blocks]
     for group in _groups(unlike):
         rows = _of_blocks(read(Wanted.of(group)), group)
-        facts = Facts.of(rows, key)
+        facts = EventFacts.of(rows, key)
         events = _Events(facts, rows)
         for one, where in zip(group, events.of(group), strict=True):
             yield from _compare(one, events, where, sessions[one.session])
 
 
-def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[Direction]:
+def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[SessionDirection]:
     """What the blocks of these sessions tell, by direction."""
     wanted = pa.array(sessions, pa.string())
     rows = blocks.filter(pc.is_in(blocks.column("session"), wanted))
     rows = rows.sort_by([(name, "ascending") for name in (*_DIRECTION, "block", "is_sent")])
     names = ("session", "sender", "block", "is_sent", "count", "check", "first", "last", "since")
     columns = [rows.column(name).to_pylist() for name in (*names, "until")]
-    found: dict[tuple[str, str], Direction] = {}
+    found: dict[tuple[str, str], SessionDirection] = {}
     pairs: defaultdict[tuple[str, str, int], dict[bool, tuple[int, ...]]] = defaultdict(dict)
     for session, sender, block, is_sent, *counted in zip(*columns, strict=True):
         pairs[session, sender, block][is_sent] = tuple(counted)
     for (session, sender, block), sides in pairs.items():
-        one = found.setdefault((session, sender), Direction(session, sender))
+        one = found.setdefault((session, sender), SessionDirection(session, sender))
         if len(sides) == 2 and sides[True][:2] == sides[False][:2]:
             for is_sent, numbers in sides.items():
                 one.agree(is_sent, numbers[2], numbers[3])
@@ -128,8 +128,8 @@ def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[Direction]:
     return list(found.values())
 
 
-def _groups(directions: Sequence[Direction]) -> Iterator[list[Direction]]:
-    group: list[Direction] = []
+def _groups(directions: Sequence[SessionDirection]) -> Iterator[list[SessionDirection]]:
+    group: list[SessionDirection] = []
     for one in directions:
         if group and sum(other.events for other in group) + one.events > MANY_EVENTS:
             yield group
@@ -139,7 +139,7 @@ def _groups(directions: Sequence[Direction]) -> Iterator[list[Direction]]:
         yield group
 
 
-def _of_blocks(rows: pa.Table, group: Sequence[Direction]) -> pa.Table:
+def _of_blocks(rows: pa.Table, group: Sequence[SessionDirection]) -> pa.Table:
     """The rows that are in the blocks of these directions, copies left out."""
     wanted = pa.table(
         {
@@ -161,14 +161,14 @@ def _of_blocks(rows: pa.Table, group: Sequence[Direction]) -> pa.Table:
 class _Events:
     """Rows of events, by their direction of a session."""
 
-    def __init__(self, facts: Facts, rows: pa.Table) -> None:
+    def __init__(self, facts: EventFacts, rows: pa.Table) -> None:
         self._rows = rows
         self.identity = facts.identities()
         self.is_sent = facts.equals("direction", "sent")
         self.place = facts.numbers("place")
         self.has_digest = facts.has_digest()
 
-    def of(self, group: Sequence[Direction]) -> Iterator[_Numbers]:
+    def of(self, group: Sequence[SessionDirection]) -> Iterator[_Numbers]:
         """The rows of each of these directions."""
         numbers = {(one.session, one.sender): at for at, one in enumerate(group)}
         keys = zip(*(self._rows.column(name).to_pylist() for name in _DIRECTION), strict=True)
@@ -186,7 +186,7 @@ class _Events:
 
 
 def _compare(
-    one: Direction, events: _Events, where: _Numbers, ends: Sequence[End]
+    one: SessionDirection, events: _Events, where: _Numbers, ends: Sequence[End]
 ) -> Iterator[Found]:
     sides = {}
     for is_sent in (True, False):
@@ -241,7 +241,7 @@ class _Told(NamedTuple):
 
 
 def _kinds(
-    one: Direction, places: _Numbers, has_sent: Any, has_received: Any, ends: Sequence[End]
+    one: SessionDirection, places: _Numbers, has_sent: Any, has_received: Any, ends: Sequence[End]
 ) -> tuple[_Numbers, _Told]:
     """What each place proves, as an index of `_KINDS`: see docs/pipeline.md.
 
@@ -287,7 +287,7 @@ def _runs(places: _Numbers, kinds: _Numbers) -> Iterator[tuple[int, int]]:
 
 
 def _found(
-    one: Direction,
+    one: SessionDirection,
     kind: str,
     told: _Told,
     places: tuple[int, int],

@@ -25,7 +25,7 @@ _Wrong = tuple[str, str, _Record, int, str]
 
 
 @dataclass(slots=True)
-class _Side:
+class _Neighbour:
     """What one of two neighbours has of a trace; sums stop at the greatest number there is,
     since whoever keeps a journal chooses these."""
 
@@ -98,12 +98,12 @@ def _found(kind: str, node: str, record: _Record, count: int, evidence: str) -> 
     )
 
 
-def _pairs(tunnels: Iterable[Row]) -> Iterator[tuple[str, _Side, _Side]]:
+def _pairs(tunnels: Iterable[Row]) -> Iterator[tuple[str, _Neighbour, _Neighbour]]:
     """Each two neighbours and trace: what either has."""
-    pairs: dict[tuple[str, int, str, str], tuple[_Side, _Side]] = {}
+    pairs: dict[tuple[str, int, str, str], tuple[_Neighbour, _Neighbour]] = {}
 
-    def sides(trace: str, hop: int, one: str, other: str) -> tuple[_Side, _Side]:
-        return pairs.setdefault((trace, hop, one, other), (_Side(one), _Side(other)))
+    def sides(trace: str, hop: int, one: str, other: str) -> tuple[_Neighbour, _Neighbour]:
+        return pairs.setdefault((trace, hop, one, other), (_Neighbour(one), _Neighbour(other)))
 
     for row in tunnels:
         trace, hop, journal = row["trace"], row["hop"], row["journal"]
@@ -116,7 +116,7 @@ def _pairs(tunnels: Iterable[Row]) -> Iterator[tuple[str, _Side, _Side]]:
         yield trace, one, other
 
 
-def _disagreements(trace: str, one: _Side, other: _Side) -> Iterator[_Wrong]:
+def _disagreements(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[_Wrong]:
     """What is wrong with a pair, by journal."""
     if one.has == other.has and one.record is not None:
         evidence = next(_contradictions(trace, one, other), None)
@@ -139,7 +139,7 @@ def _disagreements(trace: str, one: _Side, other: _Side) -> Iterator[_Wrong]:
         yield _MISSING, side.node, witness.record, missing, evidence
 
 
-def _contradictions(trace: str, one: _Side, other: _Side) -> Iterator[str]:
+def _contradictions(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[str]:
     """Sentences on what cannot be true of both."""
     if one.length != other.length:
         yield (f"tunnel {trace}: {one.node} and {other.node} do not say that its path is as long")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pipeline.errors import NoTablesError
 from pipeline.gold.refresh import read_all_gold
-from pipeline.gold.store import Store
+from pipeline.gold.store import GoldStore
 from pipeline.report.page import report
 
 
-def write_report(store: Store, path: Path) -> None:
+def write_report(store: GoldStore, path: Path) -> None:
     """Write the report of the gold tables as one HTML file, whole or not at all.
 
     Raises NoTablesError without tables; OSError.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from node.protocol.codes import CloseCode
 from pipeline.summary.checks import siphash
-from pipeline.summary.kinds import KINDS, Kind, merge_kind
+from pipeline.summary.kinds import KINDS, SummaryKind, merge_kind
 from pipeline.summary.pairing import FINAL, FINALS, PART, PARTS, REQUEST, REQUESTS, pair
 
 NEEDED: Final = (
@@ -50,7 +50,7 @@ _Flags = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
 
 
-class Facts:
+class EventFacts:
     """The columns of some events, and what is counted of them.
 
     `counted` says which rows are events that were not there before, `final` which have their
@@ -71,7 +71,7 @@ class Facts:
         self._is_note = self.equals("type", "notify", "notes") & (self.numbers("items") > 0)
 
     @classmethod
-    def of(cls, rows: pa.Table, key: bytes) -> "Facts":
+    def of(cls, rows: pa.Table, key: bytes) -> "EventFacts":
         """Of rows that are all final."""
         nothing, everything = (np.full(rows.num_rows, one, np.bool_) for one in (False, True))
         return cls(rows, nothing, everything, key)
@@ -308,9 +308,9 @@ def _named(numbers: npt.NDArray[Any], *names: str) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), pa.array(names))
 
 
-def _coded(kind: Kind, texts: Mapping[str, pa.Array]) -> Kind:
+def _coded(kind: SummaryKind, texts: Mapping[str, pa.Array]) -> SummaryKind:
     """The kind whose columns of these names are numbers."""
-    return Kind(
+    return SummaryKind(
         *(
             {name: pa.int32() if name in texts else type_ for name, type_ in part.items()}
             for part in kind
@@ -327,4 +327,4 @@ def summary_of(
     counted, final = (
         np.repeat(np.array([one[at] for one in batches], np.bool_), sizes) for at in (1, 2)
     )
-    return Facts(rows, counted, final, key).summary()
+    return EventFacts(rows, counted, final, key).summary()

@@ -17,7 +17,7 @@ _FLAG: Final = pa.bool_()
 Summary = Mapping[str, pa.Table]
 
 
-class Kind(NamedTuple):
+class SummaryKind(NamedTuple):
     """A kind's columns by what merging does with them; `firsts` are of the row whose first of
     them is least. One without keys keeps all rows."""
 
@@ -49,9 +49,9 @@ _CALL: Final = {
     "seen_by": _TEXT,
 }
 
-KINDS: Final[dict[str, Kind]] = {
+KINDS: Final[dict[str, SummaryKind]] = {
     # What each journal says of each minute.
-    "traffic": Kind(
+    "traffic": SummaryKind(
         {
             "minute": _TIME,
             "node": _TEXT,
@@ -64,46 +64,46 @@ KINDS: Final[dict[str, Kind]] = {
         dict.fromkeys(("events", "notes", "ok", "wire_bytes", "payload_bytes"), _LONG),
     ),
     # What each journal has of each direction of a session.
-    "directions": Kind(
+    "directions": SummaryKind(
         dict.fromkeys(("session", "sender", "receiver", "direction"), _TEXT),
         {"events": _LONG, "wire_bytes": _LONG},
         *_SPAN,
     ),
     # Rows by status, when they were, and the first event among them.
-    "statuses": Kind(
+    "statuses": SummaryKind(
         dict.fromkeys(("journal", "session", "direction", "status"), _TEXT),
         {"rows": _LONG, "count": _LONG},
         *({"began": _TIME}, {"ended": _TIME, "last": _LONG}),
         {"place": _LONG, "time": _TIME, "segment": _TEXT, "offset": _LONG},
     ),
-    "notes": Kind(
+    "notes": SummaryKind(
         dict.fromkeys(("session", "topic", "publisher", "direction"), _TEXT),
         {"notes": _LONG, "payload_bytes": _LONG},
         *_SPAN,
     ),
     # Streams that were granted, opened, or reset because a subscriber was too slow.
-    "streams": Kind(
+    "streams": SummaryKind(
         {"session": _TEXT, "stream": _LONG, "publisher": _TEXT, "what": _TEXT},
         {},
         {"first": _TIME},
         {"topic": _TEXT, "subscriber": _TEXT},
     ),
     # Blocks of places, by a checksum of their events; and in which batches these came.
-    "blocks": Kind(
+    "blocks": SummaryKind(
         {"session": _TEXT, "sender": _TEXT, "block": _LONG, "is_sent": _FLAG},
         {"count": _LONG, "check": pa.uint64()},
         {"first": _LONG, "since": _LONG},
         {"last": _LONG, "until": _LONG},
     ),
     # Calls by how they ended and how long they took.
-    "calls": Kind(
+    "calls": SummaryKind(
         {**_CALL, "code": _LONG, "latency_us": _LONG},
         {"calls": _LONG, "parts": _LONG},
         {"first": _TIME},
         {"max_us": _LONG, "last": _TIME},
     ),
     # Requests and answers whose other half stands in another range (`pipeline.summary.pairing`).
-    "unpaired": Kind(
+    "unpaired": SummaryKind(
         {},
         {},
         {},
@@ -127,10 +127,10 @@ KINDS: Final[dict[str, Kind]] = {
             "answerer": _TEXT,
         },
     ),
-    # Rows of silver that are no events, as JSON.
-    "sessions": Kind({}, firsts={"other": _TEXT}),
-    "tunnels": Kind({}, firsts={"other": _TEXT}),
-    "findings": Kind({}, firsts={"other": _TEXT}),
+    # Other rows of silver than events, as JSON.
+    "sessions": SummaryKind({}, firsts={"other": _TEXT}),
+    "tunnels": SummaryKind({}, firsts={"other": _TEXT}),
+    "findings": SummaryKind({}, firsts={"other": _TEXT}),
 }
 
 
@@ -163,7 +163,7 @@ def merged(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
     return {name: merge_kind(KINDS[name], pa.concat_tables(some)) for name, some in found.items()}
 
 
-def merge_kind(kind: Kind, table: pa.Table) -> pa.Table:
+def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
     """The rows of a kind with one row for each key."""
     if not kind.keys:
         return table

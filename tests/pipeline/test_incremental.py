@@ -23,7 +23,7 @@ from pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
 from pipeline.gold import refresh as refreshing
 from pipeline.gold.making import SCHEMAS, gold_tables
 from pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
-from pipeline.gold.store import MARK, Directory
+from pipeline.gold.store import MARK, GoldDirectory
 from pipeline.listing import Budget, Listing, ranges_between, read_on
 from pipeline.progress import Progress
 from pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
@@ -44,7 +44,7 @@ class Lake:
 
     def __init__(self, root: Path, range_size: int = RANGE_SIZE) -> None:
         self.root = root
-        self.store = Directory(root)
+        self.store = GoldDirectory(root)
         self._walk = walker(KEYS, payloads=True, check_key=CHECK_KEY)
         self._range_size = range_size
         self._progress = Progress()
@@ -190,6 +190,7 @@ def test_gold_is_the_same_however_it_came_about(
         segments = {stem: altered(data) for stem, data in segments.items()}
     journals = tmp_path / "journals"
     growing = Lake(tmp_path / "growing")
+    gold: dict[str, list[str]] = {}
     for number, parts in enumerate(steps):
         write(journals, segments, parts)
         growing.take(journals)
@@ -233,14 +234,14 @@ def test_a_refresh_that_was_killed_leaves_the_tables_before(
         lake.take(tmp_path / "journals")
         if number < 2:
             gold = lake.refresh(number)
-    written = Directory.write
+    written = GoldDirectory.write
 
-    def killed(store: Directory, name: str, slot: int, table: pa.Table) -> None:
+    def killed(store: GoldDirectory, name: str, slot: int, table: pa.Table) -> None:
         if name == "topics":
             raise KeyboardInterrupt
         written(store, name, slot, table)
 
-    monkeypatch.setattr(Directory, "write", killed)
+    monkeypatch.setattr(GoldDirectory, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         lake.refresh(3)
     monkeypatch.undo()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.gold.outcome import Outcome
-    from pipeline.gold.store import Store
+    from pipeline.gold.store import GoldStore
 
 Master = Annotated[
     str | None,
@@ -99,7 +99,7 @@ def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | No
 @contextmanager
 def gold_store(
     tables: str, master: str | None, remote: str | None, memory: str
-) -> Iterator["Store"]:
+) -> Iterator["GoldStore"]:
     """Where gold is: a directory, or else what Spark sees. Raises as `spark_session`."""
     if remote is None:
         try:
@@ -111,10 +111,10 @@ def gold_store(
             yield directory
             return
     with spark_session(master, remote, memory) as spark:
-        from pipeline.gold.cluster import Cluster
+        from pipeline.gold.cluster import GoldCluster
         from pipeline.tables import Tables
 
-        yield Cluster(Tables(spark, tables))
+        yield GoldCluster(Tables(spark, tables))
 
 
 def is_there(journals: str, remote: str | None) -> bool:
