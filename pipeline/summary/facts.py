@@ -3,7 +3,7 @@
 Texts are numbers while they are counted: few are different.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from node.protocol.codes import CloseCode
 from pipeline.summary.checks import siphash
-from pipeline.summary.kinds import KINDS, SummaryKind, merge_kind
+from pipeline.summary.kinds import KINDS, merge_kind
 from pipeline.summary.pairing import FINAL, FINALS, PART, PARTS, REQUEST, REQUESTS, pair
 
 NEEDED: Final = (
@@ -125,24 +125,16 @@ class EventFacts:
 
     def _of(self, name: str, where: _Flags, **columns: _Numbers | pa.Array | str) -> pa.Table:
         """Some rows in the form of a kind: a column is an array of all rows, or the name of one."""
-        kind = KINDS[name]
-        chosen = pa.array(np.flatnonzero(where))
-        arrays: list[pa.Array] = []
-        texts: dict[str, pa.Array] = {}
-        for field in kind.schema:
-            column = self._column(columns.get(field.name, field.name), field.type)
-            # The greatest text is not that of the greatest number.
-            if pa.types.is_dictionary(column.type) and field.name not in kind.most:
-                texts[field.name] = column.dictionary
-                column = column.indices
-            column = column.take(chosen)
-            arrays.append(column if field.name in texts else column.cast(field.type))
-        coded = merge_kind(_coded(kind, texts), pa.table(arrays, names=kind.schema.names))
-        whole = [
-            texts[field.name].take(column.combine_chunks()) if field.name in texts else column
-            for field, column in zip(kind.schema, coded.columns, strict=True)
-        ]
-        return pa.table(whole, schema=kind.schema)
+        return merge_kind(KINDS[name], self._rows_of(name, where, **columns))
+
+    def _rows_of(self, name: str, where: _Flags, **columns: _Numbers | pa.Array | str) -> pa.Table:
+        """The same before rows with the same key are one; texts are numbered."""
+        schema = KINDS[name].schema
+        arrays = [self._column(columns.get(field.name, field.name), field.type) for field in schema]
+        if not where.all():
+            chosen = pa.array(np.flatnonzero(where))
+            arrays = [array.take(chosen) for array in arrays]
+        return pa.table(arrays, names=schema.names)
 
     def _column(self, given: _Numbers | pa.Array | str, type_: pa.DataType) -> pa.Array:
         if isinstance(given, np.ndarray):
@@ -268,7 +260,7 @@ class EventFacts:
         wanted &= own | final | self.equals("type", *PARTS)
         sent = self.equals("direction", "sent")
         role = np.select([own, final], [REQUEST, FINAL], PART).astype(np.int8)
-        return self._of(
+        return self._rows_of(
             "unpaired",
             wanted,
             asked=_named(sent == own, "received", "sent"),
@@ -306,16 +298,6 @@ def first_of_block(block: int) -> int:
 
 def _named(numbers: npt.NDArray[Any], *names: str) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), pa.array(names))
-
-
-def _coded(kind: SummaryKind, texts: Mapping[str, pa.Array]) -> SummaryKind:
-    """The kind whose columns of these names are numbers."""
-    return SummaryKind(
-        *(
-            {name: pa.int32() if name in texts else type_ for name, type_ in part.items()}
-            for part in kind
-        )
-    )
 
 
 def summary_of(

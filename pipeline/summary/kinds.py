@@ -166,7 +166,8 @@ def merged(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
 def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
     """The rows of a kind with one row for each key."""
     if not kind.keys:
-        return table
+        return table.cast(kind.schema)
+    table, texts = _coded(kind, table)
     if kind.firsts:
         table = table.sort_by([(next(iter(kind.firsts)), "ascending")])
     first = pc.ScalarAggregateOptions(skip_nulls=False)
@@ -179,4 +180,24 @@ def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
     # Who is first is asked of rows in their order, which threads do not keep.
     groups = table.group_by(list(kind.keys), use_threads=not kind.firsts).aggregate(wanted)
     names = [*kind.keys, *(f"{name}_{how}" for name, how, _ in wanted)]
-    return groups.select(names).rename_columns(kind.schema.names).cast(kind.schema)
+    columns = [
+        texts[field.name].take(column.combine_chunks()) if field.name in texts else column
+        for field, column in zip(kind.schema, groups.select(names).columns, strict=True)
+    ]
+    return pa.table(columns, names=kind.schema.names).cast(kind.schema)
+
+
+def _coded(kind: SummaryKind, table: pa.Table) -> tuple[pa.Table, dict[str, pa.Array]]:
+    """Numbers in place of texts that have some, and what they stand for."""
+    texts: dict[str, pa.Array] = {}
+    for at, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type):
+            continue
+        column = table.column(at).combine_chunks()
+        if field.name in kind.most or isinstance(column, pa.ChunkedArray):
+            column = column.cast(_TEXT)  # the greatest text has not the greatest number
+        else:
+            texts[field.name] = column.dictionary
+            column = column.indices
+        table = table.set_column(at, field.name, column)
+    return table, texts

@@ -41,7 +41,7 @@ def pair(rows: pa.Table) -> Paired:
     """Pair rows with the columns of `unpaired`; of one journal's, those of earlier ranges may be
     among them."""
     if not rows.num_rows:
-        return Paired(KINDS["calls"].schema.empty_table(), rows)
+        return Paired(KINDS["calls"].schema.empty_table(), rows.cast(KINDS["unpaired"].schema))
     rows, starts = _in_order(rows)
     count = rows.num_rows
     role = rows.column("role").to_numpy()
@@ -65,7 +65,8 @@ def pair(rows: pa.Table) -> Paired:
     some = lost & (parts > 0)
     left.append(_taken(rows, pieces[some], parts[some], PART))
     left.append(_taken(rows, finals[lost & is_final], None))
-    return Paired(calls, pa.concat_tables(left))
+    schema = KINDS["unpaired"].schema
+    return Paired(calls, pa.concat_tables([some.cast(schema) for some in left]))
 
 
 def unanswered(left: pa.Table) -> pa.Table:
@@ -83,7 +84,7 @@ def without_strays(left: pa.Table) -> pa.Table:
 def _in_order(rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """The rows by key and by where they stand, and which of them are the first of a key."""
     columns: list[_Numbers] = [_codes(rows.column(name)) for name in _KEY]
-    segments = rows.column("segment").combine_chunks().dictionary_encode()
+    segments = _numbered(rows.column("segment"))
     rank = np.argsort(np.argsort(np.array(segments.dictionary.to_pylist(), dtype=object)))
     place = rank[segments.indices.to_numpy(zero_copy_only=False)]
     # Stable: the events of one record stand in their order.
@@ -100,8 +101,14 @@ def _codes(column: pa.ChunkedArray) -> _Numbers:
     """A number for each value, the same for the same."""
     if pa.types.is_integer(column.type):
         return np.asarray(column.to_numpy(), np.int64)
-    indices = column.combine_chunks().dictionary_encode("encode").indices
+    indices = _numbered(column).indices.fill_null(-1)
     return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _numbered(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Texts as numbers, the same for the same."""
+    whole = column.combine_chunks()
+    return whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
 
 
 def _taken(rows: pa.Table, at: _Numbers, parts: _Numbers | None, role: int | None = None) -> Any:
@@ -118,7 +125,7 @@ def _taken(rows: pa.Table, at: _Numbers, parts: _Numbers | None, role: int | Non
 def _calls(rows: pa.Table, at: _Numbers, finals: _Numbers, parts: _Numbers) -> pa.Table:
     """Requests that are calls, as rows of `calls`; an answer at -1 is none."""
     asked = rows.take(pa.array(at))
-    counted = pc.is_in(asked.column("type"), _COUNTED)
+    counted = pc.is_in(asked.column("type").cast(pa.string()), _COUNTED)
     keep = counted.to_numpy()
     asked, finals, parts = asked.filter(counted), finals[keep], parts[keep]
     none = finals < 0
@@ -129,14 +136,14 @@ def _calls(rows: pa.Table, at: _Numbers, finals: _Numbers, parts: _Numbers) -> p
     unknown = none | (took < 0)
     code = np.minimum(codes[finals], LAST_CODE) if len(finals) else began
     when = asked.column("time").cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
-    seen = pc.if_else(pc.equal(asked.column("asked"), "sent"), "caller", "callee")
+    by_caller = pc.equal(asked.column("asked").cast(pa.string()), "sent")
     columns = {
         "kind": asked.column("type"),
         "topic": asked.column("topic"),
         "namespace": asked.column("namespace"),
         "caller": asked.column("asker"),
         "callee": asked.column("answerer"),
-        "seen_by": seen,
+        "seen_by": pc.if_else(by_caller, "caller", "callee"),
         "code": pa.array(code, pa.int64(), mask=none),
         "latency_us": pa.array(_rounded(took), pa.int64(), mask=unknown),
         "calls": pa.array(np.ones(len(finals), np.int64)),
@@ -145,7 +152,7 @@ def _calls(rows: pa.Table, at: _Numbers, finals: _Numbers, parts: _Numbers) -> p
         "max_us": pa.array(took, pa.int64(), mask=unknown),
         "last": when,
     }
-    return merge_kind(KINDS["calls"], pa.table(columns, schema=KINDS["calls"].schema))
+    return merge_kind(KINDS["calls"], pa.table(columns))
 
 
 def _rounded(times: _Numbers) -> _Numbers:
