@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.gold.refresh import newest
 from pipeline.gold.store import DATED, EVENT_ROWS, PACKED, GoldDirectory, GoldStore
@@ -72,7 +73,10 @@ class GoldCluster:
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
-        frame = self._tables.spark.createDataFrame(table)
+        schema = from_arrow_schema(table.schema)
+        # Of an empty table Spark takes no schema of Arrow's.
+        rows = table if table.num_rows else []
+        frame = self._tables.spark.createDataFrame(rows, schema)
         writer = frame.coalesce(1).write.mode("overwrite")
         if name in DATED:
             writer = writer.partitionBy("date")

@@ -30,12 +30,11 @@ from pipeline.schema import (
     TIP,
     WALKED_ARROW,
 )
+from pipeline.stitch.here import in_order
 from pipeline.stitch.rows import stitch_rows
 from pipeline.walk import walker
 
 _COLUMNS: Final = [name for name in WALKED_ARROW.names if name in EVENT_COLUMNS or name == "time"]
-_TEXTS: Final = ("journal", "session", "direction", "segment")
-_ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
 
 
 class Told(NamedTuple):
@@ -127,13 +126,7 @@ def growing(journal: Path, place: Path) -> Iterator[Path]:
 def stitched(walked: Rows, before: Rows) -> Rows:
     """What stitching makes of a batch's rows and of those before, as `pipeline.stitch.stitch`."""
     batches = walked.of(SEGMENT, SPAN, PENDING) + before.of(SEGMENT, TIP, PENDING)
-    (rows,) = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks().to_batches() or (None,)
-    if rows is None:
-        return Rows()
-    keys = {name: pc.fill_null(rows.column(name), "") for name in _TEXTS}
-    keys |= {"last": pc.equal(rows.column("part"), PENDING), "offset": rows.column("offset")}
-    order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in _ORDER])
-    return Rows(stitch_rows([rows.take(order)]))
+    return Rows(stitch_rows(in_order(batches)))
 
 
 def _told(walked: Rows, stitched: Rows, waiting: list[pa.RecordBatch]) -> Told:

@@ -27,6 +27,7 @@ from pipeline.gold.store import MARK, GoldDirectory
 from pipeline.listing import Budget, Listing, ranges_between, read_on
 from pipeline.progress import Progress
 from pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
+from pipeline.stitch import here
 from pipeline.summary.facts import NEEDED, summary_of
 from pipeline.summary.kinds import merged
 from pipeline.walk import walker
@@ -66,10 +67,10 @@ class Lake:
             )
         )
         self._before = stitched(walked, self._before)
-        for name, rows in (("silver", walked), ("stitched", self._before)):
-            self._write(name, rows)
-            self._all.add(rows)
-        (self.root / "stitched" / f"batch={self._batches}" / "_SUCCESS").touch()
+        self._write("silver", walked)
+        assert here.stitch_here(self.root, self._batches)
+        self._all.add(walked)
+        self._all.add(self._before)
         self._batches += 1
 
     def refresh(self, minute: int = 0) -> dict[str, list[str]]:
@@ -249,6 +250,24 @@ def test_a_refresh_that_was_killed_leaves_the_tables_before(
     whole = Lake(tmp_path / "whole")
     whole.take(tmp_path / "journals")
     assert lake.refresh(4) == whole.refresh()
+
+
+def test_what_was_there_for_the_next_batch_goes_with_the_one_after(
+    tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for part in (0.3, 0.6, 0.9):
+        write(tmp_path / "journals", segments, (part, part))
+        lake.take(tmp_path / "journals")
+    stitched = lake.root / "stitched"
+    assert [(stitched / f"batch={number}" / "part=tip").exists() for number in range(3)] == [
+        False,
+        True,
+        True,
+    ]
+    # And what is too much for this process is left to Spark.
+    monkeypatch.setattr(here, "MOST_BYTES", 1_000)
+    assert not here.stitch_here(lake.root, 2)
 
 
 def altered(data: bytes) -> bytes:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from node.apps.simulate.tally import count
 from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Fault, Planted
+from pipeline.again import unchanged
 from pipeline.bronze import ingest
 from pipeline.gold.cluster import read_gold
 from pipeline.gold.meanings import FAULT, UNCHECKED
@@ -83,6 +84,15 @@ def joined(directory: Path) -> None:
             (directory / f"{stem}.pjl").write_bytes(data)
 
 
+def make_more(directory: Path) -> Path:
+    """A segment that nobody has read yet: a copy of one, of another run."""
+    path = next(directory.glob("*.pjl"))
+    node, _, number = path.name.split("-")
+    more = directory / f"{node}-20990101T000000000000Z-{number}"
+    more.write_bytes(path.read_bytes())
+    return more
+
+
 @pytest.fixture(scope="module")
 def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Result:
     place = tmp_path_factory.mktemp("planted")
@@ -104,6 +114,11 @@ def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Res
     refresh(tables)
     found = read_gold(spark, tables.root, "findings")
     assert found is not None
+    # All that there is was taken in, and that can be told without Spark.
+    assert unchanged(str(place / "journals" / "*"), tables.root) is not None
+    more = make_more(place / "journals" / "honest")
+    assert unchanged(str(place / "journals" / "*"), tables.root) is None
+    more.unlink()
     return Result(honest, [*faults, *listing], hop, found.collect(), tables)
 
 
