@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +35,17 @@ def grouped(
         names.append("count_all")
         named.append(count)
     return table.group_by(list(keys)).aggregate(wanted).select(names).rename_columns(named)
+
+
+def numbered(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """For each row the number of its key among the different ones, from 0; nulls are alike."""
+    numbers = np.zeros(table.num_rows, np.int64)
+    for name in keys:
+        texts = table.column(name).combine_chunks().dictionary_encode("encode")
+        codes = texts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        # Before the product of so many columns is too large it is numbered anew.
+        numbers = np.unique(numbers * (len(texts.dictionary) + 1) + codes, return_inverse=True)[1]
+    return numbers.astype(np.int64)
 
 
 def of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:

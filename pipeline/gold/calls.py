@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.arrow import LONG, TEXT, TIME, grouped, repeated, shaped
+from pipeline.gold.arrow import LONG, TEXT, TIME, grouped, numbered, repeated, shaped
 from pipeline.summary.kinds import Summary
 from pipeline.summary.pairing import unanswered
 
@@ -52,30 +52,19 @@ def _of_scope(rows: pa.Table, scope: str) -> pa.Table:
     answered = pc.if_else(rows.column("code").is_valid(), rows.column("calls"), 0)
     errors = pc.if_else(pc.fill_null(pc.not_equal(rows.column("code"), 0), False), answered, 0)
     rows = rows.append_column("answered", answered).append_column("errors", errors)
+    which = numbered(rows, _KEY)
     sums = grouped(
-        rows,
-        _KEY,
+        rows.append_column("number", pa.array(which)),
+        ["number", *_KEY],
         total=["calls", "answered", "errors", "parts"],
         least=["first"],
         most=["last", "max_us"],
-    )
-    number = pa.array(np.arange(sums.num_rows))
+    ).sort_by("number")
     waiting = pc.subtract(sums.column("calls"), sums.column("answered"))
-    sums = sums.append_column("number", number).append_column("unanswered", waiting)
-    which = _numbered(rows, sums)
+    sums = sums.append_column("unanswered", waiting)
     for name, values in _quantiles(rows, which, sums.num_rows).items():
         sums = sums.append_column(name, values)
     return shaped(sums.append_column("error_codes", _codes(rows, which, sums.num_rows)), CALLS)
-
-
-def _numbered(rows: pa.Table, sums: pa.Table) -> npt.NDArray[np.int64]:
-    """The row of `sums` that each row is summed up in."""
-    numbers = {
-        key: number
-        for number, key in enumerate(zip(*(sums.column(n).to_pylist() for n in _KEY), strict=True))
-    }
-    keys = zip(*(rows.column(name).to_pylist() for name in _KEY), strict=True)
-    return np.fromiter((numbers[key] for key in keys), np.int64, rows.num_rows)
 
 
 def _quantiles(rows: pa.Table, which: npt.NDArray[np.int64], count: int) -> dict[str, pa.Array]:

@@ -24,6 +24,7 @@ from node.cli.pipeline.session import (
     Memory,
     NoPayloads,
     Remote,
+    are_small,
     gold_store,
     is_there,
     nothing_new,
@@ -56,7 +57,8 @@ def run(
     with places(journals, tables, remote):
         outcome = nothing_new(journals, tables, remote)
         if outcome is None:
-            with spark_session(master, remote, memory) as spark:
+            brief = are_small(journals)
+            with spark_session(master, remote, memory, brief=brief) as spark:
                 from pipeline.jobs import run as run_job
 
                 outcome = run_job(spark, journals, tables, keys, payloads=not no_payloads)

@@ -42,7 +42,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None,
     given: list[tuple[str | None, str | None, str]] = []
 
     @contextmanager
-    def session(master: str | None, remote: str | None, memory: str) -> Iterator[None]:
+    def session(
+        master: str | None, remote: str | None, memory: str, *, brief: bool = False
+    ) -> Iterator[None]:
         given.append((master, remote, memory))
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as PySpark's do
         yield
@@ -86,6 +88,20 @@ def test_a_run_with_nothing_new_starts_no_spark(
     assert asked == []
     assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 8
     assert len(asked) == 1
+
+
+def test_small_journals_are_those_of_at_most_so_many_bytes(
+    monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    monkeypatch.setattr(sessions, "_SMALL", 10)
+    for name, size in (("a", 6), ("b", 4)):
+        (place / "j" / name).write_bytes(bytes(size))
+    assert sessions.are_small("j")
+    assert sessions.are_small("[j]")
+    (place / "j" / "c").write_bytes(b"1")
+    assert not sessions.are_small("j")
+    assert not sessions.are_small((place / "j").as_uri())
+    assert sessions.are_small("not there")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
