@@ -128,8 +128,14 @@ def gold_store(
 def are_small(journals: str) -> bool:
     """Whether the journals, as far as they are seen here, are soon done with."""
     places = glob(journals) if has_magic(journals) else [journals.removeprefix("file://")]
-    files = (path for place in places for path in Path(place).glob("*"))
-    return sum(path.stat().st_size for path in files if path.is_file()) <= _SMALL
+    return sum(_size(path) for place in places for path in Path(place).glob("*")) <= _SMALL
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # a node has just closed that segment, and it has another name
+        return 0
 
 
 def is_there(journals: str, remote: str | None) -> bool:
