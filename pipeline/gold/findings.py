@@ -80,14 +80,15 @@ def of_statuses(statuses: pa.Table) -> Iterator[Found]:
     times = rows.column("time").cast(LONG)
     rows = rows.set_column(rows.schema.get_field_index("time"), "time", times)
     names = ("status", "journal", "session", "direction", "place", "time", "segment", "offset")
-    for row in rows.select([*names, "count", "last"]).to_pylist():
+    for row in rows.select([*names, "count", "places", "last"]).to_pylist():
         last, kind, count = row.pop("last"), row.pop("status"), row.pop("count")
-        yield Found(kind, **row, events=count, evidence=_which(count, row["place"], last))
+        evidence = _which(count, row.pop("places"), row["place"], last)
+        yield Found(kind, **row, events=count, evidence=evidence)
 
 
-def _which(count: int, first: Any, last: Any) -> str:
-    if count == 1:
-        return f"1 event, at place {first}"
-    if last is not None and last - first + 1 == count:
+def _which(count: int, places: int, first: Any, last: Any) -> str:
+    if first == last:
+        return f"{count} event{'s' if count > 1 else ''}, at place {first}"
+    if last is not None and last - first + 1 == places:
         return f"{count} events, at places {first} to {last}"
     return f"{count} events, between places {first} and {last}"

@@ -150,6 +150,7 @@ def _of_blocks(rows: pa.Table, group: Sequence[SessionDirection]) -> pa.Table:
     )
     rows = rows.filter(
         (pc.field("item") == 0)
+        & ((pc.field("inside") == 0) | pc.field("inside").is_null())
         & (pc.field("status") != "duplicate")
         & pc.field("place").is_valid()
         & pc.field("wire_size").is_valid()

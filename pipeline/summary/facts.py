@@ -37,6 +37,7 @@ NEEDED: Final = (
     "code",
     "opens",
     "payload_size",
+    "inside",
     "item",
     "items",
     "status",
@@ -68,6 +69,8 @@ class EventFacts:
         self._known = known
         self._first = known & (self.numbers("item") == 0)
         self._events = self._first & counted
+        # Of a batch its first event has the size that it had on the wire.
+        self._on_wire = self._first & (self.numbers("inside") == 0)
         self._is_note = self.equals("type", "notify", "notes") & (self.numbers("items") > 0)
 
     @classmethod
@@ -146,7 +149,7 @@ class EventFacts:
         return self._rows.column(given).combine_chunks()
 
     def _traffic(self) -> pa.Table:
-        wire = np.where(self._events, self.numbers("wire_size"), 0)
+        wire = np.where(self._on_wire & self._counted, self.numbers("wire_size"), 0)
         payload = np.where(self._counted, self.numbers("payload_size"), 0)
         ok = self._first & self._final & self.equals("status", "ok")
         return self._of(
@@ -169,7 +172,7 @@ class EventFacts:
             "directions",
             self._events & self.there("session"),
             events=self._events.astype(np.int64),
-            wire_bytes=self.numbers("wire_size"),
+            wire_bytes=np.where(self._on_wire, self.numbers("wire_size"), 0),
             first="time",
             last="time",
         )
@@ -180,10 +183,22 @@ class EventFacts:
             self._final,
             rows=np.ones(len(self._time), np.int64),
             count=self._first.astype(np.int64),
+            places=self._places().astype(np.int64),
             began="time",
             ended="time",
             last="place",
         )
+
+    def _places(self) -> _Flags:
+        """Which rows are the first of their status at their place: events of a batch share it."""
+        first = self._first & self.there("inside")
+        found: _Flags = self._first & ~first
+        rows = np.flatnonzero(first)
+        names = ("segment", "status")
+        codes = [self.text(name).indices.to_numpy(zero_copy_only=False)[rows] for name in names]
+        keys = np.stack([*codes, self.numbers("offset")[rows]])
+        found[rows[np.unique(keys, axis=1, return_index=True)[1]]] = True
+        return found
 
     def _notes(self) -> pa.Table:
         return self._of(
@@ -214,8 +229,8 @@ class EventFacts:
         )
 
     def _blocks(self) -> pa.Table:
-        where = self._events & self.there("place") & self.there("wire_size")
-        where &= self.there("session")
+        where = self._on_wire & self._counted & self.there("place")
+        where &= self.there("wire_size") & self.there("session")
         place = self.numbers("place")
         none = np.zeros(len(place), np.int64)
         return self._of(

@@ -72,7 +72,7 @@ KINDS: Final[dict[str, SummaryKind]] = {
     # Rows by status, when they were, and the first event among them.
     "statuses": SummaryKind(
         dict.fromkeys(("journal", "session", "direction", "status"), _TEXT),
-        {"rows": _LONG, "count": _LONG},
+        {"rows": _LONG, "count": _LONG, "places": _LONG},
         *({"began": _TIME}, {"ended": _TIME, "last": _LONG}),
         {"place": _LONG, "time": _TIME, "segment": _TEXT, "offset": _LONG},
     ),
