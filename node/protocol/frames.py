@@ -50,20 +50,16 @@ class FrameReader:
         Raises:
             RemoteProtocolError: `frame-too-large`.
         """
-        position = 0
+        long, position = None, 0
         if self.size:
             self.hold(data)
             if self.size < self._need:
                 return
-            # A long frame arrives in many pieces. They are joined once, when it is whole.
-            pieces, position = self._pieces, self._at
-            if len(pieces) == 1:
-                data = bytes(pieces[0])
-            else:
-                pieces[0], position = pieces[0][position:], 0
-                data = b"".join(pieces)
+            long, data, position = self._joined()
         end, need = len(data), FRAME_HEADER_SIZE
         try:
+            if long is not None:
+                yield long
             while end - position >= FRAME_HEADER_SIZE:
                 (size,) = _unpack_length(data, position)
                 if size > self.limit:
@@ -78,7 +74,7 @@ class FrameReader:
                     yield data[start:stop]
                 else:
                     yield memoryview(data)[start:stop]
-            if position:  # what is left waits for more: without what was handed out
+            if position > end // 2:  # what is left waits for more, without what was handed out
                 data, position, end = data[position:], 0, end - position
         finally:
             # Also when the caller stops asking or an event makes it raise.
@@ -90,6 +86,20 @@ class FrameReader:
             self.size = end - position
             self.unread = self.size >= need
             self._pieces, self._at = ([data], position) if position < end else ([], 0)
+
+    def _joined(self) -> tuple[memoryview | None, bytes, int]:
+        """What is buffered, of which the first frame is whole: bytes, and where in them to go on.
+        A long event that came in pieces is apart: it alone is joined, once."""
+        pieces, at = self._pieces, self._at
+        last = pieces[-1]
+        if len(pieces) == 1:
+            return None, bytes(last), at
+        left = self.size - self._need
+        if self._need < _LARGE_EVENT or left > len(last):
+            return None, b"".join(pieces)[at:], 0
+        rest = len(last) - left
+        parts = memoryview(pieces[0])[at:], *pieces[1:-1], memoryview(last)[:rest]
+        return memoryview(b"".join(parts))[FRAME_HEADER_SIZE:], bytes(last), rest
 
     def hold(self, data: bytes) -> None:
         """Take `data` and look at it only when `feed` is called next."""
