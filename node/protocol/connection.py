@@ -76,7 +76,7 @@ class Connection(Lifetime):
         costly kind: of the handshake, under a seal, or long. The others stay `unread`."""
         if not self._reading:
             if self._state in ASKING:
-                self._frames.hold(data)  # what was under way when `wants_data` fell
+                self._frames.feed(data)  # what was under way when `wants_data` fell
             return
         try:
             if self._session is not None:
@@ -84,7 +84,8 @@ class Connection(Lifetime):
                 if farewell is not None:
                     self._end(*farewell, remote=True, reason="the other side closed")
             elif self._opening is not None:
-                event = next(self._frames.feed(data), None)
+                self._frames.feed(data)
+                event = self._frames.take()
                 if event is not None:
                     self._step(self._opening.receive(self._state, bytes(event)), now)
         except RemoteProtocolError as error:
