@@ -78,7 +78,7 @@ class FrameReader:
         self.size -= self._need
         self._at = stop
         self._look()
-        if not self.unread:  # what is left waits for more: without what was handed out
+        if self.size < self._need:  # what is left waits for more: without what was handed out
             self._data, self._at = data[stop:], 0
         return data[start:stop] if stop - start < _LARGE_EVENT else memoryview(data)[start:stop]
 
