@@ -17,9 +17,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = ("lbm", "crypto", "node/protocol", "node/messaging")
 PURE = frozenset(
     {
+        # Keys in files, and tests of what is installed: once for each process.
+        "crypto/auditor_file.py",
+        "crypto/container.py",
+        "crypto/keyfile.py",
+        "crypto/selftest.py",
         # A compiled class cannot be made of bytes.
         "crypto/auditor.py",
         "crypto/identity.py",
+        # Each looks at what a caller may give in place of what its types say.
+        "node/messaging/payloads.py",
         # Settings are held to their annotations, and compiled classes keep only half of those.
         "node/protocol/config.py",
         "node/protocol/limits.py",

@@ -90,8 +90,8 @@ class Connection(Lifetime):
                     self._step(self._opening.receive(self._state, bytes(event)), now)
         except RemoteProtocolError as error:
             self._violated(error, now)
-        except LbmDecodeError as error:
-            self._violated(violation(f"a malformed payload: {error}"), now)
+        except LbmDecodeError as malformed:
+            self._violated(violation(f"a malformed payload: {malformed}"), now)
         self.unread = self._frames.unread and self._reading
 
     def receive_eof(self, now: float) -> None:
@@ -163,11 +163,11 @@ class Connection(Lifetime):
                     self._drained_too_long(now)
             elif now >= self._deadline and self._state is not State.ENDED:
                 self._out_of_time()
-        except SilenceError as error:
+        except SilenceError as silence:
             if self.can_part:
-                self.part(now, error.reason)
+                self.part(now, silence.reason)
             else:
-                self._fail(error, now)
+                self._fail(silence, now)
         except RemoteProtocolError as error:
             self._fail(error, now)
 

@@ -203,6 +203,7 @@ def test_nothing_fails_that_was_not_changed() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=[f"{place.name} {place.value!r}" for place in PLACES])
+@pytest.mark.pure
 def test_a_changed_label_is_noticed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     other: bytes | str = (
         place.value + "x" if isinstance(place.value, str) else place.value[:-1] + b"\x7e"
