@@ -1,8 +1,8 @@
 """Compiles the core of a wheel that is to be faster: `HATCH_BUILD_HOOKS_ENABLE=1 uv build --wheel`.
 
-mypyc makes C of `COMPILED`, from the same source that runs uncompiled, and the C compiler makes
-of it what Python imports instead. Without that variable a wheel is pure Python, and so is whatever
-runs in a clone: nothing is ever written there.
+mypyc makes C of the `packages` in pyproject.toml, from the same source that runs uncompiled, and
+the C compiler makes of it what Python imports instead. Without that variable a wheel is pure
+Python, and so is whatever runs in a clone: nothing is ever written there.
 """
 
 import os
@@ -14,29 +14,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-COMPILED = ("lbm", "crypto", "node/protocol", "node/messaging")
-PURE = frozenset(
-    {
-        # Keys in files, and tests of what is installed: once for each process.
-        "crypto/auditor_file.py",
-        "crypto/container.py",
-        "crypto/keyfile.py",
-        "crypto/selftest.py",
-        # A compiled class cannot be made of bytes.
-        "crypto/auditor.py",
-        "crypto/identity.py",
-        # Each looks at what a caller may give in place of what its types say.
-        "node/messaging/payloads.py",
-        # Settings are held to their annotations, and compiled classes keep only half of those.
-        "node/protocol/config.py",
-        "node/protocol/limits.py",
-        "node/protocol/typed.py",
-    }
-)
 # The library in which all of it is, beside what each module is imported by.
 LIBRARY = "lbm.compiled"
-# Most of a file runs once: -O3 takes the compiler twice as long for nothing that can be measured.
-OPTIMISATION = os.environ.get("PARLEY_OPTIMISATION", "2")
+# Most of this code runs once, or waits for libraries: with -O3 a build takes three times as long,
+# and what it makes is no faster.
+OPTIMISATION = "1"
 
 
 class CompiledCore(BuildHookInterface[Any]):
@@ -49,7 +31,7 @@ class CompiledCore(BuildHookInterface[Any]):
         # Until the wheel is written, since it is read from here.
         self._made = TemporaryDirectory()
         with chdir(self.root):
-            made = compile_core(Path(self._made.name))
+            made = compile_core(self.config["packages"], self.config["pure"], Path(self._made.name))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"] |= {str(path): name for path, name in made}
@@ -60,8 +42,9 @@ class CompiledCore(BuildHookInterface[Any]):
             self._made.cleanup()
 
 
-def compile_core(made: Path) -> list[tuple[Path, str]]:
-    """Each file that was made, and its place in the wheel."""
+def compile_core(packages: list[str], pure: list[str], made: Path) -> list[tuple[Path, str]]:
+    """Compile what is in `packages` and not `pure`; each file that was made, in the directory
+    `made`, and its place in the wheel."""
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -82,14 +65,16 @@ def compile_core(made: Path) -> list[tuple[Path, str]]:
 
     sources = sorted(
         name
-        for package in COMPILED
+        for package in packages
         for path in Path(package).rglob("*.py")
-        if (name := path.as_posix()) not in PURE and path.name != "__init__.py"
+        if (name := path.as_posix()) not in pure and path.name != "__init__.py"
     )
     options = [
         "--config-file=",
         "--follow-imports=silent",
         "--ignore-missing-imports",
+        # What mypyc compiles has one type from beginning to end.
+        "--disallow-redefinition",
         f"--cache-dir={made / 'cache'}",
     ]
     extensions = mypycify(

@@ -38,7 +38,10 @@ _SHORT: Final = (IndexError, StructError, ValueError)
 
 
 def decode(
-    data: bytes | bytearray | memoryview, limits: LbmLimits = DEFAULT_LIMITS, *, keep_noise: bool = False
+    data: bytes | bytearray | memoryview,
+    limits: LbmLimits = DEFAULT_LIMITS,
+    *,
+    keep_noise: bool = False,
 ) -> dict[int, Value]:
     """Decode a payload; its noise (key 0) is dropped unless `keep_noise`.
 
