@@ -24,6 +24,11 @@ class ChildError(Exception):
     """A child process ended, or was silent for too long."""
 
 
+def resident(pid: int) -> int:
+    """Bytes of a process that are in memory."""
+    return int(psutil.Process(pid).memory_info().rss)
+
+
 class LineProcess:
     """A process that is told, and tells, lines of JSON."""
 
@@ -68,7 +73,7 @@ class LineProcess:
     @property
     def memory(self) -> int:
         """Bytes that are resident."""
-        return int(psutil.Process(self.pid).memory_info().rss)
+        return resident(self.pid)
 
     def __enter__(self) -> Self:
         return self

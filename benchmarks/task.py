@@ -77,6 +77,12 @@ SideName = Literal[
     "named",
     "named-typed",
     "relay",
+    "zeromq",
+    "zeromq-asyncio",
+    "zenoh",
+    "nats",
+    "grpc",
+    "websockets",
 ]
 
 

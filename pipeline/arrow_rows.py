@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -36,9 +35,9 @@ _PLAIN: Final = (
     "topic",
     "label",
     "payload",
+    "inside",
     "status",
 )
-_wire_size: Final = itemgetter(CompactRow._fields.index("wire_size"))
 
 
 def event_batches(
@@ -79,7 +78,7 @@ def _pieces(rows: Sequence[CompactRow]) -> Iterator[tuple[int, int]]:
     if (
         0 < len(rows) <= BATCH_ROWS
         and not carries_notes
-        and sum(map(_wire_size, rows)) <= BATCH_SIZE
+        and sum([row.wire_size for row in rows if not row.inside]) <= BATCH_SIZE
     ):
         yield 0, len(rows)
         return

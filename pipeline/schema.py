@@ -94,6 +94,7 @@ _EVENT_TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
     "request": _LONG,
     "payload_size": _INT,
     "payload": _BINARY,
+    "inside": _INT,
     "item": _INT,
     "items": _INT,
     "status": _STRING,

@@ -138,8 +138,7 @@ class SecureChannel:
 
     def _update(self, now: float) -> bytes:
         sender = self._sender
-        payload = encode({keys.EPOCH: sender.epoch + 1})
-        framed = self._sealed(KEY_UPDATE, payload, now)
+        framed = self._sealed(KEY_UPDATE, encode({keys.EPOCH: sender.epoch + 1}), now)
         self._switch_sender(next_secret(sender.suite.hash_algorithm, sender.secret), 0, now)
         return framed
 
@@ -199,6 +198,11 @@ class SecureChannel:
         if self._observer is not None:
             self._observer.direction_ended(stream)
 
+    def rest(self) -> None:
+        """Free the keys of all streams until their next event."""
+        self._sender.rest()
+        self._receiver.rest()
+
     # Time.
 
     def was_read(self, now: float, more: bool) -> None:
@@ -251,14 +255,13 @@ class SecureChannel:
 
     def resume(self, now: float) -> None:
         """Go on over a new transport: all waits begin anew, and the first event is on trial."""
-        receiver = self._receiver
         self.seal_due = now + self._seal_delay if self._sender.unsealed else NEVER
         self._patience_left = self._patience
-        self.patience_ends = now + self._patience if receiver.unsealed else NEVER
+        self.patience_ends = now + self._patience if self._receiver.unsealed else NEVER
         self._epoch_began = self._last_rekey = now
         self._rekeying.begin_anew(now)
         self._plan()
-        self.trial = receiver.standing()
+        self.trial = self._receiver.standing()
         self.open = self._open_first
 
     def part(self, now: float) -> None:
@@ -266,24 +269,21 @@ class SecureChannel:
         self._rekeying.stand(now)
         if self.trial is not None:
             self._receiver.go_back(self.trial)
-            self.trial = None
-            self.open = self._receiver.open
+            self.trial, self.open = None, self._receiver.open
 
     def _open_first(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
         """The first event over a new transport: if it opens, the transport is the peer's."""
         opened = self._receiver.open(event, verify=verify)
-        self.trial = None
-        self.open = self._receiver.open
+        self.trial, self.open = None, self._receiver.open
         return opened
 
     # Key updates and rekeys, step by step.
 
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
-        return b"".join(
-            self.protect((OutgoingEvent(0, 0, CONNECTION, subcategory, payload, True),), now)
-        )
+        event = OutgoingEvent(0, 0, CONNECTION, subcategory, payload, True)
+        return b"".join(self.protect((event,), now))
 
     def _plan(self) -> None:
         """Note when keys are due again; asked for each flush, it changes with them alone."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from pipeline.reconcile import FINDING_COLUMNS, reconcile, wire_events
+from pipeline.reconcile import FINDING_COLUMNS, reconcile, single_events
 
 FAULT: Final = "fault"  # something was altered, lost or invented
 UNCHECKED: Final = "unchecked"  # something could not be looked at
@@ -266,18 +266,20 @@ def _of_statuses(events: DataFrame) -> DataFrame:
     count, one, last = f.col("count"), f.col("first.place"), f.col("last")
     which = (
         f.when(count == 1, f.format_string("1 event, at place %d", one))
+        .when(one == last, f.format_string("%d events, at place %d", count, one))
         .when(
-            last - one + 1 == count,
+            last - one + 1 == f.col("places"),
             f.format_string("%d events, at places %d to %d", count, one, last),
         )
         .otherwise(f.format_string("%d events, between places %d and %d", count, one, last))
     )
     return (
-        wire_events(events)
+        single_events(events)
         .where(f.col("status").isin(*_STATUSES))
         .groupBy(f.col("status").alias("kind"), "journal", "session", "direction")
         .agg(
             f.count("*").alias("count"),
+            f.count_distinct("place").alias("places"),
             f.min(first).alias("first"),
             f.max("place").alias("last"),
         )

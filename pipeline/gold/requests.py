@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from pipeline.reconcile.ends import wire_events
+from pipeline.reconcile.ends import single_events
 
 REQUESTS: Final = ("call", "subscribe", "unsubscribe", "notify", "emit")
 PARTS: Final = ("chunk", "reply")
@@ -68,9 +68,9 @@ def _requests_and_answers(events: DataFrame) -> DataFrame:
     own = f.col("type").isin(*REQUESTS)
     wanted = f.col("type").isin(*REQUESTS, *PARTS, *FINALS) & (f.col("async_id") > 0)
     other = f.when(f.col("direction") == "sent", "received").otherwise("sent")
-    at = f.struct("segment", "offset")
+    at = f.struct("segment", "offset", f.coalesce("inside", f.lit(0)).alias("inside"))
     return (
-        wire_events(events)
+        single_events(events)
         .where(wanted)
         .select(
             "journal",

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from pipeline.reconcile.ends import session_ends, wire_events
+from pipeline.reconcile.ends import on_wire, session_ends, single_events
 
 _OF_EACH_END: Final = ("code", "text", "remote", "sent_place", "received_place")
 _TOTALS: Final = ("events", "wire_bytes")
@@ -67,12 +67,12 @@ def directions(events: DataFrame) -> DataFrame:
     Of the two journals that may have it, the counts are those of the one that has more.
     """
     kept = (
-        wire_events(events)
+        single_events(events)
         .where(f.col("session").isNotNull())
         .groupBy("session", "sender", "receiver", "direction")
         .agg(
             f.count("*").alias("events"),
-            f.sum(f.col("wire_size").cast("long")).alias("wire_bytes"),
+            f.sum(f.when(on_wire(), f.col("wire_size")).cast("long")).alias("wire_bytes"),
             f.min("time").alias("first"),
             f.max("time").alias("last"),
         )

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from node.protocol.codes import CloseCode
-from pipeline.reconcile.ends import known_events, wire_events
+from pipeline.reconcile.ends import known_events, single_events
 
 
 def topics(events: DataFrame) -> DataFrame:
@@ -20,7 +20,7 @@ def topics(events: DataFrame) -> DataFrame:
     """
     kept = _subscriptions(events)
     slow = (
-        wire_events(events)
+        single_events(events)
         .where((f.col("type") == "reset") & (f.col("code") == int(CloseCode.SLOW_CONSUMER)))
         .select("session", f.col("opens").alias("stream"), f.lit(1).alias("slow"))
         .distinct()
@@ -60,7 +60,7 @@ def topics(events: DataFrame) -> DataFrame:
 
 def _subscriptions(events: DataFrame) -> DataFrame:
     """The streams that a Result gave to a subscriber, with the topic that their Open names."""
-    wire = wire_events(events)
+    wire = single_events(events)
     granted = wire.where(
         (f.col("type") == "result") & (f.col("code") == 0) & f.col("opens").isNotNull()
     ).select("session", f.col("opens").alias("stream"), f.col("sender").alias("publisher"))

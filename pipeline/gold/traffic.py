@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pipeline.gold.sessions import directions
-from pipeline.reconcile.ends import known_events
+from pipeline.reconcile.ends import known_events, on_wire
 
 
 def traffic(events: DataFrame) -> DataFrame:
@@ -35,7 +35,7 @@ def traffic(events: DataFrame) -> DataFrame:
             f.count_if(first).alias("events"),
             f.count_if(f.col("type").isin("notify", "notes") & (f.col("items") > 0)).alias("notes"),
             f.count_if(first & (f.col("status") == "ok")).alias("ok"),
-            _sum(f.when(first, f.col("wire_size"))).alias("wire_bytes"),
+            _sum(f.when(on_wire(), f.col("wire_size"))).alias("wire_bytes"),
             _sum(f.col("payload_size")).alias("payload_bytes"),
         )
     )

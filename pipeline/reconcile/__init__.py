@@ -7,12 +7,12 @@ files.
 
 from pyspark.sql import DataFrame
 
-from pipeline.reconcile.ends import FINDING_COLUMNS, covered, session_ends, wire_events
+from pipeline.reconcile.ends import FINDING_COLUMNS, covered, session_ends, single_events
 from pipeline.reconcile.events import compare_events
 from pipeline.reconcile.sessions import compare_ends, missing_journals
 from pipeline.reconcile.tunnels import compare_tunnels
 
-__all__ = ["FINDING_COLUMNS", "reconcile", "session_ends", "wire_events"]
+__all__ = ["FINDING_COLUMNS", "reconcile", "session_ends", "single_events"]
 
 
 def reconcile(events: DataFrame, sessions: DataFrame, tunnels: DataFrame) -> DataFrame:

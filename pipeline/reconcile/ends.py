@@ -27,9 +27,20 @@ def known_events(events: DataFrame) -> DataFrame:
     return events.where(f.col("status") != "duplicate")
 
 
-def wire_events(events: DataFrame) -> DataFrame:
-    """One row for each event of a journal: coalesced notes once, copies of an event not at all."""
+def single_events(events: DataFrame) -> DataFrame:
+    """One row for each event of a journal, those of batches too: coalesced notes once, copies of
+    an event not at all."""
     return known_events(events).where(f.col("item") == 0)
+
+
+def wire_events(events: DataFrame) -> DataFrame:
+    """One row for each event as it was on the wire: of a batch that of the first one in it."""
+    return known_events(events).where(on_wire())
+
+
+def on_wire() -> Column:
+    """Whether a row is the first of its event on the wire, and so the one that has its size."""
+    return (f.col("item") == 0) & (f.coalesce("inside", f.lit(0)) == 0)
 
 
 def session_ends(sessions: DataFrame) -> DataFrame:

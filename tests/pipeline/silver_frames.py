@@ -19,7 +19,7 @@ EVENTS = (
     "blob_size int, digest binary, async_id int, category int, subcategory int, type string, "
     "topic string, namespace string, label string, code int, opens long, request int, "
     "payload_size int, payload binary, "
-    "item int, items int, status string, seal_delay_us long, date date"
+    "inside int, item int, items int, status string, seal_delay_us long, date date"
 )
 SESSIONS = (
     "journal string, segment string, session string, offset long, time timestamp, what string, "
@@ -57,13 +57,22 @@ class Talk:
 
     def say(self, sender: str, type: str | None, ms: float = 0, **columns: Any) -> None:
         """An event at `ms` by both clocks; `notes` of them are coalesced in it."""
-        place = self._places[sender] = self._places[sender] + 1
         notes = columns.pop("notes", 1)
+        rows = [{"item": item, "items": notes} for item in range(notes)]
+        self._say(sender, ms, [{"type": type} | row | columns for row in rows])
+
+    def batch(self, sender: str, ms: float, *events: Row) -> None:
+        """One event that is a run of these."""
+        self._say(sender, ms, [row | {"inside": at} for at, row in enumerate(events)])
+
+    def _say(self, sender: str, ms: float, rows: list[Row]) -> None:
+        """An event of which there are several rows, by their own columns."""
+        place = self._places[sender] = self._places[sender] + 1
         digest = sha256(f"{self.session} {sender} {place}".encode()).digest()[:16]
         receiver = self.nodes[sender == self.nodes[0]]
         for journal in self.nodes:
             offset = self._offset(journal)
-            for item in range(notes):
+            for own in rows:
                 row: Row = {
                     "journal": journal,
                     "segment": SEGMENT.format(journal),
@@ -78,14 +87,13 @@ class Talk:
                     "wire_size": 100,
                     "blob_size": 79,
                     "digest": digest,
-                    "type": type,
-                    "payload_size": None if type is None else 50,
-                    "item": item,
-                    "items": notes,
+                    "payload_size": None if own["type"] is None else 50,
+                    "item": 0,
+                    "items": 1,
                     "status": "ok",
                     "date": START.date(),
                 }
-                self.events.append(row | columns)
+                self.events.append(row | own)
 
     def call(self, caller: str, topic: str, ms: float, took: float, **more: Any) -> None:
         """A call and its answer; `code`, `async_id` and `chunks` of it, if not 0, 1 and 0."""

@@ -37,6 +37,10 @@ def conversation() -> list[Talk]:
     first.say("a", "call", 60, topic="add", async_id=3)  # never answered
     first.say("a", "call", 60, topic="add", async_id=0)  # wants no answer
     first.say("b", "call", 60, topic="add", async_id=1)  # b's ids are its own
+    asked = {"type": "call", "topic": "add", "category": 3}
+    first.batch("a", 61, asked | {"async_id": 5}, asked | {"async_id": 6}, asked)
+    done = {"type": "result", "category": 3}
+    first.batch("b", 63, done | {"async_id": 6, "code": 0}, done | {"async_id": 5, "code": 17})
     first.say("a", "subscribe", 70, topic="news", async_id=4)
     first.say("b", "open", 71, topic="news", stream=2)
     first.say("b", "result", 72, async_id=4, code=0, opens=2)
@@ -116,8 +120,8 @@ def test_traffic_and_graph(gold: dict[str, DataFrame]) -> None:
     assert {row["minute"].replace(tzinfo=UTC).minute for row in minutes.collect()} == {0, 2}
 
     assert rows(gold["graph"], "sender", "receiver", "sessions", "events", "wire_bytes") == [
-        ("a", "b", 2, 9, 900),
-        ("b", "a", 2, 17, 1700),
+        ("a", "b", 2, 12, 1_000),
+        ("b", "a", 2, 19, 1_800),
     ]
 
 
@@ -126,8 +130,8 @@ def test_calls(gold: dict[str, DataFrame]) -> None:
     columns = ("caller", "callee", "seen_by", "calls", "answered", "unanswered", "errors")
     by_pair = table.where("scope = 'pair'")
     assert rows(by_pair.where("topic = 'add'"), *columns) == [
-        ("a", "b", "callee", 3, 2, 1, 1),
-        ("a", "b", "caller", 4, 3, 1, 1),
+        ("a", "b", "callee", 5, 4, 1, 2),
+        ("a", "b", "caller", 6, 5, 1, 2),
         ("b", "a", "callee", 1, 0, 1, 0),
         ("b", "a", "caller", 1, 0, 1, 0),
     ]
@@ -138,8 +142,8 @@ def test_calls(gold: dict[str, DataFrame]) -> None:
         ("caller", 3, 30_000, 30_000, 30_000, 30_000),
     ]
     [row] = whole.where("topic = 'add' and seen_by = 'caller'").collect()
-    assert (row["calls"], row["p50_us"], row["max_us"]) == (5, 7_000, 100_000)
-    assert row["error_codes"] == {16: 1}
+    assert (row["calls"], row["p50_us"], row["max_us"]) == (7, 5_000, 100_000)
+    assert row["error_codes"] == {16: 1, 17: 1}
 
 
 def test_a_name_and_its_namespace_are_two_things(spark: SparkSession) -> None:
@@ -192,7 +196,7 @@ def test_topics_and_sessions(gold: dict[str, DataFrame]) -> None:
         "resumptions",
     )  # fmt: skip
     assert rows(gold["sessions"], *columns) == [
-        ("first", "a", "b", 2, 2, 1, 90_000, 0, True, False, 22, 2_200, 2),
+        ("first", "a", "b", 2, 2, 1, 90_000, 0, True, False, 27, 2_400, 2),
         ("second", "a", "b", 1, 0, 0, None, None, None, None, 4, 400, 0),
     ]
 

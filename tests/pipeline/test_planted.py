@@ -149,7 +149,7 @@ def test_honest_journals_have_all_their_events_and_no_fault(result: Result) -> N
         for node, numbers in counts.events.items()
         for direction, number in numbers.items()
     }
-    rows = events(result.tables).where("place > 0 and item = 0")
+    rows = events(result.tables).where("place > 0 and item = 0 and coalesce(inside, 0) = 0")
     found = {
         (row.journal, row.direction): row["count"]
         for row in rows.groupBy("journal", "direction").count().collect()

@@ -292,6 +292,7 @@ async def test_closing_ends_reads_and_leaves_nothing(redis_url: str, anyio_backe
                 look = await started(tasks, lambda: store.history(S, "1-0", None, 1, 5))
                 await store.publish([event(1)], durable=True)
                 more = await started(tasks, lambda: store.read(S, "g2", C, 1, 0))
+                await eventually(lambda: bool(more))
                 waits = await started(tasks, lambda: store.read(S, "g2", C, 1, 5))
                 await store.aclose()
             await store.aclose()
