@@ -33,7 +33,7 @@ class Tandem(NamedTuple):
             FormatError: one of them is not bytes.
         """
         given: tuple[Any, ...] = self  # whatever was put there
-        first, second = map(_bytes, given)
+        first, second = [_bytes(each) for each in given]
         return b"".join((_LENGTH.pack(len(first)), first, _LENGTH.pack(len(second)), second))
 
     @classmethod

@@ -91,6 +91,7 @@ def compared(where: Any, name: str) -> Iterator[list[tuple[bytes, bytes]]]:
         yield seen
 
 
+@pytest.mark.pure
 def test_chain_values_are_compared_in_constant_time() -> None:
     """The 16 bytes of each event that stand for its place in the chain."""
     pair = open_pair()
@@ -102,6 +103,8 @@ def test_chain_values_are_compared_in_constant_time() -> None:
     assert [set(pair_of) for pair_of in seen[: len(values)]] == [{value} for value in values]
 
 
+@pytest.mark.pure
+@pytest.mark.pure
 def test_a_network_mac_is_compared_in_constant_time() -> None:
     key = bytes(range(32))
     pair = Pair(make_config(ALICE, network_key=key), make_config(BOB, network_key=key))
