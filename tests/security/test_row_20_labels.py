@@ -86,6 +86,7 @@ def sources() -> Iterator[ast.Module]:
             yield ast.parse(path.read_text("utf-8"))
 
 
+@pytest.mark.pure
 def test_these_are_all_the_labels_and_domains_in_the_code() -> None:
     labels, domains = set(), set()
     for tree in sources():
@@ -196,6 +197,7 @@ def noticed() -> bool:
     return False
 
 
+@pytest.mark.pure
 def test_nothing_fails_that_was_not_changed() -> None:
     assert not noticed()
     values = {place.value for place in PLACES}

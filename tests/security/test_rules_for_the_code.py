@@ -62,6 +62,7 @@ ALLOWED: Final = {
 }
 
 
+@pytest.mark.pure
 def test_no_secret_is_compared_with_an_operator() -> None:
     found = set()
     for path, tree in modules():
@@ -356,6 +357,7 @@ def imported(tree: ast.Module) -> set[str]:
     return names
 
 
+@pytest.mark.pure
 def test_only_crypto_imports_cryptography_and_nacl() -> None:
     """import-linter holds it too; this also sees what it is not asked about."""
     found = {path: imported(tree) & LIBRARIES for path, tree in modules()}
@@ -367,6 +369,7 @@ def test_only_crypto_imports_cryptography_and_nacl() -> None:
     assert "only crypto imports cryptography and nacl" in text
 
 
+@pytest.mark.pure
 def test_hashes_outside_crypto_protect_nothing() -> None:
     found = {
         path: name
