@@ -20,9 +20,9 @@ from node.protocol.config import CoreConfig, Deliver, Plaintext
 from node.protocol.limits import Limits
 from node.protocol.typed import check_types
 
-# Twice the protocol's own default (docs/protocol.md section 5): with less,
-# too few pieces of bulk data are on their way, which is a third slower.
-STREAM_WINDOW: Final = 512 << 10
+# Eight times the protocol's own default (docs/protocol.md section 5): with less, too few pieces of
+# bulk data are on their way, and each Window for more has a wake-up of its own on both sides.
+STREAM_WINDOW: Final = 2 << 20
 
 LARGEST: Final = sys.float_info.max
 

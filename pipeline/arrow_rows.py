@@ -18,6 +18,7 @@ from node.journal.audit.compact import CompactRow
 from node.journal.audit.rows import HEAD_COLUMNS
 from node.journal.names import CLOSED, parse_name
 from pipeline.schema import WALKED_ARROW
+from pipeline.summary.kinds import Summary, packed
 
 BATCH_ROWS: Final = 16_384
 BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
@@ -67,6 +68,16 @@ def other_batch(rows: Sequence[Mapping[str, Any]], part: str) -> pa.RecordBatch:
     arrays["offset"] = pa.array([row.get("offset") for row in rows], pa.int64())
     arrays["other"] = pa.array([json.dumps(row) for row in rows], pa.string())
     return _batch(arrays, np.array(times, dtype=np.int64), part)
+
+
+def summary_batch(summary: Summary, part: str, time_us: int) -> pa.RecordBatch:
+    """A row for each kind of a summary; `time_us` is of one of its events."""
+    count = len(summary)
+    arrays = {
+        "other": pa.array(list(summary), pa.string()),
+        "payload": pa.array([packed(table) for table in summary.values()], pa.binary()),
+    }
+    return _batch(arrays, np.full(count, time_us, dtype=np.int64), part)
 
 
 def _pieces(rows: Sequence[CompactRow]) -> Iterator[tuple[int, int]]:

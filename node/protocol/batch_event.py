@@ -23,10 +23,12 @@ _unpack_head: Final = BATCH_HEAD.unpack_from
 _tuple: Final = tuple.__new__
 
 
-def serialise_batch(events: Iterable[tuple[int, int, int, bytes | memoryview]]) -> bytes:
+def serialise_batch(
+    events: Iterable[tuple[int, int, int, bytes | memoryview | bytearray]],
+) -> bytes:
     """The payload of a Batch: of each event async id, category, subcategory, and payload of at
     least one byte. Whoever asks keeps to the limits."""
-    parts: list[bytes | memoryview] = []
+    parts: list[bytes | memoryview | bytearray] = []
     for async_id, category, subcategory, payload in events:
         parts += (_pack_head(async_id, category, subcategory, len(payload)), payload)
     return b"".join(parts)

@@ -114,7 +114,7 @@ class SecureChannel:
             if self._observer is not None:
                 self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
                 if category == STREAM and subcategory == OPEN:
-                    self._observer.stream_opened(stream, payload)
+                    self._observer.stream_opened(stream, bytes(payload))
             if (
                 sender.events_sent >= config.update_after_events
                 or sender.bytes_sent >= config.update_after_bytes

@@ -29,13 +29,14 @@ class FrameReader:
     `take` has something to hand out, or to refuse.
     """
 
-    __slots__ = ("_at", "_data", "_more", "_need", "limit", "size", "unread")
+    __slots__ = ("_at", "_data", "_long", "_more", "_need", "limit", "size", "unread")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
+        self._long = b""  # the next frame, if it was joined from pieces
         self._data = b""
         self._at = 0  # of `_data`, what was handed out
-        self._more: list[bytes | bytearray] = []  # what came after it, while nothing is unread
+        self._more: list[bytes | bytearray] = []  # what came after `_data`
         self.size = 0
         self._need = FRAME_HEADER_SIZE  # bytes of the next frame, as far as is known
         self.unread = False
@@ -44,18 +45,18 @@ class FrameReader:
         """Add what the transport brought; it stays until `take` has handed it out."""
         if not data:
             return
-        more = self._more
         if not self.size:
             self._data, self._at = data, 0
         elif len(data) >= _SMALL_PIECE:
-            more.append(data)
+            self._more.append(data)
         else:
             # Each piece has a cost of its own: a frame in crumbs is collected in one.
+            more = self._more
             if not more or type(more[-1]) is not bytearray:
                 more.append(bytearray())
             more[-1] += data
         self.size += len(data)
-        if self.size >= self._need:
+        if not self.unread and self.size >= self._need:
             self._look()
 
     def take(self) -> bytes | memoryview | None:
@@ -65,44 +66,65 @@ class FrameReader:
         Raises:
             RemoteProtocolError: `frame-too-large`.
         """
-        if self._need == FRAME_HEADER_SIZE:
+        if self._need == FRAME_HEADER_SIZE <= self.size:
             self._look()  # the limit may have risen
         if not self.unread:
             return None
-        data, start = self._data, self._at + FRAME_HEADER_SIZE
-        stop = self._at + self._need
-        if start == stop:
-            (size,) = _unpack_length(data, self._at)
-            if size:
-                raise too_large(f"{size} bytes where {self.limit} are allowed")
-        self.size -= self._need
-        self._at = stop
+        need, joined, data, at = self._need, self._long, self._data, self._at
+        if joined:
+            self._long = b""
+        elif need == FRAME_HEADER_SIZE and any(data[at : at + need]):
+            (size,) = _unpack_length(data, at)
+            raise too_large(f"{size} bytes where {self.limit} are allowed")
+        else:
+            self._at = at + need
+        self.size -= need
         self._look()
-        if self.size < self._need:  # what is left waits for more: without what was handed out
-            self._data, self._at = data[stop:], 0
+        if joined:
+            return memoryview(joined)[FRAME_HEADER_SIZE:]
+        start, stop = at + FRAME_HEADER_SIZE, at + need
         return data[start:stop] if stop - start < _LARGE_EVENT else memoryview(data)[start:stop]
 
     def _look(self) -> None:
         """Find out how long the next frame is, and whether all of it is there."""
-        need = FRAME_HEADER_SIZE
+        need, there = FRAME_HEADER_SIZE, len(self._data) - self._at
         if self.size >= need:
-            if self._more:
-                # A long frame arrives in many pieces. They are joined once, when it is whole.
-                self._data, self._at = self.rest(), 0
-                self._more = []
+            if there < need:
+                there = self._join(need)
             (size,) = _unpack_length(self._data, self._at)
             if size <= self.limit:  # if not, `take` says so
                 need += size
+                if there < need <= self.size:
+                    self._join(need)
         self._need = need
         self.unread = self.size >= need
+        if not self.unread and self._at > len(self._data) // 2:
+            # What is left waits for more, without what was handed out.
+            self._data, self._at = self._data[self._at :], 0
+
+    def _join(self, need: int) -> int:
+        """Join the pieces in which `need` bytes are; how many are in one now. A long frame
+        arrives in many, and is joined once and alone: what follows it stays where it is."""
+        last, left = self._more[-1], self.size - need
+        if need < _LARGE_EVENT or left > len(last):
+            self._data, self._at, self._more = self.rest(), 0, []
+            return self.size
+        at = len(last) - left
+        parts = memoryview(self._data)[self._at :], *self._more[:-1], memoryview(last)[:at]
+        self._long, self._more = b"".join(parts), []
+        if isinstance(last, bytes):
+            self._data, self._at = last, at
+        else:
+            self._data, self._at = bytes(last[at:]), 0
+        return need
 
     def rest(self) -> bytes:
         """What is buffered, which stays."""
-        return b"".join((memoryview(self._data)[self._at :], *self._more))
+        return b"".join((self._long, memoryview(self._data)[self._at :], *self._more))
 
     def clear(self) -> None:
         """Forget what is buffered."""
-        self._data = b""
+        self._long = self._data = b""
         self._more = []
         self._at = self.size = 0
         self._need = FRAME_HEADER_SIZE

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
 from node.protocol.batch_event import HEAD_SIZE, serialise_batch
-from node.protocol.codes import BATCH, STREAM
+from node.protocol.codes import BATCH, DATA, STREAM
 from node.protocol.limits import BATCH_COUNT, BATCH_SIZE, EVENT_COST
 from node.protocol.waker import Waker
 from node.protocol.window import SendCredit
@@ -34,7 +34,7 @@ class OutgoingEvent(NamedTuple):
     async_id: int
     category: int
     subcategory: int
-    payload: bytes | memoryview
+    payload: bytes | memoryview | bytearray
     seal: bool = False
     cost: int = 0
     releases: int = 0
@@ -101,6 +101,25 @@ class Outbox:
         waker = self.waker
         if self.count >= waker.count or self.size >= waker.size:
             waker.wake()
+
+    def extend(self, stream: int, data: bytes | memoryview, most: int) -> bool:
+        """Add `data` to the Data that waits last on a stream, if that stays at most `most` bytes
+        long: what an event costs besides its bytes is paid once. False if none takes it."""
+        queue = self._queues.get(stream)
+        if queue is None:
+            return False
+        last, size = queue.events[-1], len(data)
+        payload = last.payload
+        if (last.category, last.subcategory) != (STREAM, DATA) or len(payload) + size > most:
+            return False
+        joined = payload if type(payload) is bytearray else bytearray(payload)
+        joined += data
+        queue.events[-1] = last._replace(payload=joined, cost=last.cost + size)
+        self.size += size
+        self._account.charge(size)
+        if self.size >= self.waker.size:
+            self.waker.wake()
+        return True
 
     def take(self, limit: int) -> list[OutgoingEvent]:
         """The next events whose streams have credit, which is spent: at most 64, Batches among

@@ -129,7 +129,7 @@ class Sender(Direction):
         async_id: int,
         category: int,
         subcategory: int,
-        payload: bytes | memoryview,
+        payload: bytes | memoryview | bytearray,
         sealed: bool,
     ) -> bytes:
         """Encrypt, chain and frame one event; `payload` is at least one byte."""

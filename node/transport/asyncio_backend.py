@@ -16,6 +16,7 @@ from node.errors import UnreachableError
 from node.transport.address import Address
 from node.transport.backend import Accept
 from node.transport.driver import Driver
+from node.transport.eager import EagerTasks
 from node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
@@ -202,6 +203,7 @@ class AsyncioBackend:
         self.soon = self._loop.call_soon
         self.waiter = partial(AsyncioWaiter, loop=self._loop)
         self.line = Line(self.now, self.soon)
+        self.begin = EagerTasks(self._loop, self._tasks).begin
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
         """Call back in the loop, asked by another thread."""

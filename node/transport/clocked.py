@@ -32,6 +32,7 @@ class ClockedBackend:
         self.now = clock.now
         self.line = Line(self.now, self.soon)  # no turn is too long while the clock stands
         self.waiter = backend.waiter
+        self.begin = backend.begin
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Call back in the loop's next turn."""

@@ -5,7 +5,7 @@ node.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from node.transport.endpoints import (
     remote_name,
     require_socket,
 )
+from node.transport.loop import Begun
 from node.transport.stream_outlet import StreamOutlet
 from node.transport.turns import Line
 
@@ -104,6 +105,11 @@ class TrioBackend:
             callback()
 
         return self.spawn(ring)
+
+    def begin(self, begun: Iterable[Begun]) -> None:
+        """A task for each: trio lets nobody take its steps."""
+        for function, one in begun:
+            one.runner = self.spawn(function, one)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> anyio.CancelScope:
         """A task in the node's task group, with a scope of its own."""

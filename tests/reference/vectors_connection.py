@@ -32,6 +32,7 @@ SUITES: Final = {
         seed("network key"),
         False,
     ),
+    "blake3": (Suite("x25519", hash="blake3"), None, False),
 }
 
 

@@ -328,7 +328,10 @@ def test_no_key_outlives_its_connection(ending: str) -> None:
 
 # One package that does cryptography.
 
-LIBRARIES: Final = {"cryptography", "nacl", "Crypto", "ssl", "secrets", "_ssl", "_hashlib"}
+LIBRARIES: Final = {
+    *("cryptography", "nacl", "blake3", "Crypto"),
+    *("ssl", "secrets", "_ssl", "_hashlib"),
+}
 # TLS to a Redis, with the system's authorities: not ours, and nothing of ours rests on it.
 TLS_OUTSIDE: Final = {"node/bus/redis/redis_address.py": {"ssl"}}
 # Hashes of files and of simulations for people to compare, the names under which Redis knows
@@ -366,7 +369,7 @@ def test_only_crypto_imports_cryptography_and_nacl() -> None:
     }
     assert outside == TLS_OUTSIDE
     text = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert "only crypto imports cryptography and nacl" in text
+    assert "only crypto imports cryptography, nacl and blake3" in text
 
 
 @pytest.mark.pure

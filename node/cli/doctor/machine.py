@@ -26,7 +26,7 @@ SPARE_DESCRIPTORS: Final = 64
 FEW_DESCRIPTORS: Final = 256
 MOST_FILES: Final = 1_000  # of the home that are looked at
 
-_OPTIONAL: Final = ("uvloop", "trio")
+_OPTIONAL: Final = ("uvloop", "trio", "blake3")
 _SHADOW_LEVELS: Final = {
     Clash.INSTEAD: Level.PROBLEM,
     Clash.MIXED: Level.PROBLEM,

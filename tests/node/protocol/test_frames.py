@@ -115,3 +115,36 @@ def test_pieces_and_stops_change_nothing(sizes: list[int], piece: int, most: int
     while reader.unread:
         found += [bytes(event) for event in islice(fed(reader, b""), most)]
     assert found == events
+
+
+@given(
+    st.lists(st.sampled_from([0, 9, 4_000, 4_100, 20_000]), max_size=12),
+    st.sampled_from([1_500, 4_096, 7_000, 16_000, 50_000]),
+    st.integers(1, 3),
+)
+def test_nor_do_they_for_long_events(sizes: list[int], piece: int, most: int) -> None:
+    events = [bytes([number]) * size for number, size in enumerate(sizes)]
+    wire = b"".join(map(frame, events))
+    reader, found = FrameReader(20_000), []
+    for at in range(0, len(wire), piece):
+        if most == 2:
+            reader.feed(wire[at : at + piece])
+            continue
+        found += [bytes(event) for event in islice(fed(reader, wire[at : at + piece]), most)]
+    while reader.unread:
+        found += [bytes(event) for event in islice(fed(reader, b""), most)]
+    assert found == events
+    assert (reader.size, reader.rest()) == (0, b"")
+
+
+def test_a_long_event_in_pieces_is_copied_once_and_what_follows_it_is_not() -> None:
+    wire = frame(b"x" * 26_000) * 3
+    pieces = [wire[at : at + 25_000] for at in range(0, len(wire), 25_000)]
+    reader = FrameReader(26_000)
+    for piece in pieces:
+        views = list(fed(reader, piece))
+        for view in views:
+            assert isinstance(view, memoryview)
+            assert isinstance(view.obj, bytes)
+            assert len(view.obj) == len(view) + 4  # its frame, and nothing else
+        assert not reader.size or reader._data is piece
