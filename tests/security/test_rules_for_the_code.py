@@ -105,7 +105,6 @@ def test_chain_values_are_compared_in_constant_time() -> None:
 
 
 @pytest.mark.pure
-@pytest.mark.pure
 def test_a_network_mac_is_compared_in_constant_time() -> None:
     key = bytes(range(32))
     pair = Pair(make_config(ALICE, network_key=key), make_config(BOB, network_key=key))
