@@ -186,8 +186,8 @@ def pytest_runtest_makereport(
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than there are cores: now and then a test waits for time to pass."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are cores: half of its time a test waits for others."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
