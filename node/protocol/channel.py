@@ -366,9 +366,10 @@ class PlainChannel:
     """The channel of an unencrypted connection, for local sockets and debugging: no keys, no
     chain, no seals."""
 
-    used = seals_flushes = tapped = False
-    trial = None
-    seal_due = keys_due = patience_ends = NEVER
+    def __init__(self) -> None:
+        self.used = self.seals_flushes = self.tapped = False
+        self.trial = None
+        self.seal_due = self.keys_due = self.patience_ends = NEVER
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
         """A frame for each event."""
