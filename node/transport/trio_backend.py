@@ -16,7 +16,6 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 from node.errors import UnreachableError
 from node.transport.address import Address
 from node.transport.backend import Accept
-from node.transport.driver import Driver
 from node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
@@ -25,6 +24,7 @@ from node.transport.endpoints import (
     remote_name,
     require_socket,
 )
+from node.transport.gate import Attached
 from node.transport.loop import Begun
 from node.transport.stream_outlet import StreamOutlet
 from node.transport.turns import Line
@@ -134,7 +134,7 @@ class TrioBackend:
         self._task_group.start_soon(run)
         return scope
 
-    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
+    async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
         require_socket(address)
         stream: ByteStream
