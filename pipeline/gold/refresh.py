@@ -50,7 +50,7 @@ def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
 
 
 def newest(store: GoldStore) -> tuple[int | None, Mark | None]:
-    """The slot that was completed last, and its mark; None if none was."""
+    """The slot that was completed last, and its mark; None if none was. Raises NoTablesError."""
     marks = {slot: mark for slot in (0, 1) if (mark := _mark(store, slot)) is not None}
     if not marks:
         return None, None

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from pipeline.errors import NoTablesError
 from pipeline.gold.arrow import LONG, TEXT, TIME
 from pipeline.reconcile.events import Wanted
 from pipeline.schema import EVENT, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
@@ -54,8 +55,15 @@ class Mark:
 
 
 def read_mark(table: pa.Table) -> Mark | None:
-    """The mark in a table of one row; None of another."""
-    if table.schema.names != MARKS.names or table.num_rows != 1:
+    """The mark in a table of one row; None in another.
+
+    Raises NoTablesError: it is of tables that have no summaries, as earlier versions made them.
+    """
+    if table.schema.names != MARKS.names:
+        raise NoTablesError(
+            "the tables are an earlier version's: `parley pipeline run` makes new ones, elsewhere"
+        )
+    if table.num_rows != 1:
         return None
     [row] = table.to_pylist()
     return Mark(row[MARK], row["batch"], Counter(dict(row["statuses"])))

@@ -350,6 +350,14 @@ def test_gold_that_is_damaged_is_said_and_made_anew(
     assert lake.refresh(1) == gold
 
 
+def test_tables_of_an_earlier_version_are_not_taken_for_empty_ones(tmp_path: Path) -> None:
+    store = GoldDirectory(tmp_path)
+    store.write(MARK, 0, pa.table({MARK: [START]}))
+    for use in (read_all_gold, lambda store: refresh(store, CHECK_KEY, START)):
+        with pytest.raises(NoTablesError, match="earlier version"):
+            use(store)
+
+
 def test_files_that_a_killed_task_left_are_nobodys(
     tmp_path: Path, segments: dict[str, bytes]
 ) -> None:
