@@ -150,9 +150,8 @@ class SecureChannel:
         """
         if self._rekeying.phase is not Phase.IDLE:
             return b""
-        share = self._rekeying.offer(now)
         self._last_rekey = now
-        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: share}), now)
+        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: self._rekeying.offer(now)}), now)
         self._rekeying.offer_sent(self._sender.chain.value)
         self._plan()
         return framed
@@ -366,9 +365,10 @@ class PlainChannel:
     """The channel of an unencrypted connection, for local sockets and debugging: no keys, no
     chain, no seals."""
 
-    used = seals_flushes = tapped = False
-    trial = None
-    seal_due = keys_due = patience_ends = NEVER
+    def __init__(self) -> None:
+        self.used = self.seals_flushes = self.tapped = False
+        self.trial = None
+        self.seal_due = self.keys_due = self.patience_ends = NEVER
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
         """A frame for each event."""

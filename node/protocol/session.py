@@ -141,7 +141,8 @@ class Session(StreamZero):
         keepalive.due, keepalive.stage = now + keepalive.awake, AWAKE
         channel, mux, wire = self.channel, self.mux, self._wire
         came, left, farewell, owed = frames.size + len(data), STEP_COST, None, False
-        for encrypted in frames.feed(data):
+        frames.feed(data)
+        while (encrypted := frames.take()) is not None:
             event, seal = channel.open(encrypted)
             vouched = seal is not None
             if vouched or channel.tapped:

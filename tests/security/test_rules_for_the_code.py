@@ -62,6 +62,7 @@ ALLOWED: Final = {
 }
 
 
+@pytest.mark.pure
 def test_no_secret_is_compared_with_an_operator() -> None:
     found = set()
     for path, tree in modules():
@@ -91,6 +92,7 @@ def compared(where: Any, name: str) -> Iterator[list[tuple[bytes, bytes]]]:
         yield seen
 
 
+@pytest.mark.pure
 def test_chain_values_are_compared_in_constant_time() -> None:
     """The 16 bytes of each event that stand for its place in the chain."""
     pair = open_pair()
@@ -102,6 +104,7 @@ def test_chain_values_are_compared_in_constant_time() -> None:
     assert [set(pair_of) for pair_of in seen[: len(values)]] == [{value} for value in values]
 
 
+@pytest.mark.pure
 def test_a_network_mac_is_compared_in_constant_time() -> None:
     key = bytes(range(32))
     pair = Pair(make_config(ALICE, network_key=key), make_config(BOB, network_key=key))
@@ -356,6 +359,7 @@ def imported(tree: ast.Module) -> set[str]:
     return names
 
 
+@pytest.mark.pure
 def test_only_crypto_imports_cryptography_and_nacl() -> None:
     """import-linter holds it too; this also sees what it is not asked about."""
     found = {path: imported(tree) & LIBRARIES for path, tree in modules()}
@@ -367,6 +371,7 @@ def test_only_crypto_imports_cryptography_and_nacl() -> None:
     assert "only crypto imports cryptography, nacl and blake3" in text
 
 
+@pytest.mark.pure
 def test_hashes_outside_crypto_protect_nothing() -> None:
     found = {
         path: name

@@ -28,7 +28,7 @@ from node.protocol.frames import FrameReader
 from node.protocol.limits import NEGOTIATED, Limits, frame_limit
 from node.protocol.sealing import Receiver
 from node.protocol.states import State
-from tests.node.protocol.pair import ALIVE, Pair, events_of, open_pair
+from tests.node.protocol.pair import ALIVE, Pair, events_of, fed, open_pair
 from tests.vectors.load import Vector, codes, of_kind, read, unhex, vectors
 
 
@@ -75,17 +75,17 @@ def test_an_event_that_is_not_sent(vector: Vector) -> None:
 @vectors("events", of_kind("frames"), fails=False)
 def test_frames(vector: Vector) -> None:
     reader, data = FrameReader(vector["limit"]), unhex(vector["input"])
-    assert [event.hex() for event in reader.feed(data)] == vector["expected"]
+    assert [event.hex() for event in fed(reader, data)] == vector["expected"]
     assert reader.size == vector.get("rest", 0)
     single = FrameReader(vector["limit"])
-    events = [event.hex() for byte in data for event in single.feed(bytes([byte]))]
+    events = [event.hex() for byte in data for event in fed(single, bytes([byte]))]
     assert events == vector["expected"]
 
 
 @vectors("events", of_kind("frames"), fails=True)
 def test_a_frame_that_is_too_large(vector: Vector) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        list(FrameReader(vector["limit"]).feed(unhex(vector["input"])))
+        list(fed(FrameReader(vector["limit"]), unhex(vector["input"])))
     assert caught.value.code in codes(vector)
 
 
