@@ -102,8 +102,8 @@ class LentTask(Coroutine[Any, Any, None]):
     @property
     def is_free(self) -> bool:
         """Whether nobody has cancelled its task, nor did and took that back."""
-        task: Any = self.task
-        cancelled = task._must_cancel if self._rest is None else self._rest.done()
+        task, rest = self.task, self._rest
+        cancelled = getattr(task, "_must_cancel", False) if rest is None else rest.done()
         return not cancelled and not task.cancelling()
 
     def go_on_with(
