@@ -16,8 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # The library in which all of it is, beside what each module is imported by.
 LIBRARY = "lbm.compiled"
-# Most of this code runs once, or waits for libraries: with -O3 a build takes three times as long,
-# and what it makes is no faster.
+# A build with -O3 takes much longer, and most of this code runs once or waits for libraries.
 OPTIMISATION = "1"
 
 
