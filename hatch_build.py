@@ -16,8 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # The library in which all of it is, beside what each module is imported by.
 LIBRARY = "lbm.compiled"
-# Most of this code runs once, or waits for libraries: with -O3 a build takes three times as long,
-# and what it makes is no faster.
+# A build with -O3 takes much longer, and most of this code runs once or waits for libraries.
 OPTIMISATION = "1"
 
 
@@ -31,7 +30,7 @@ class CompiledCore(BuildHookInterface[Any]):
         # Until the wheel is written, since it is read from here.
         self._made = TemporaryDirectory()
         with chdir(self.root):
-            made = compile_core(self.config["packages"], self.config["pure"], Path(self._made.name))
+            made = compile_core(core_files(self.config), Path(self._made.name))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"] |= {str(path): name for path, name in made}
@@ -42,9 +41,20 @@ class CompiledCore(BuildHookInterface[Any]):
             self._made.cleanup()
 
 
-def compile_core(packages: list[str], pure: list[str], made: Path) -> list[tuple[Path, str]]:
-    """Compile what is in `packages` and not `pure`; each file that was made, in the directory
-    `made`, and its place in the wheel."""
+def core_files(config: dict[str, list[str]]) -> list[str]:
+    """What is compiled: what is in the `packages` and not `pure`, and the files of `also`."""
+    found = [
+        name
+        for package in config["packages"]
+        for path in Path(package).rglob("*.py")
+        if (name := path.as_posix()) not in config["pure"] and path.name != "__init__.py"
+    ]
+    return sorted(found + config["also"])
+
+
+def compile_core(sources: list[str], made: Path) -> list[tuple[Path, str]]:
+    """Compile the files; each one that was made, in the directory `made`, and its place in the
+    wheel."""
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -63,12 +73,6 @@ def compile_core(packages: list[str], pure: list[str], made: Path) -> list[tuple
             self.compiler.compile = compile
             super().build_extensions()
 
-    sources = sorted(
-        name
-        for package in packages
-        for path in Path(package).rglob("*.py")
-        if (name := path.as_posix()) not in pure and path.name != "__init__.py"
-    )
     options = [
         "--config-file=",
         "--follow-imports=silent",
