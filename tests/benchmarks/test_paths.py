@@ -28,7 +28,7 @@ def test_every_path_is_counted_by_package(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         assert set(row["packages"]) == PACKAGES
         assert row["calls"] == pytest.approx(sum(row["packages"].values()), abs=0.3)
-        assert row["packages"]["crypto"] > 1
+        assert row["packages"]["crypto"] > 0
         assert row["packages"]["node"] > 10
         assert row["path"] in line(row)
 
