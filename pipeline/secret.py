@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 
 from crypto.randomness import random_bytes
 from pipeline.summary.checks import KEY_SIZE
-from pipeline.tables import Tables, local_directory
+from pipeline.tables import FILES, Tables, local_directory
 
 _NAME: Final = "checks"
 
@@ -33,7 +33,7 @@ def check_key(tables: Tables) -> bytes:
 def local_check_key(root: Path) -> bytes:
     """The same where the tables are in a directory of this machine."""
     path = root / _NAME / "part.parquet"
-    files = sorted(path.parent.glob("*.parquet"))
+    files = sorted(path.parent.glob(FILES))
     if not files:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         hidden = path.with_name("_part.parquet")

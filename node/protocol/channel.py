@@ -150,9 +150,8 @@ class SecureChannel:
         """
         if self._rekeying.phase is not Phase.IDLE:
             return b""
-        share = self._rekeying.offer(now)
         self._last_rekey = now
-        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: share}), now)
+        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: self._rekeying.offer(now)}), now)
         self._rekeying.offer_sent(self._sender.chain.value)
         self._plan()
         return framed

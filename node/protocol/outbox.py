@@ -102,16 +102,18 @@ class Outbox:
         if self.count >= waker.count or self.size >= waker.size:
             waker.wake()
 
-    def extend(self, stream: int, data: bytes | memoryview, most: int) -> bool:
+    def extend(self, stream: int, data: bytes | memoryview, most: int) -> int:
         """Add `data` to the Data that waits last on a stream, if that stays at most `most` bytes
-        long: what an event costs besides its bytes is paid once. False if none takes it."""
+        long: what an event costs besides its bytes is paid once. Returns how long that was, 0 if
+        none takes it."""
         queue = self._queues.get(stream)
         if queue is None:
-            return False
+            return 0
         last, size = queue.events[-1], len(data)
         payload = last.payload
-        if (last.category, last.subcategory) != (STREAM, DATA) or len(payload) + size > most:
-            return False
+        before = len(payload)
+        if (last.category, last.subcategory) != (STREAM, DATA) or before + size > most:
+            return 0
         joined = payload if type(payload) is bytearray else bytearray(payload)
         joined += data
         queue.events[-1] = last._replace(payload=joined, cost=last.cost + size)
@@ -119,7 +121,7 @@ class Outbox:
         self._account.charge(size)
         if self.size >= self.waker.size:
             self.waker.wake()
-        return True
+        return before
 
     def take(self, limit: int) -> list[OutgoingEvent]:
         """The next events whose streams have credit, which is spent: at most 64, Batches among

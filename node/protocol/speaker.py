@@ -124,8 +124,9 @@ class Speaker:
         if not data or stream < 2:
             raise LocalProtocolError("Data is at least one byte, on a stream of its own")
         mux = self._open().mux
-        if join and self.outbox.extend(stream, data, join):
-            mux.expected += len(data) // READ_ON
+        before = self.outbox.extend(stream, data, join) if join else 0
+        if before:
+            mux.expected += (before + len(data)) // READ_ON - before // READ_ON
         else:
             mux.send(stream, 0, STREAM, DATA, data, False, False)
 

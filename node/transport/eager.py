@@ -3,7 +3,8 @@
 Most handlers wait for nothing, and a task is a good part of what a lone call costs: it runs in the
 loop's next turn, and its end is told in the one after that. They see a task all the same: one that
 stands ready is lent to a coroutine, is the current task from its first step on, and goes on with it
-if it waits. (What Python 3.12 calls an eager task is a new task each time, and 3.11 has none.)
+if it waits: from then on it is that coroutine's alone, and ends with it, since whoever has it may
+cancel it later. (What Python 3.12 calls an eager task is a new one each time; 3.11 has none.)
 """
 
 import asyncio
@@ -17,21 +18,19 @@ from node.transport.loop import Begun, Running
 
 logger = logging.getLogger("parley.transport")
 
-# Tasks of one loop that stand ready.
-MOST_READY: Final = 64
 _NOTHING: Final = object()
 _EMPTY: Final = Context()
 
 
 class EagerTasks:
-    """The tasks of one loop that are lent; `tasks` has all that are not done."""
+    """Lends tasks of one loop; `tasks` has all that are not done. One stands `ready`."""
 
     __slots__ = ("_loop", "_tasks", "ready")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tasks: "set[asyncio.Task[Any]]") -> None:
         self._loop = loop
         self._tasks = tasks
-        self.ready: list[LentTask] = []
+        self.ready: LentTask | None = None
 
     def begin(self, begun: Iterable[Begun]) -> None:
         """As `Loop.begin`."""
@@ -49,10 +48,13 @@ class EagerTasks:
                     lent.go_on_with(one, steps, context, context.run(steps.send, None))
                 except (StopIteration, asyncio.CancelledError):
                     one.runner = None
-                except Exception:
+                except (KeyboardInterrupt, SystemExit):
+                    one.runner = None
+                    raise
+                except BaseException:  # those after it begin all the same
                     one.runner = None
                     logger.exception("a task failed")
-                if one.runner is None and not task.cancelling():
+                if one.runner is None and lent.is_free:
                     continue
                 _leave_task(loop, task)
                 lent = self._next()
@@ -60,34 +62,35 @@ class EagerTasks:
                 _enter_task(loop, task)
         finally:
             _leave_task(loop, task)
-            self.ready.append(lent)
+            if self.ready is None:
+                self.ready = lent
+            else:  # a first step had others begin
+                task.cancel()
             if sender is not None:
                 _enter_task(loop, sender)
 
     def _next(self) -> "LentTask":
         """One that stands ready, and is not being cancelled."""
-        while self.ready:
-            lent = self.ready.pop()
-            if not lent.task.cancelling():
-                return lent
-        lent = LentTask(self._loop, self.ready)
+        lent, self.ready = self.ready, None
+        if lent is not None and lent.is_free:
+            return lent
+        lent = LentTask(self._loop)
         self._tasks.add(lent.task)
         lent.task.add_done_callback(self._tasks.discard)
         return lent
 
 
 class LentTask(Coroutine[Any, Any, None]):
-    """What such a `task` runs: it rests, in `ready`, until it has `steps` to go on with."""
+    """What such a `task` runs: it rests until it has `steps` to go on with, and ends with them."""
 
-    __slots__ = ("_context", "_loop", "_one", "_ready", "_rest", "_waits_for", "steps", "task")
+    __slots__ = ("_context", "_loop", "_one", "_rest", "_waits_for", "steps", "task")
 
     # It has always begun (`inspect.getcoroutinestate`): whoever cancels it lets it clean up.
     cr_running = False
     cr_suspended = True
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ready: "list[LentTask]") -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._ready = ready
         self._rest: asyncio.Future[None] | None = None
         self._one: Running | None = None
         self.steps: Coroutine[Any, Any, object] | None = None
@@ -96,11 +99,19 @@ class LentTask(Coroutine[Any, Any, None]):
         self._waits_for: Any = _NOTHING
         self.task = loop.create_task(self)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody has cancelled its task, nor did and took that back."""
+        task, rest = self.task, self._rest
+        cancelled = getattr(task, "_must_cancel", False) if rest is None else rest.done()
+        return not cancelled and not task.cancelling()
+
     def go_on_with(
         self, one: Running, steps: Coroutine[Any, Any, object], context: Context, waits_for: Any
     ) -> None:
         """From the task's next turn on, go on with what has begun and waits."""
         self._one, self.steps, self._context, self._waits_for = one, steps, context, waits_for
+        _say_awaited(waits_for, False)  # not yet: until then others may begin to wait for it
         if self._rest is not None and not self._rest.done():
             self._rest.set_result(None)
 
@@ -110,19 +121,20 @@ class LentTask(Coroutine[Any, Any, None]):
         """Go on; returns what is waited for."""
         if self._waits_for is not _NOTHING:
             waits_for, self._waits_for = self._waits_for, _NOTHING
+            _say_awaited(waits_for, True)
             return waits_for
         if self.steps is None:
-            return self._wait()
+            self._rest = rest = self._loop.create_future()
+            return rest.__await__().send(None)
         return self._step(self.steps.send, value)
 
     def throw(self, typ: Any, val: Any = None, tb: Any = None) -> Any:
         """Go on with what was raised by what was waited for, or was cancelled."""
         if self.steps is None:
-            if self in self._ready:
-                self._ready.remove(self)
             raise typ
         waits_for, self._waits_for = self._waits_for, _NOTHING
-        if waits_for is not _NOTHING and waits_for is not None and waits_for.cancel(*typ.args):
+        if asyncio.isfuture(waits_for) and waits_for.cancel(*typ.args):
+            _say_awaited(waits_for, True)
             return waits_for  # as `Task.cancel` does, had it waited for it already
         return self._step(self.steps.throw, typ)
 
@@ -139,17 +151,14 @@ class LentTask(Coroutine[Any, Any, None]):
     def _step(self, step: Callable[[Any], Any], given: Any) -> Any:
         try:
             return self._context.run(step, given)
-        except BaseException as error:
+        except BaseException:
             if self._one is not None:
                 self._one.runner = None
             self._one, self.steps, self._context = None, None, _EMPTY
-            # Who was cancelled and went on is not lent again.
-            over = type(error) is StopIteration and not self.task.cancelling()
-            if not over or len(self._ready) >= MOST_READY:
-                raise
-        self._ready.append(self)
-        return self._wait()
+            raise
 
-    def _wait(self) -> Any:
-        self._rest = rest = self._loop.create_future()
-        return rest.__await__().send(None)
+
+def _say_awaited(future: Any, awaited: bool) -> None:
+    """What `await` says to a task of a future: that it was awaited. One says so at a time."""
+    if asyncio.isfuture(future):
+        future._asyncio_future_blocking = awaited

@@ -71,6 +71,14 @@ class GoldCluster:
         except AnalysisException:
             return None
 
+    def has(self, name: str, slot: int) -> bool:
+        """Whether a table of a slot is there and, as far as its schema, can be read."""
+        try:
+            # Over Connect nothing is looked at before this.
+            return bool(self._tables.spark.read.parquet(_path(self._tables, name, slot)).columns)
+        except AnalysisException:
+            return False
+
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
         schema = from_arrow_schema(table.schema)
@@ -84,6 +92,9 @@ class GoldCluster:
 
     def remove(self, slot: int, names: Iterable[str]) -> None:
         """Nothing: the next refresh but one writes over it."""
+
+    def forget(self, batches: Iterable[int]) -> None:
+        """Nothing: who keeps the file system sees to that."""
 
 
 def _path(tables: Tables, name: str, slot: int) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pipeline.gold.refresh import newest, refresh, remove_old
+from pipeline.gold.refresh import newest, read_table, refresh, remove_old
 from pipeline.gold.store import GoldStore
 
 
@@ -22,6 +22,6 @@ def make_gold(store: GoldStore, check_key: bytes) -> Outcome:
     made = refresh(store, check_key, now)
     remove_old(store, now)
     slot, _ = newest(store)
-    found = None if slot is None else store.read("findings", slot)
+    found = None if slot is None else read_table(store, "findings", slot)
     kinds = [] if found is None else found.column("kind").to_pylist()
     return Outcome(made.statuses, Counter(kinds))

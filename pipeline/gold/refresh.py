@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from pipeline.errors import NoTablesError
 from pipeline.gold.arrow import repeated
 from pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
 from pipeline.gold.store import MARK, PACKED, SUMMARY_TABLE, GoldStore, Mark, mark_table, read_mark
@@ -27,7 +28,7 @@ def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
     """Make gold of all batches that are whole, unless that is what it is made of."""
     slot, mark = newest(store)
     last = store.last_batch()
-    if mark is not None and mark.batch == last:
+    if mark is not None and mark.batch == last and _is_whole(store, slot):
         return mark
     before = None if slot is None else store.read(SUMMARY_TABLE, slot)
     done = -1 if before is None or mark is None else mark.batch
@@ -42,26 +43,40 @@ def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
         refreshed = repeated(now, KINDS["traffic"].keys["minute"], table.num_rows)
         store.write(name, other, table.append_column(MARK, refreshed))
     store.write(SUMMARY_TABLE, other, _packed(summary))
+    # The last but one has to stay: the last may be made again.
+    store.forget(range(max(done - 1, 0), last - 1))
     store.write(MARK, other, mark_table(made))
     return made
 
 
 def newest(store: GoldStore) -> tuple[int | None, Mark | None]:
-    """The slot that was completed last, and its mark; None if none was."""
+    """The slot that was completed last, and its mark; None if none was. Raises NoTablesError."""
     marks = {slot: mark for slot in (0, 1) if (mark := _mark(store, slot)) is not None}
     if not marks:
         return None, None
-    slot = max(marks, key=lambda one: marks[one].time)
+    # Not by their times alone: clocks are set back.
+    slot = max(marks, key=lambda one: (marks[one].batch, marks[one].time))
     return slot, marks[slot]
 
 
 def read_all_gold(store: GoldStore) -> dict[str, pa.Table] | None:
-    """All gold tables of one moment, by their names; None without any."""
+    """All gold tables of one moment, by their names; None without any.
+
+    Raises NoTablesError.
+    """
     slot, _ = newest(store)
-    if slot is None:
-        return None
-    found = {name: store.read(name, slot) for name in SCHEMAS}
-    return {name: table for name, table in found.items() if table is not None}
+    return None if slot is None else {name: read_table(store, name, slot) for name in SCHEMAS}
+
+
+def read_table(store: GoldStore, name: str, slot: int) -> pa.Table:
+    """A gold table of a slot that was complete.
+
+    Raises NoTablesError: it is damaged, or two refreshes have gone by.
+    """
+    table = store.read(name, slot)
+    if table is None:
+        raise NoTablesError(f"the table {name} cannot be read: `parley pipeline run` mends it")
+    return table
 
 
 def remove_old(store: GoldStore, now: datetime) -> None:
@@ -69,6 +84,10 @@ def remove_old(store: GoldStore, now: datetime) -> None:
     slot, mark = newest(store)
     if slot is not None and mark is not None and now - mark.time >= KEEP:
         store.remove(1 - slot, [MARK, *SCHEMAS, SUMMARY_TABLE])
+
+
+def _is_whole(store: GoldStore, slot: int | None) -> bool:
+    return slot is not None and all(store.has(name, slot) for name in SCHEMAS)
 
 
 def _mark(store: GoldStore, slot: int) -> Mark | None:

@@ -7,6 +7,9 @@
 Readers take the slot that was completed last, and a refresh writes to the other one, so a reader
 sees tables of one moment even while they are made anew. A reader that is still busy two
 refreshes later must start again. Nothing here starts Spark.
+
+A batch may be stitched while gold is made of those before. So what the next batch needs of one, and
+gold of the last one, is taken away here, when gold is made of a later one.
 """
 
 import shutil
@@ -22,10 +25,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from pipeline.errors import NoTablesError
 from pipeline.gold.arrow import LONG, TEXT, TIME
 from pipeline.reconcile.events import Wanted
-from pipeline.schema import EVENT, PENDING, WALKED_ARROW
+from pipeline.schema import EVENT, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
 from pipeline.summary.facts import NEEDED
+from pipeline.tables import FILES
 
 MARK: Final = "refreshed"
 SUMMARY_TABLE: Final = "summary"
@@ -37,6 +42,7 @@ PACKED: Final = pa.schema(
 )
 EVENT_ROWS: Final = pa.schema([WALKED_ARROW.field(name) for name in NEEDED])
 _BATCH: Final = "batch="
+_FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,15 @@ class Mark:
 
 
 def read_mark(table: pa.Table) -> Mark | None:
-    """The mark in a table of one row; None of another."""
-    if table.schema.names != MARKS.names or table.num_rows != 1:
+    """The mark in a table of one row; None in another.
+
+    Raises NoTablesError: it is of tables that have no summaries, as earlier versions made them.
+    """
+    if table.schema.names != MARKS.names:
+        raise NoTablesError(
+            "the tables are an earlier version's: `parley pipeline run` makes new ones, elsewhere"
+        )
+    if table.num_rows != 1:
         return None
     [row] = table.to_pylist()
     return Mark(row[MARK], row["batch"], Counter(dict(row["statuses"])))
@@ -77,11 +90,17 @@ class GoldStore(Protocol):
     def read(self, name: str, slot: int) -> pa.Table | None:
         """A table of a slot; None if it is not there."""
 
+    def has(self, name: str, slot: int) -> bool:
+        """Whether a table of a slot is there and, as far as its schema, can be read."""
+
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
 
     def remove(self, slot: int, names: Iterable[str]) -> None:
         """Take a slot's tables away."""
+
+    def forget(self, batches: Iterable[int]) -> None:
+        """Take away what only the batch after each of these needed, and gold of it as the last."""
 
 
 class GoldDirectory:
@@ -92,15 +111,19 @@ class GoldDirectory:
 
     def last_batch(self) -> int:
         """The last one that is whole; -1 without any."""
-        done = self._root.joinpath("stitched").glob(f"{_BATCH}*/_SUCCESS")
-        return max((_number(path.parent) for path in done), default=-1)
+        stitched, silver = (
+            {_number(path.parent) for path in self._root.glob(f"{name}/{_BATCH}*/_SUCCESS")}
+            # Of one that is made again silver is, before it is stitched anew.
+            for name in ("stitched", "silver")
+        )
+        return max(stitched & silver, default=-1)
 
     def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
         """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
         tables = [PACKED.empty_table()]
         for batch, path in self._batches(name, first, last):
             for part in parts:
-                for file in sorted(path.glob(f"part={part}/date=*/*.parquet")):
+                for file in sorted(path.glob(f"part={part}/date=*/{FILES}")):
                     rows = pq.ParquetFile(file).read(["other", "payload"])
                     more = {"batch": batch, "part": part}
                     columns = [pa.repeat(value, rows.num_rows) for value in more.values()]
@@ -123,13 +146,18 @@ class GoldDirectory:
 
     def read(self, name: str, slot: int) -> pa.Table | None:
         """A table of a slot; None if it is not there."""
-        directory = self._slot(name, slot)
-        files = sorted(directory.glob("**/*.parquet"))
         try:
-            tables = [_dated(pq.ParquetFile(file).read(), file) for file in files]
+            tables = [_dated(file.read(), path) for path, file in self._files(name, slot)]
         except (OSError, pa.ArrowInvalid):
             return None
         return pa.concat_tables(tables) if tables else None
+
+    def has(self, name: str, slot: int) -> bool:
+        """Whether a table of a slot is there and, as far as its schema, can be read."""
+        try:
+            return bool(list(self._files(name, slot)))
+        except (OSError, pa.ArrowInvalid):
+            return False
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
@@ -150,10 +178,21 @@ class GoldDirectory:
         for name in names:
             shutil.rmtree(self._slot(name, slot), ignore_errors=True)
 
+    def forget(self, batches: Iterable[int]) -> None:
+        """Take away what only the batch after each of these needed, and gold of it as the last."""
+        for batch in batches:
+            for part in _FOR_THE_NEXT:
+                old = self._root / "stitched" / f"{_BATCH}{batch}" / f"part={part}"
+                shutil.rmtree(old, ignore_errors=True)
+
     # Inside.
 
     def _slot(self, name: str, slot: int) -> Path:
         return self._root / "gold" / name / f"slot={slot}"
+
+    def _files(self, name: str, slot: int) -> Iterator[tuple[Path, pq.ParquetFile]]:
+        for path in sorted(self._slot(name, slot).glob(f"**/{FILES}")):
+            yield path, pq.ParquetFile(path)
 
     def _batches(self, name: str, first: int, last: int) -> Iterator[tuple[int, Path]]:
         for path in self._root.joinpath(name).glob(f"{_BATCH}*"):
@@ -163,7 +202,7 @@ class GoldDirectory:
 
     def _events(self, name: str, part: str, first: int, last: int) -> Iterator[str]:
         for _, path in self._batches(name, first, last):
-            yield from map(str, path.glob(f"part={part}/date=*/*.parquet"))
+            yield from map(str, path.glob(f"part={part}/date=*/{FILES}"))
 
     def _scanned(self, files: Iterable[str], wanted: Wanted) -> pa.Table:
         data = ds.dataset(list(files), schema=EVENT_ROWS, format="parquet")

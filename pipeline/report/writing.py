@@ -13,7 +13,7 @@ from pipeline.report.page import report
 def write_report(store: GoldStore, path: Path) -> None:
     """Write the report of the gold tables as one HTML file, whole or not at all.
 
-    Raises NoTablesError without tables; OSError.
+    Raises NoTablesError without tables, or for one that is damaged; OSError.
     """
     gold = read_all_gold(store)
     if gold is None:

@@ -13,16 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WAITING, WALKED_ARROW
+from pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
 from pipeline.stitch.rows import stitch_rows
+from pipeline.tables import FILES
 
 # Bytes of files that are read at once; in memory they are some three times as many.
 MOST_BYTES: Final = 2**25
 
 _TEXTS: Final = ("journal", "session", "direction", "segment")
 _ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
-# What only the next batch and readers of the last one need.
-_FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
 # What directories are named by.
 _NAMED: Final = ("part", "date")
 
@@ -54,10 +53,6 @@ def stitch_here(root: Path, batch: int) -> bool:
     (hidden / "_SUCCESS").touch()
     shutil.rmtree(place, ignore_errors=True)
     hidden.rename(place)
-    # The batch before has to stay: this one may be made again.
-    for part in _FOR_THE_NEXT:
-        old = root / "stitched" / f"batch={batch - 2}" / f"part={part}"
-        shutil.rmtree(old, ignore_errors=True)
     return True
 
 
@@ -74,7 +69,7 @@ def in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def _files(table: Path, batch: int, part: str | None) -> list[Path]:
     if part is None:
         return []
-    return sorted(table.glob(f"batch={batch}/part={part}/date=*/*.parquet"))
+    return sorted(table.glob(f"batch={batch}/part={part}/date=*/{FILES}"))
 
 
 def _read(path: Path, part: str) -> list[pa.RecordBatch]:

@@ -21,7 +21,7 @@ def test_the_defaults_are_the_core_s() -> None:
     """But for the window, which is twice the protocol's, and resuming, which needs a shell."""
     limits = Limits(stream_window=STREAM_WINDOW)
     assert NodeConfig().core(IDENTITY) == CoreConfig(identity=IDENTITY, limits=limits, resume=30.0)
-    assert 8 * Limits().stream_window == STREAM_WINDOW
+    assert 2 * Limits().stream_window == STREAM_WINDOW
 
 
 def test_every_setting_reaches_the_core() -> None:

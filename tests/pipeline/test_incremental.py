@@ -20,6 +20,7 @@ from node.protocol import codes
 from parley.protocol import encode
 from pipeline.batches import read_batches
 from pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
+from pipeline.errors import NoTablesError
 from pipeline.gold import refresh as refreshing
 from pipeline.gold.making import SCHEMAS, gold_tables
 from pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
@@ -27,6 +28,7 @@ from pipeline.gold.store import MARK, GoldDirectory
 from pipeline.listing import Budget, Listing, ranges_between, read_on
 from pipeline.progress import Progress
 from pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
+from pipeline.secret import local_check_key
 from pipeline.stitch import here
 from pipeline.summary.facts import NEEDED, summary_of
 from pipeline.summary.kinds import merged
@@ -68,6 +70,7 @@ class Lake:
         )
         self._before = stitched(walked, self._before)
         self._write("silver", walked)
+        (self.root / "silver" / f"batch={self._batches}" / "_SUCCESS").touch()
         assert here.stitch_here(self.root, self._batches)
         self._all.add(walked)
         self._all.add(self._before)
@@ -252,22 +255,124 @@ def test_a_refresh_that_was_killed_leaves_the_tables_before(
     assert lake.refresh(4) == whole.refresh()
 
 
-def test_what_was_there_for_the_next_batch_goes_with_the_one_after(
+def test_what_was_there_for_the_next_batch_goes_when_gold_is_made(
     tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(tmp_path / "lake")
-    for part in (0.3, 0.6, 0.9):
-        write(tmp_path / "journals", segments, (part, part))
-        lake.take(tmp_path / "journals")
-    stitched = lake.root / "stitched"
-    assert [(stitched / f"batch={number}" / "part=tip").exists() for number in range(3)] == [
-        False,
-        True,
-        True,
-    ]
+
+    def tips() -> list[int]:
+        found = lake.root.glob("stitched/batch=*/part=tip")
+        return sorted(int(path.parent.name.removeprefix("batch=")) for path in found)
+
+    def take(*parts: float) -> None:
+        for part in parts:
+            write(tmp_path / "journals", segments, (part, part))
+            lake.take(tmp_path / "journals")
+
+    take(0.3, 0.6, 0.8)
+    assert tips() == [0, 1, 2]
+    lake.refresh()
+    assert tips() == [1, 2]
+    take(0.85, 0.9)
+    assert tips() == [1, 2, 3, 4]
+    lake.refresh(1)
+    assert tips() == [3, 4]
     # And what is too much for this process is left to Spark.
     monkeypatch.setattr(here, "MOST_BYTES", 1_000)
     assert not here.stitch_here(lake.root, 2)
+
+
+def test_batches_that_come_while_gold_is_made_change_nothing_of_it(
+    tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakes = [Lake(tmp_path / name) for name in ("alone", "busy")]
+
+    def take(*lakes: Lake, parts: tuple[float, float]) -> None:
+        write(tmp_path / "journals", segments, parts)
+        for lake in lakes:
+            lake.take(tmp_path / "journals")
+
+    for parts in ((0.3, 0.35), (0.45, 0.5)):
+        take(*lakes, parts=parts)
+    alone, busy = lakes
+    last_batch = GoldDirectory.last_batch
+
+    def and_further_ones(store: GoldDirectory) -> int:
+        last = last_batch(store)
+        for parts in ((0.7, 0.75), (0.9, 0.95)):
+            take(busy, parts=parts)
+        return last
+
+    gold = alone.refresh()
+    monkeypatch.setattr(GoldDirectory, "last_batch", and_further_ones)
+    assert busy.refresh() == gold
+    monkeypatch.undo()
+    assert busy.refresh(1) == busy.at_once() != gold
+
+
+def test_gold_is_of_the_last_batch_when_the_clock_was_set_back(
+    tmp_path: Path, segments: dict[str, bytes]
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for part, minute in ((0.3, 10), (1.0, 1)):
+        write(tmp_path / "journals", segments, (part, 0.9))
+        lake.take(tmp_path / "journals")
+        lake.refresh(minute)
+    assert newest(lake.store)[0] == 1
+    assert lake.held() == lake.at_once()
+
+
+def test_a_batch_that_is_made_again_is_not_whole(
+    tmp_path: Path, segments: dict[str, bytes]
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for part in (0.3, 1.0):
+        write(tmp_path / "journals", segments, (part, part))
+        lake.take(tmp_path / "journals")
+    assert lake.store.last_batch() == 1
+    (lake.root / "silver" / "batch=1" / "_SUCCESS").unlink()
+    assert lake.store.last_batch() == 0
+
+
+@pytest.mark.parametrize("name", ["findings", "traffic", "summary", MARK])
+def test_gold_that_is_damaged_is_said_and_made_anew(
+    tmp_path: Path, segments: dict[str, bytes], name: str
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    write(tmp_path / "journals", segments, (1.0, 1.0))
+    lake.take(tmp_path / "journals")
+    gold = lake.refresh()
+    for file in lake.root.glob(f"gold/{name}/**/*.parquet"):
+        file.write_bytes(file.read_bytes()[:-7])
+    if name in SCHEMAS:
+        with pytest.raises(NoTablesError, match=f"{name} cannot be read"):
+            lake.held()
+    assert lake.refresh(1) == gold
+
+
+def test_tables_of_an_earlier_version_are_not_taken_for_empty_ones(tmp_path: Path) -> None:
+    store = GoldDirectory(tmp_path)
+    store.write(MARK, 0, pa.table({MARK: [START]}))
+    for use in (read_all_gold, lambda store: refresh(store, CHECK_KEY, START)):
+        with pytest.raises(NoTablesError, match="earlier version"):
+            use(store)
+
+
+def test_files_that_a_killed_task_left_are_nobodys(
+    tmp_path: Path, segments: dict[str, bytes]
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    write(tmp_path / "journals", segments, (0.6, 0.9))
+    lake.take(tmp_path / "journals")
+    for path in list(lake.root.rglob("*.parquet")):
+        path.with_name(f".{path.name}").write_bytes(b"PAR1")
+    (lake.root / "checks").mkdir()
+    (lake.root / "checks" / "_part.parquet").write_bytes(b"PAR1")
+    assert local_check_key(lake.root) == local_check_key(lake.root)
+    assert lake.refresh() == lake.at_once()
+    write(tmp_path / "journals", segments, (1.0, 1.0))
+    lake.take(tmp_path / "journals")
+    assert lake.refresh(1) == lake.at_once()
 
 
 def altered(data: bytes) -> bytes:

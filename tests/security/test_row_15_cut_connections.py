@@ -25,7 +25,7 @@ from tests.security.shapes import SHAPES, Shape
 
 Kind = Literal["end", "reset"]
 # Over sockets a session is cut at every so many bytes.
-STRIDE = 1 if FULL else 401
+STRIDE = 1 if FULL else 1_009
 EACH_STRIDE = 1 if FULL else 5
 
 pytestmark = pytest.mark.timeout(3600 if FULL else 60)

@@ -95,13 +95,14 @@ class RedisLink:
             raise
         except Exception as error:
             self.close()
-            if is_too_old(error):
-                check_version(None)
-            refusal = bus_error(error)
-            raise type(refusal)(f"{refusal} ({self._address})") from error
+            if not is_too_old(error):
+                refusal = bus_error(error)
+                raise type(refusal)(f"{refusal} ({self._address})") from error
         except BaseException:
             self.close()
             raise
+        if not self.usable:  # said here: what so old a server answers has the password in it
+            check_version(None)
 
     def send(self, several: Sequence[tuple[Any, ...]], timeout: float) -> RedisRequest:
         """Send commands together; wait at what is returned for their answers.

@@ -2,7 +2,7 @@
 their cancellation."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from node.transport.eager import MOST_READY, EagerTasks
+from node.transport.eager import EagerTasks
 from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,8 @@ class Stage:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         assert not self.tasks
-        assert not self.eager.ready
+        ready = self.eager.ready
+        assert ready is None or ready.task.done()
 
 
 async def over(one: One) -> None:
@@ -100,9 +101,9 @@ async def test_what_waits_goes_on_in_the_task_that_it_had() -> None:
             await over(one)
             assert one.said == [one.name, True]
         again = One("c")
-        stage.begin(in_two_steps, again)
+        stage.begin(in_two_steps, again)  # in the task that stood ready
+        assert len(stage.tasks) == 2
         await over(again)
-        assert len(stage.tasks) == 3  # that of the next one stood ready already
 
 
 async def test_of_those_who_begin_it_in_a_task_it_is_none() -> None:
@@ -191,19 +192,23 @@ async def test_who_goes_on_after_its_cancellation_ends_with_its_task() -> None:
 
 async def test_one_that_cancels_itself() -> None:
     async def oneself(one: One) -> None:
-        one.runner.cancel()
+        task = one.runner
+        task.cancel()
+        if one.name == "takes it back":
+            task.uncancel()
         if one.name == "waits":
             await asyncio.sleep(0)
         one.said.append("went on")
 
     async with Stage() as stage:
-        stage.begin(in_two_steps, rests := One())
-        await over(rests)
-        for name in ("waits", "does not"):
+        stage.begin(at_once, One())
+        await asyncio.sleep(0)
+        for name in ("takes it back", "waits", "does not", "takes it back", "takes it back"):
             one, after = One(name), One("after")
             stage.begin(oneself, one, after)
-            stage.begin(at_once, after)
+            stage.begin(in_two_steps, after)
             await over(one)
+            await over(after)
             assert one.said == ([] if name == "waits" else ["went on"])
             assert after.said[-2:] == ["after", True]
             await asyncio.sleep(0)
@@ -242,7 +247,6 @@ async def test_scopes_and_time_outs_of_the_first_step() -> None:
         task = one.runner
         await over(one)
         assert one.said == ["scope", "time-out", "group"]
-        assert not task.done()
         assert not task.cancelling()
 
 
@@ -252,20 +256,100 @@ async def test_what_is_raised_ends_nothing_else(caplog: pytest.LogCaptureFixture
             await asyncio.sleep(0)
         raise ValueError(one.name)
 
+    async def fails_badly(_: One) -> None:
+        raise BaseExceptionGroup("several", [asyncio.CancelledError()])
+
     async with Stage() as stage:
-        stage.begin(fails, One("at once"), after := One())
-        stage.begin(at_once, after)
+        stage.begin(fails, One("at once"), One())
+        after = One()
+        stage.eager.begin([(fails_badly, One()), (at_once, after)])
         assert after.said == ["", True]
         assert "at once" in caplog.text
+        assert "several" in caplog.text
 
 
-async def test_no_more_tasks_stand_ready_than_that() -> None:
+async def test_several_wait_for_one_future() -> None:
+    async def waits(one: One) -> None:
+        one.said.append(await future)
+
+    async def plainly() -> object:
+        return await future
+
     async with Stage() as stage:
-        ones = [One() for _ in range(MOST_READY + 5)]
+        for _ in range(2):  # a new task, and one that rested
+            future = asyncio.get_running_loop().create_future()
+            ones = [One() for _ in range(3)]
+            plain = asyncio.ensure_future(plainly())
+            stage.begin(waits, *ones)
+            await asyncio.sleep(0)
+            stage.begin(waits, late := One())
+            await asyncio.sleep(0)
+            future.set_result("came")
+            assert await plain == "came"
+            for one in [*ones, late]:
+                await over(one)
+                assert one.said == ["came"]
+
+
+async def test_of_several_who_wait_for_one_future_one_is_cancelled_at_once() -> None:
+    async with Stage() as stage:
+        inner = asyncio.ensure_future(until_cancelled(One()))
+
+        async def waits(one: One) -> None:
+            try:
+                await inner
+            finally:
+                one.said.append(inner.cancelled())
+
+        ones = [One(), One()]
+        stage.begin(waits, *ones)
+        ones[0].runner.cancel()  # and with it what both wait for
+        for one in ones:
+            await over(one)
+            assert one.said == [True]
+
+
+async def test_who_has_the_task_of_one_that_waited_cancels_no_other() -> None:
+    async with Stage() as stage:
+        stage.begin(in_two_steps, one := One())
+        task = one.runner
+        await over(one)
+        ones = [One() for _ in range(3)]
         stage.begin(in_two_steps, *ones)
+        task.cancel()
+        for one in ones:
+            await over(one)
+            assert one.said == ["", True]
+
+
+async def test_what_is_no_future_is_refused_as_tasks_do() -> None:
+    class Odd:
+        def __await__(self) -> Generator[str, None, None]:
+            yield "odd"
+
+    async def waits(one: One) -> None:
+        try:
+            await Odd()
+        except RuntimeError as error:
+            one.said.append(str(error))
+
+    async with Stage() as stage:
+        stage.begin(waits, one := One())
+        await over(one)
+        assert one.said == ["Task got bad yield: 'odd'"]
+
+
+async def test_one_task_stands_ready() -> None:
+    async def begins(one: One) -> None:
+        stage.begin(at_once, one)
+
+    async with Stage() as stage:
+        stage.begin(in_two_steps, *(ones := [One() for _ in range(5)]))
         assert len(stage.tasks) == len(ones) + 1
         for one in ones:
             await over(one)
+        stage.begin(begins, one := One())
+        assert one.said == ["", True]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert len(stage.tasks) == len(stage.eager.ready) == MOST_READY
+        assert len(stage.tasks) == 1

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from traceback import format_exception
 from typing import Any
 
 import anyio
@@ -128,6 +129,16 @@ async def test_servers_that_cannot_be_used(
             with pytest.raises(kind) as caught:
                 await store.open(backend)
         assert text in str(caught.value)
+
+
+async def test_a_password_is_in_no_traceback(anyio_backend: str) -> None:
+    """A Redis of before version 6 says of a command that it does not know what came with it."""
+    answer = b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `it`, `s3`\r\n"
+    async with pretender(answer) as url, ground() as backend:
+        store = RedisStore(url.replace("//", "//it:s3@"), BusConfig(timeout=1))
+        with pytest.raises(ConfigError) as caught:
+            await store.open(backend)
+    assert "s3" not in "".join(format_exception(caught.value))
 
 
 async def test_nobody_there(anyio_backend: str) -> None:
