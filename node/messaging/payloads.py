@@ -32,8 +32,7 @@ class Tandem(NamedTuple):
         Raises:
             FormatError: one of them is not bytes.
         """
-        given: tuple[Any, ...] = self  # whatever was put there
-        first, second = [_bytes(each) for each in given]
+        first, second = _bytes(self.first), _bytes(self.second)
         return b"".join((_LENGTH.pack(len(first)), first, _LENGTH.pack(len(second)), second))
 
     @classmethod

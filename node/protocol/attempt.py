@@ -63,8 +63,7 @@ class Attempt:
         if self.outcome is not None or self._accept is None:
             return
         try:
-            self._frames.feed(data)
-            event = self._frames.take()
+            event = next(self._frames.feed(data), None)
             if event is not None:
                 self._answered(bytes(event), now)
         except (RemoteProtocolError, LbmDecodeError):

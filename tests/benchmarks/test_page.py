@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks import federation, growth, page, store
+from benchmarks import page, store
+from benchmarks.federation import PLOTS
+from benchmarks.growth import SWEEPS
 from benchmarks.plots import plot_growth
 from benchmarks.tables import cases_table, number, table
 
@@ -33,7 +35,7 @@ def test_there_is_something_stored() -> None:
 
 
 def test_every_sweep_has_its_plot() -> None:
-    plots = {*growth.PLOTS, *federation.PLOTS}
+    plots = {*SWEEPS, *PLOTS}
     assert {path.stem for path in store.DIRECTORY.glob("*.svg")} == plots
     assert all(f"performance/{name}.svg" in page.PAGE.read_text() for name in plots)
 

@@ -1,13 +1,21 @@
-"""The address of a Redis: `redis://`, `rediss://` (TLS) and `unix://`. No
+"""The address of a Redis: `redis://`, `rediss://` (TLS) and `unix://`, as coredis needs it. No
 password is ever shown.
 """
 
+import ssl
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from coredis.connection import (
+    BaseConnection,
+    TCPConnection,
+    TCPLocation,
+    UnixDomainSocketConnection,
+    UnixDomainSocketLocation,
+)
+
 from node.errors import AddressError
-from node.transport.address import Address
 
 DEFAULT_PORT: Final = 6379
 DEFAULT_HOST: Final = "localhost"
@@ -30,16 +38,25 @@ class RedisAddress:
     password: str | None = field(default=None, repr=False)
     tls: bool = False
 
-    @property
-    def place(self) -> Address:
-        """Where it is dialled, without TLS.
-
-        Raises:
-            AddressError: there is no such place.
-        """
+    def connection(self, timeout: float) -> BaseConnection:
+        """A connection, not connected yet; it may take `timeout` seconds to be."""
         if self.path:
-            return Address("unix", path=self.path)
-        return Address("tcp", self.host, self.port)
+            return UnixDomainSocketConnection(
+                UnixDomainSocketLocation(self.path),
+                connect_timeout=timeout,
+                db=self.database,
+                username=self.username,
+                password=self.password,
+            )
+        return TCPConnection(
+            TCPLocation(self.host, self.port),
+            connect_timeout=timeout,
+            db=self.database,
+            username=self.username,
+            password=self.password,
+            socket_keepalive=True,
+            ssl_context=ssl.create_default_context() if self.tls else None,
+        )
 
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
@@ -66,23 +83,20 @@ def parse_address(url: str) -> RedisAddress:
         if parts.path in ("", "/"):
             raise AddressError("a Unix socket needs a path: unix:///run/redis.sock")
         database = parse_qs(parts.query).get("db", ["0"])[0]
-        found = RedisAddress(
+        return RedisAddress(
             path=unquote(parts.path),
             database=_database(database),
             username=username,
             password=password,
         )
-    else:
-        found = RedisAddress(
-            host=parts.hostname or DEFAULT_HOST,
-            port=DEFAULT_PORT if port is None else port,
-            database=_database(parts.path.strip("/") or "0"),
-            username=username,
-            password=password,
-            tls=parts.scheme == "rediss",
-        )
-    _ = found.place  # raises for one that cannot be
-    return found
+    return RedisAddress(
+        host=parts.hostname or DEFAULT_HOST,
+        port=DEFAULT_PORT if port is None else port,
+        database=_database(parts.path.strip("/") or "0"),
+        username=username,
+        password=password,
+        tls=parts.scheme == "rediss",
+    )
 
 
 def _database(text: str) -> int:

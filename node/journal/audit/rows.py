@@ -42,7 +42,6 @@ EVENT_COLUMNS: Final = (
     "request",
     "payload_size",
     "payload",
-    "inside",
     "item",
     "items",
     "status",

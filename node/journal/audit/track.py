@@ -5,7 +5,10 @@ for that chain. What happens when the chain breaks is in `search`.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
+from struct import Struct
 from typing import Final
 
 from crypto.chain import HashChain, check_seal
@@ -17,9 +20,8 @@ from lbm.cells import read_text
 from lbm.codec import decode
 from lbm.keys import TEXT
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
-from node.journal.audit.content import read_content, single_events
+from node.journal.audit.content import Label, read_content, read_label
 from node.journal.audit.keyring import Keyring, Lanes
-from node.journal.audit.labels import Label, add_label
 from node.journal.audit.output import SessionOutput
 from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
 from node.journal.audit.tallies import BadSeals, Unread
@@ -32,18 +34,23 @@ from node.protocol import codes
 _FORM_AT: Final = EVENT_HEAD + 4
 _PREFIX_AT: Final = _FORM_AT + 1
 _BLOB_AT: Final = EVENT_HEAD + HEAD
+_unpack_inner: Final = Struct(">HH").unpack_from
 _CLOSE: Final = codes.CONNECTION << 8 | codes.CLOSE
-# The columns from the async id on of an event that was not decrypted, and of a Proof.
-_UNREAD: Final = (None, None, UNREAD, None, None, None)
-_PROOF: Final = (0, codes.CONNECTION << 8 | codes.PROOF, PROOF, None, None, None)
+_PROOF: Final = codes.CONNECTION << 8 | codes.PROOF
 # Takes half the time of calling the class.
 _row: Final = tuple.__new__
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are recognised
+MAX_LABELS: Final = 2**14  # of streams, in one session
 # The most rows that wait for a seal, and about how many bytes of memory their events take: more
 # than most receivers would have waited for.
 MAX_PENDING: Final = 2**20
 MAX_PENDING_SIZE: Final = 2**30
 _NOTE_SIZE: Final = 64  # of memory, beside its bytes
+
+
+def labels_of(labels: Mapping[int, str]) -> dict[int, Label]:
+    """The labels of a checkpoint, by stream; no more than a session may have."""
+    return {stream: read_label(text) for stream, text in islice(labels.items(), MAX_LABELS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +189,9 @@ class Track:
         chain.value = value
         self.place = place = self.place + 1
         self.recent.append(digest)
-        rows = self._rows(self.head, offset, time, size, stream4, blob, b"\0", place, digest, OK)
-        if rows:
-            self._hold(rows)
+        row = self._row(self.head, offset, time, size, stream4, blob, b"\0", place, digest, OK)
+        if row is not None:
+            self._hold(row)
         return True
 
     def value_after(self, wire: WireEvent) -> bytes:
@@ -196,27 +203,27 @@ class Track:
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        rows = self._rows_of(wire, self.place, value[:PREFIX], status)
+        row = self._row_of(wire, self.place, value[:PREFIX], status)
         if wire.seal is None:
-            if rows:
-                self._hold(rows)
+            if row is not None:
+                self._hold(row)
         elif self.each or self._seal_is_valid(wire, value):
-            self._sealed(wire, rows)
+            self._sealed(wire, row)
         else:
             self.bad_seals.add(self.place, wire)
-            self._give(rows, BAD_SEAL)
+            self._give(row, BAD_SEAL)
 
     def accept_marked_wrongly(self, wire: WireEvent, value: bytes, status: str) -> None:
         """Take `wire`, whose blob fits the chain, but not its prefix (or, in `each`, its seal)."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        self._give(self._rows_of(wire, self.place, value[:PREFIX], status), status)
+        self._give(self._row_of(wire, self.place, value[:PREFIX], status), status)
 
     def refuse(self, wire: WireEvent, place: int | None, status: str) -> None:
-        """Give out the rows of an event to which the chain does not lead."""
+        """Give out the row of an event to which the chain does not lead."""
         if not self.silent:
-            self._give(self._rows_of(wire, place, wire.prefix, status), status)
+            self._give(self._row_of(wire, place, wire.prefix, status), status)
 
     def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
         """A key update: after a rekey with `generation` and its `commit`, otherwise a plain one."""
@@ -262,27 +269,25 @@ class Track:
             else keyring.secret(self.generation, self.updates, self.initiator)
         )
 
-    def _hold(self, rows: list[CompactRow]) -> None:
-        self.pending += rows
-        self._pending_size += rows[0].wire_size
-        for row in rows:
-            if row.content.notes is not None:
-                self._pending_size += _NOTE_SIZE * len(row.content.notes)
+    def _hold(self, row: CompactRow) -> None:
+        self.pending.append(row)
+        notes = row.content.notes
+        self._pending_size += row.wire_size + (0 if notes is None else _NOTE_SIZE * len(notes))
         if len(self.pending) > MAX_PENDING or self._pending_size > MAX_PENDING_SIZE:
             self.give_up_pending()
 
-    def _give(self, rows: list[CompactRow], status: str) -> None:
-        """Give out an event's rows that are final without a seal."""
-        if rows:
-            self.out.rows([row._replace(status=status) for row in rows])
+    def _give(self, row: CompactRow | None, status: str) -> None:
+        """Give out a row that is final without a seal."""
+        if row is not None:
+            self.out.rows([row._replace(status=status)])
 
-    def _sealed(self, wire: WireEvent, own: list[CompactRow]) -> None:
+    def _sealed(self, wire: WireEvent, row: CompactRow | None) -> None:
         self.bad_seals.tell(mended=True)
         if self.sealed_ns is None:
             self.sealed_ns = wire.time
         rows = self.take_pending()
-        if own:
-            rows += own
+        if row is not None:
+            rows.append(row)
             self.out.rows(rows, wire.time)
 
     def _seal_is_valid(self, wire: WireEvent, value: bytes) -> bool:
@@ -295,10 +300,10 @@ class Track:
             return False
         return True
 
-    def _rows_of(
+    def _row_of(
         self, wire: WireEvent, place: int | None, digest: bytes, status: str
-    ) -> list[CompactRow]:
-        return self._rows(
+    ) -> CompactRow | None:
+        return self._row(
             wire.head,
             wire.offset,
             wire.time,
@@ -311,7 +316,7 @@ class Track:
             status,
         )
 
-    def _rows(
+    def _row(
         self,
         head: tuple[str, ...],
         offset: int,
@@ -323,49 +328,58 @@ class Track:
         place: int | None,
         digest: bytes,
         status: str,
-    ) -> list[CompactRow]:
-        """The row of an event, or of each in a batch; none while it is silent."""
-        stream, blob_size = int.from_bytes(stream4, "big"), len(blob)
+    ) -> CompactRow | None:
+        """The row of an event; None while it is silent."""
+        stream = int.from_bytes(stream4, "big")
         plain = self.lanes.decrypt(stream4, blob, form)
+        async_id: int | None
+        number: int | None
+        payload: bytes | None
         if plain is None:
-            if place and self.keyring is not None:
+            content, topic, label, payload = UNREAD, None, None, None
+            async_id = number = None
+            if place == 0:
+                content, async_id, number = PROOF, 0, _PROOF
+            elif place and self.keyring is not None:
                 status = self._unread(place, time, offset, status)
-            about = _PROOF if place == 0 else _UNREAD
-            known = (head, offset, place, time, stream, size, blob_size, digest)
-            return [] if self.silent else [_row(CompactRow, (*known, *about, status, None))]
-        rows: list[CompactRow] = []
-        for inside, async_id, number, payload in single_events(stream, plain):
+        else:
+            async_id, number = _unpack_inner(plain)
+            payload = plain[4:]
             content = read_content(stream, number, payload)
             topic, label = content.topic, None
             if content.label is not None:
-                add_label(self.labels, stream, content.label)
+                self._add_label(stream, content.label)
             elif number == _CLOSE and content.status == OK and content.code is not None:
                 self.closed = content.code, read_text(decode(payload), TEXT, default="")
-            stands = self.labels.get(stream)
-            if stands is not None:
-                label, topic = stands.text, stands.topic_of(number, topic)
-            if self.silent:
-                continue
-            row = (
+            known = self.labels.get(stream)
+            if known is not None:
+                label, topic = known.text, known.topic_of(number, topic)
+            if status == OK:
+                status = content.status
+            if content.notes:
+                payload = None
+        if self.silent:
+            return None
+        return _row(
+            CompactRow,
+            (
                 head,
                 offset,
                 place,
                 time,
                 stream,
                 size,
-                blob_size,
+                len(blob),
                 digest,
                 async_id,
                 number,
                 content,
                 topic,
                 label,
-                None if content.notes else payload,
-                content.status if status == OK else status,
-                inside,
-            )
-            rows.append(_row(CompactRow, row))
-        return rows
+                payload,
+                status,
+            ),
+        )
 
     def _unread(self, place: int, time: int, offset: int, status: str) -> str:
         """An event does not open although there are keys; returns its status."""
@@ -374,3 +388,8 @@ class Track:
             return status
         self.unread.add(place, time, offset, self.lanes, self.generation, told=self.silent)
         return UNDECRYPTABLE
+
+    def _add_label(self, stream: int, text: str) -> None:
+        if len(self.labels) >= MAX_LABELS:
+            del self.labels[next(iter(self.labels))]
+        self.labels[stream] = read_label(text)

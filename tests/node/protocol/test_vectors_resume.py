@@ -32,11 +32,14 @@ BIG = 1 << 40
 EVER = Identity.create(("ed25519",))
 
 
-def known_key(hash: HashAlgorithm, key: bytes) -> ResumeKey:
+class KnownKey(ResumeKey):
     """A ResumeKey of which K is known."""
-    made = ResumeKey(hash, bytes(hash.size), bytes(32))
-    made._key = key
-    return made
+
+    __slots__ = ()
+
+    def __init__(self, hash: HashAlgorithm, key: bytes) -> None:
+        super().__init__(hash, bytes(hash.size), bytes(32))
+        self._key = key
 
 
 def sent(vector: Vector) -> SentBytes:
@@ -47,7 +50,7 @@ def sent(vector: Vector) -> SentBytes:
 
 
 def resumption(vector: Vector, *, initiator: bool) -> Resumption:
-    key = known_key(HASHES[vector["hash"]], unhex(vector["key"]))
+    key = KnownKey(HASHES[vector["hash"]], unhex(vector["key"]))
     kept = sent(vector)
     kept.release(vector["told"])
     made = Resumption(key, 30.0, initiator=initiator, kept=kept, now=START)
@@ -76,7 +79,7 @@ def test_k_and_its_tags(vector: Vector) -> None:
 
 @vectors("resume", of_kind("events"))
 def test_what_is_written(vector: Vector) -> None:
-    key = known_key(HASHES[vector["hash"]], unhex(vector["key"]))
+    key = KnownKey(HASHES[vector["hash"]], unhex(vector["key"]))
     count, attempt, received = vector["count"], vector["attempt"], int(vector["received"])
     network_key = vector["network_key"] and unhex(vector["network_key"])
     expected = vector["expected"]
