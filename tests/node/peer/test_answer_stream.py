@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import anyio
 import pytest
-from anyio import create_task_group, fail_after, move_on_after
+from anyio import create_task_group, fail_after
 
 from lbm.noise import parse_padding
 from node.errors import ParleyError, PeerClosedError, StreamedAnswerError
@@ -248,8 +248,13 @@ async def test_leaving_by_an_exception_and_by_cancellation(
         async with met.peer.call_stream("endless") as answer:
             async for _ in answer:
                 raise ZeroDivisionError
-    with move_on_after(0.02):
-        async with met.peer.call_stream("endless") as answer:
+    await eventually(lambda: endless.ended == 1)
+    before = endless.yielded
+    with anyio.CancelScope() as scope:
+        async with met.peer.call_stream("endless"):
+            # A handler that never began would have no end.
+            await eventually(lambda: endless.yielded > before)
+            scope.cancel()
             await anyio.sleep_forever()
     await eventually(lambda: endless.ended == 2)
     await nothing_waits(met)
