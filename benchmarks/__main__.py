@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import hop, isolation, paths, report
 from benchmarks.cases import CASES
-from benchmarks.event import event_cost
+from benchmarks.event import event_cost, handshake_cost
 from benchmarks.rounds import Against, rounds
 from benchmarks.store import machine
 from parley.errors import ConfigError
@@ -61,8 +61,9 @@ def main() -> None:
     _begin({**machine(), "backend": given.backend}, name_of_other, as_json=given.json)
     for name in given.cases or known:
         if name == EVENT:
-            cost = {side: round(us, 2) for side, us in event_cost(given.seconds).items()}
-            text = ", ".join(f"{side} {us}" for side, us in cost.items())
+            costs = event_cost(given.seconds) | handshake_cost(given.seconds)
+            cost = {part: round(us, 2) for part, us in costs.items()}
+            text = ", ".join(f"{part} {us}" for part, us in cost.items())
             print(json.dumps({"case": EVENT, **cost}) if given.json else f"{EVENT:18} {text}")
             continue
         if name == PATHS:

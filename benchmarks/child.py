@@ -34,6 +34,12 @@ SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "named": ("benchmarks.dialects.named", "Named"),
     "named-typed": ("benchmarks.dialects.named", "TypedNamed"),
     "relay": ("benchmarks.dialects.relay", "RelayServer"),
+    "zeromq": ("benchmarks.peers.zeromq_side", "ZeroMQ"),
+    "zeromq-asyncio": ("benchmarks.peers.zeromq_asyncio_side", "ZeroMQAsyncio"),
+    "zenoh": ("benchmarks.peers.zenoh_side", "Zenoh"),
+    "nats": ("benchmarks.peers.nats_side", "NATS"),
+    "grpc": ("benchmarks.peers.grpc_side", "GRPC"),
+    "websockets": ("benchmarks.peers.websockets_side", "WebSockets"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from benchmarks.dialects.pump import percentile
-from benchmarks.sides import Client, Connection, StreamConnection
+from benchmarks.sides import Client, Connection, Pipelined, StreamConnection
 from benchmarks.task import Task, Work
 
 WARM_UP = 20
@@ -60,6 +60,8 @@ async def _calls(opened: list[Connection], task: Task) -> Measure:
             while perf_counter() < end:
                 await call(payload)
                 done += 1
+        elif isinstance(opened[0], Pipelined):
+            done = await opened[0].pipeline(payload, task.count, end)
         else:
             async with anyio.create_task_group() as workers:
                 for index in range(task.count):
@@ -106,7 +108,7 @@ async def notes(client: Client, task: Task, line: Line) -> Measure:
         count += more
 
     await client.subscribe(task.count, received)
-    await anyio.sleep(min(0.5, task.seconds))
+    await anyio.sleep(min(1.5, task.seconds))  # a connection rests after a second
 
     async def measure() -> dict[str, Any]:
         published = (await line())["sent"]
@@ -180,7 +182,7 @@ async def idle(client: Client, task: Task, line: Line) -> Measure:
             connection = await client.open()
             await connection.call(b"x")
             kept.append(connection)
-        await anyio.sleep(min(0.5, task.seconds))
+        await anyio.sleep(min(1.5, task.seconds))  # a connection rests after a second
         return {"operations": len(kept)}
 
     return measure

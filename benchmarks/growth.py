@@ -1,7 +1,8 @@
-"""How cost grows with payload size, connections, streams and subscribers.
+"""How cost grows with payload size, connections, streams, topics and subscribers.
 
 Cost is processor time of both processes for an operation, which holds on a busy machine
-too; throughput alone would not say whose it is.
+too; throughput alone would not say whose it is. What an idle connection holds is the server's
+resident memory, divided by their number.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from typing import Any
 from benchmarks import store
 from benchmarks.cases import IN_FLIGHT
 from benchmarks.plots import plot_growth
+from benchmarks.process import most_connections
 from benchmarks.rounds import measure
 from benchmarks.task import SideName, Task
 
@@ -20,7 +22,10 @@ from benchmarks.task import SideName, Task
 SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18, (1 << 20) - (1 << 10))
 # A subscriber's buffer of 1 MiB holds such notes and takes the next.
 NOTE_SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18)
-COUNTS = (1, 10, 50, 100, 250, 500)
+COUNTS = (1, 10, 100, 1_000, 10_000)
+# A connection has 1,024 streams.
+STREAMS = (1, 10, 100, 1_000)
+TOPICS = (1, 10, 100, 1_000, 10_000, 100_000)
 # Calls of 1 MiB that wait for their answers stay within `peer_memory`.
 LARGE_IN_FLIGHT = 8
 
@@ -36,6 +41,7 @@ class Sweep:
     values: tuple[int, ...]
     sides: tuple[SideName, ...] = ("ours", "baseline")
     count: int = 1
+    memory: str = ""  # the title of the plot of what each holds, where that is measured
 
     def task(self, value: int, seconds: float) -> Task:
         """The task at one of the values."""
@@ -56,31 +62,47 @@ SWEEPS: dict[str, Sweep] = {
         "connections",
         "streams",
         "streams",
-        COUNTS,
+        STREAMS,
         ("ours",),
         IN_FLIGHT,
     ),
     "subscribers": Sweep("Notes: subscribers", "count", "subscribers", "notes", COUNTS),
+    "topics": Sweep("Notes: topics of a node", "topics", "topics", "notes", TOPICS, ("ours",)),
+    "accepting": Sweep(
+        "Idle connections: to make one, and a call",
+        "count",
+        "connections",
+        "idle",
+        COUNTS,
+        memory="Idle connections: memory of each at the server",
+    ),
 }
+PLOTS = (*SWEEPS, "memory")
 
 
 def grow(name: str, seconds: float, quiet: float = 1.0) -> Iterator[dict[str, Any]]:
-    """A row for each value and side of a sweep."""
+    """A row for each value and side of a sweep, and of what each holds; values for which the
+    process may not open enough descriptors are left out."""
     sweep = SWEEPS[name]
-    for value in sweep.values:
+    values = sweep.values
+    if sweep.unit in ("connections", "subscribers"):
+        values = tuple(value for value in values if value <= most_connections())
+    for value in values:
         for side in sweep.sides:
             found = measure(side, sweep.task(value, seconds), quiet=quiet)
+            place = {"unit": sweep.unit, "at": value, "side": side}
             yield {
                 "growth": name,
                 "title": sweep.title,
-                "unit": sweep.unit,
-                "at": value,
-                "side": side,
+                **place,
                 "cpu_us": round(found.cpu_us, 3),
-                "value": round(found.value, 1),
+                "value": round(found.value, 1) if not sweep.memory else None,
                 "lost": round(found.lost, 4),
                 "others": round(found.others, 2),
             }
+            if sweep.memory and value > 1:  # one alone is lost in what the allocator has at hand
+                size = round(found.value)
+                yield {"growth": "memory", "title": sweep.memory, **place, "bytes": size}
 
 
 def main() -> None:
@@ -95,6 +117,8 @@ def main() -> None:
     if unknown:
         options.error(f"no such sweep: {', '.join(sorted(unknown))}")
     rows = []
+    if most_connections() < COUNTS[-1] and not given.json:
+        print(f"ulimit -n allows {most_connections():,} connections; more are left out")
     for name in given.sweeps or SWEEPS:
         for row in grow(name, given.seconds):
             rows.append(row)
@@ -114,7 +138,10 @@ def save(rows: list[dict[str, Any]]) -> None:
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
     text = f"{row['growth']:12} {row['at']:>9,} {row['unit']:12} {row['side']:9}"
-    text += f"{row['cpu_us']:>12,.2f} us {row['value']:>12,.0f}/s  others {row['others']:.2f}"
+    if "bytes" in row:
+        return f"{text}{row['bytes']:>12,} bytes"
+    rate = "" if row["value"] is None else f" {row['value']:>12,.0f}/s"
+    text += f"{row['cpu_us']:>12,.2f} us{rate}  others {row['others']:.2f}"
     return text + (f"  lost {row['lost']:.1%}" if row["lost"] > 0 else "")
 
 

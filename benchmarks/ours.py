@@ -37,6 +37,8 @@ class Ours:
         async with self.node(task) as node:
             # As the baseline does, it waits for whoever is behind.
             topic = node.topic("notes")
+            for number in range(1, task.topics):
+                node.topic(f"notes-{number}")
 
             @node.on_call("echo")
             async def echo(call: Call) -> Value:

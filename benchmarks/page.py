@@ -27,6 +27,16 @@ from benchmarks.dialects.tables import (
     latency_table,
     throughput_table,
 )
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers.cases import PEER_CASES, PEERS
+from benchmarks.peers.run import Effort as EffortOfPeers
+from benchmarks.peers.tables import (
+    peers_aims_table,
+    peers_best_table,
+    peers_cpu_table,
+    peers_machine,
+    peers_table,
+)
 from benchmarks.profile import lines, profile
 from benchmarks.rounds import Against, rounds
 from benchmarks.task import Backend
@@ -64,10 +74,16 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
     usual, always, stored = (store.load(name, directory) for name in BUS)
     resumed, with_or_without = store.load("resume", directory), ("`resume` 30", "`resume` 0")
     resumed_paths = store.load("resume-paths", directory)
+    beside = store.load(peers.FILE, directory)
     parts = {
         "machine": tables.machine_text(store.machine_of("cases", directory), loops["uvloop"]),
         "cases": tables.cases_table(loops["uvloop"]),
         "loops": tables.loops_table(loops),
+        "peers-machine": peers_machine(store.machine_of(peers.FILE, directory), beside),
+        "peers": peers_table(beside),
+        "peers-best": peers_best_table(beside),
+        "peers-cpu": peers_cpu_table(beside),
+        "peers-aims": peers_aims_table(beside),
         "call": tables.profile_table(measured, "call"),
         "note": tables.profile_table(measured, "note"),
         "paths": tables.paths_table(store.load("paths", directory)),
@@ -175,9 +191,16 @@ def _resume(effort: Effort) -> None:
 def _dialects(effort: Effort) -> None:
     """In less time for each measurement: there are many, and 3 of 5 rounds will do."""
     rounds = max(1, effort.rounds * 3 // 5)
-    how = (effort.seconds * 0.4, rounds, effort.quiet)
+    how = (effort.seconds * 0.35, rounds, effort.quiet)
     show_cases(list(DIALECT_CASES), how, as_json=False, save=True)
     show_faults(list(FAULTS), how, as_json=False, save=True)
+
+
+def _peers(effort: Effort) -> None:
+    """In less time for each measurement: there are eight sides of eight cases."""
+    rounds = max(1, effort.rounds * 3 // 5)
+    how = EffortOfPeers(effort.seconds * 0.4, rounds, min(1.0, effort.quiet))
+    peers.show(PEER_CASES, PEERS, how, as_json=False, save=True)
 
 
 def _bus(effort: Effort) -> None:
@@ -197,6 +220,7 @@ def _shown(row: dict[str, Any], line: Callable[[dict[str, Any]], str]) -> dict[s
 
 MEASURES: dict[str, Callable[[Effort], None]] = {
     "cases": _cases,
+    "peers": _peers,
     "asyncio": _asyncio,
     "trio": _trio,
     "profile": _profile,

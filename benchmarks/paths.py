@@ -100,6 +100,20 @@ async def _bulk(peer: Peer, server: Node) -> AsyncIterator[Run]:
         yield run
 
 
+@asynccontextmanager
+async def _handshake(peer: Peer, server: Node) -> AsyncIterator[Run]:
+    async with _call(peer, server), Node(Identity.create(), config=server.config) as client:
+        (address,) = server.addresses
+
+        async def run(count: int) -> None:
+            for _ in range(count):
+                dialled = await client.connect(address)
+                await dialled.call("echo", SMALL)
+                await dialled.close()
+
+        yield run
+
+
 # What is counted, with its unit.
 PATHS: Final = {
     "call": ("call, alone", _call),
@@ -107,6 +121,7 @@ PATHS: Final = {
     "note": ("note, alone, to one subscriber", _note),
     "bus-publish": ("publish on the other node's bus", _bus),
     "bulk": ("event of 64 KiB of a stream", _bulk),
+    "handshake": ("dial, handshake, one call, close", _handshake),
 }
 
 

@@ -12,7 +12,8 @@ LOOKS = {"ours": ("Parley", "#1f6feb", "o"), "baseline": ("TLS streams", "#9a670
 
 
 def plot_growth(rows: list[dict[str, Any]], directory: Path) -> list[Path]:
-    """One file for each sweep: microseconds over what grows, both on logarithmic axes."""
+    """One file for each sweep: microseconds, or bytes, over what grows; both on logarithmic
+    axes."""
     return [
         _plot(name, list(points), directory)
         for name, points in groupby(sorted(rows, key=_name), key=_name)
@@ -24,15 +25,18 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _plot(name: str, points: list[dict[str, Any]], directory: Path) -> Path:
+    upward, beside = ("cpu_us", "processor time, us each")
+    if "bytes" in points[0]:
+        upward, beside = ("bytes", "bytes each")
     curves = [
         Curve(
             *(label, colour, marker),
-            [(one["at"], one["cpu_us"]) for one in points if one["side"] == side],
+            [(one["at"], one[upward]) for one in points if one["side"] == side],
         )
         for side, (label, colour, marker) in LOOKS.items()
     ]
     across = points[0]["unit"]
-    titles = (points[0]["title"], across, "processor time, us each")
+    titles = (points[0]["title"], across, beside)
     return draw(name, titles, curves, directory, base=2 if across == "bytes" else 10)
 
 

@@ -4,6 +4,7 @@ It has ended, in whatever way, when its `with` is left. Knows lines, not their m
 """
 
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,13 +16,29 @@ import psutil
 
 from benchmarks.task import Order
 
-# Seconds that a child may take to say a line, and to end.
-PATIENCE = 120.0
+# Seconds that a child may take to say a line (10,000 handshakes take minutes), and to end.
+PATIENCE = 600.0
 LAST_WORDS = 2.0
+# Descriptors of a process beside one for each of its connections.
+SPARE = 64
 
 
 class ChildError(Exception):
     """A child process ended, or was silent for too long."""
+
+
+def resident(pid: int) -> int:
+    """Bytes of a process that are in memory."""
+    return int(psutil.Process(pid).memory_info().rss)
+
+
+def most_connections() -> int:
+    """As many as a process can have: its limit of descriptors is raised as far as it may be, which
+    holds for processes that it starts too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard - SPARE
 
 
 class LineProcess:
@@ -68,7 +85,7 @@ class LineProcess:
     @property
     def memory(self) -> int:
         """Bytes that are resident."""
-        return int(psutil.Process(self.pid).memory_info().rss)
+        return resident(self.pid)
 
     def __enter__(self) -> Self:
         return self

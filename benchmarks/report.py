@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.cases import Case
 from benchmarks.rounds import Measurement, Round
+from benchmarks.tables import number
 
 
 def headings(other: str) -> str:
@@ -28,26 +29,28 @@ def row(name: str, case: Case, done: list[Round], other: str = "baseline") -> di
         "title": case.title,
         "unit": case.unit,
         "less_is_better": case.less_is_better,
-        "ours": _side(ours),
+        "ours": summary(ours),
     }
     baseline = [each.baseline for each in done if each.baseline is not None]
     if baseline:
         found["beside"] = other
         ratios = [a.value / b.value for a, b in zip(ours, baseline, strict=True)]
-        found["baseline"] = _side(baseline)
-        found["ratio"] = _spread(ratios)
-        found["cpu_ratio"] = _spread(
+        found["baseline"] = summary(baseline)
+        found["ratio"] = spread(ratios)
+        found["cpu_ratio"] = spread(
             [b.cpu_us / a.cpu_us for a, b in zip(ours, baseline, strict=True)]
         )
     found["others"] = round(max(each.others for each in done), 2)
     return found
 
 
-def _spread(ratios: list[float]) -> list[float]:
+def spread(ratios: list[float]) -> list[float]:
+    """Median, least and most."""
     return [round(value, 3) for value in (median(ratios), min(ratios), max(ratios))]
 
 
-def _side(measured: list[Measurement]) -> dict[str, Any]:
+def summary(measured: list[Measurement]) -> dict[str, Any]:
+    """One side in all rounds: medians, what was lost at worst, and each round's value."""
     return {
         "value": round(median(one.value for one in measured), 1),
         "client_us": round(median(one.client_us for one in measured), 3),
@@ -60,14 +63,14 @@ def _side(measured: list[Measurement]) -> dict[str, Any]:
 def line(found: dict[str, Any]) -> str:
     """A row as text."""
     ours, baseline = found["ours"], found.get("baseline")
-    text = f"{found['case']:18} {_number(ours['value']):>12} "
-    text += f"{_number(baseline['value']) if baseline else '':>12} {found['unit']:13} "
+    text = f"{found['case']:18} {number(ours['value']):>12} "
+    text += f"{number(baseline['value']) if baseline else '':>12} {found['unit']:13} "
     if baseline:
         middle, least, most = found["ratio"]
         text += f"{middle:6.3f} {f'{least:.3f}-{most:.3f}':>13} {found['cpu_ratio'][0]:9.3f}   "
     else:
         text += f"{'':33}"
-    cpu = [_cpu(side) for side in (ours, baseline) if side]
+    cpu = [processor_time(side) for side in (ours, baseline) if side]
     text += f"{' : '.join(cpu):34} {found['others']:.2f}"
     lost = [f"{side['lost']:.2%}" for side in (ours, baseline) if side]
     if any(side["lost"] > 0 for side in (ours, baseline) if side):
@@ -75,9 +78,6 @@ def line(found: dict[str, Any]) -> str:
     return text
 
 
-def _cpu(side: dict[str, Any]) -> str:
+def processor_time(side: dict[str, Any]) -> str:
+    """Of one operation, in microseconds: the client's and the server's."""
     return f"{side['client_us']:.2f} + {side['server_us']:.2f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}"

@@ -5,10 +5,11 @@ that followed each other, now the one first and now the other. A disturbed round
 processor) is taken again, once; the quietest are kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.cpu import NOISE, Meter, wait_until_quiet
-from benchmarks.process import Child
+from benchmarks.process import Child, resident
 from benchmarks.sampler import Samples
 from benchmarks.task import Backend, Order, SideName, Task
 
@@ -54,10 +55,15 @@ class Round:
 
 
 def measure(
-    side: SideName, task: Task, backend: Backend = "uvloop", quiet: float = 4.0
+    side: SideName,
+    task: Task,
+    backend: Backend = "uvloop",
+    quiet: float = 4.0,
+    *,
+    between: Sequence[int] = (),
 ) -> Measurement:
     """Start both processes, measure once, end them. `quiet` is how many seconds to wait at
-    most until the machine is.
+    most until the machine is. Processes `between` count for the server.
 
     Raises:
         ChildError: a process failed.
@@ -68,9 +74,10 @@ def measure(
         info = server.hear()
         with Child(Order(side, backend, task, info)) as client:
             client.hear()
-            wait_until_quiet(server.pid, client.pid, limit=quiet)
-            memory = server.memory
-            meter = Meter(client.pid, server.pid)
+            servers = [server.pid, *between]
+            wait_until_quiet(client.pid, *servers, limit=quiet)
+            memory = sum(map(resident, servers))
+            meter = Meter(client.pid, *servers)
             client.say({"go": True})
             if task.work == "notes":
                 server.say({"publish": task.seconds})
@@ -78,14 +85,14 @@ def measure(
             result = client.hear()
             used, others = meter.read()
             if task.work == "idle":
-                result["value"] = (server.memory - memory) / task.count
+                result["value"] = (sum(map(resident, servers)) - memory) / task.count
             if task.profile:
                 server.say({"samples": True})
                 samples = server.hear()["samples"]
             else:
                 samples = {}
     count = max(1, result["operations"])
-    client_us, server_us = (seconds / count * 1e6 for seconds in used)
+    client_us, server_us = (seconds / count * 1e6 for seconds in (used[0], sum(used[1:])))
     return Measurement(
         value=result["value"],
         operations=result["operations"],

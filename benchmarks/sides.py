@@ -35,6 +35,14 @@ class StreamConnection(Protocol):
         """So many; on each of them a call is an event that asks for one."""
 
 
+@runtime_checkable
+class Pipelined(Protocol):
+    """A connection whose calls wait where they stand: it keeps many in flight itself."""
+
+    def pipeline(self, payload: bytes, count: int, end: float) -> Awaitable[int]:
+        """So many calls in flight until `end` of `perf_counter`; how many were answered."""
+
+
 class Client(Protocol):
     """The client process's end of a side."""
 

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from node.protocol import connection
+
 DOCS = Path(__file__).parent.parent / "docs"
 DIRECTORY = DOCS / "performance"
 
@@ -60,7 +62,13 @@ def machine() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     found["openssl"] = ssl.OPENSSL_VERSION
+    found["core"] = "compiled" if core_is_compiled() else "pure Python"
     return found
+
+
+def core_is_compiled() -> bool:
+    """Whether what runs is an extension module of our core, not its source."""
+    return not str(connection.__file__).endswith(".py")
 
 
 def _linux() -> bool:

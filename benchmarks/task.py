@@ -29,7 +29,8 @@ PAYLOAD_SIZE = 128
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """`size` is the payload of each operation in bytes; `count` is how many calls are in
-    flight, or subscribers, idle connections or streams there are. `settings` are variables
+    flight, or subscribers, idle connections or streams there are; `topics` how many the server
+    has, of which one is published on. `settings` are variables
     of docs/reference/settings.md, for our side. `unix` is a Unix socket in place of TCP,
     `apart` the server on one core and whatever asks it on another. `how` says more for
     some works."""
@@ -39,6 +40,7 @@ class Task:
     size: int = PAYLOAD_SIZE
     count: int = 1
     connections: int = 1
+    topics: int = 1
     batches: bool = False
     one_core: bool = False
     apart: bool = False
@@ -77,6 +79,12 @@ SideName = Literal[
     "named",
     "named-typed",
     "relay",
+    "zeromq",
+    "zeromq-asyncio",
+    "zenoh",
+    "nats",
+    "grpc",
+    "websockets",
 ]
 
 

@@ -45,6 +45,7 @@ TRIALS: tuple[Trial, ...] = (
     *_everywhere("`seal_delay_ms` 0", **{_LIMITS + "SEAL_DELAY_MS": "0"}),
     *_everywhere("`seal_delay_ms` 1000", **{_LIMITS + "SEAL_DELAY_MS": "1000"}),
     *_everywhere("cipher `chacha20-poly1305`", **{_ALGORITHMS + "CIPHER": "chacha20-poly1305"}),
+    *_everywhere("hash `sha256`", **{_ALGORITHMS + "HASH": "sha256"}),
     *_everywhere("hash `blake2b-256`", **{_ALGORITHMS + "HASH": "blake2b-256"}),
     *_everywhere("hash `sha512`", **{_ALGORITHMS + "HASH": "sha512"}),
     *_everywhere("padding `padme`", PARLEY_NODE_PADDING="padme"),
@@ -57,8 +58,9 @@ TRIALS: tuple[Trial, ...] = (
     Trial("bulk-1m", "pieces of 4 KiB (each as an operation)", changes={"size": 4096}),
     Trial("bulk-1m", "`stream_window` 65536", {_LIMITS + "STREAM_WINDOW": "65536"}),
     Trial("bulk-1m", "`stream_window` 1048576", {_LIMITS + "STREAM_WINDOW": "1048576"}),
-    Trial("bulk-1m", "`stream_window` 4194304", {_LIMITS + "STREAM_WINDOW": "4194304"}),
+    Trial("bulk-1m", "`stream_window` 2097152", {_LIMITS + "STREAM_WINDOW": "2097152"}),
     Trial("bulk-1m", "cipher `chacha20-poly1305`", {_ALGORITHMS + "CIPHER": "chacha20-poly1305"}),
+    Trial("bulk-1m", "hash `sha256`", {_ALGORITHMS + "HASH": "sha256"}),
     Trial("bulk-1m", "hash `blake2b-256`", {_ALGORITHMS + "HASH": "blake2b-256"}),
     Trial("handshakes", "kex `x25519`", {_ALGORITHMS + "KEX": "x25519"}),
 )

@@ -1,5 +1,5 @@
 """Algorithms, keys, the key schedule, the hash chain and identities of Parley.
 
-The only package that imports `cryptography` and `nacl`, and no new cryptography
+The only package that imports `cryptography`, `nacl` and `blake3`, and no new cryptography
 beyond the composition in docs/protocol.md.
 """

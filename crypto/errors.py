@@ -11,6 +11,7 @@ floor's edge. Messages name sizes and algorithms, never a secret or a path's con
     ├── KeyExchangeError             a malformed share, or an ephemeral key used twice
     ├── WrongSizeError               a cipher's key or nonce, or an output, of a wrong size
     ├── UnknownAlgorithmError        a name that is not in the registry
+    │   └── AlgorithmNotInstalledError   nor would be without a package that is not installed
     ├── IdentityError                keys and bindings that do not make an identity, a bad node id
     └── KeyFileError
         ├── KeyFileUnreadableError   absent, not a regular file, or not to be read or written
@@ -53,6 +54,10 @@ class WrongSizeError(CryptoError, ValueError):
 
 class UnknownAlgorithmError(CryptoError, ValueError):
     """No algorithm of this name is registered for this parameter."""
+
+
+class AlgorithmNotInstalledError(UnknownAlgorithmError):
+    """The protocol has this algorithm; the package that computes it is not installed here."""
 
 
 class IdentityError(CryptoError):

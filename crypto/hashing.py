@@ -1,7 +1,7 @@
 """The hash algorithms of the `hash` parameter, with HMAC over each.
 
 An algorithm is one entry of data; `new` is the constructor the hot path calls
-directly.
+directly. BLAKE3 is there where its authors' package is installed: the extra `fast`.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Protocol
 class HashObject(Protocol):
     """The part of hashlib's objects that is used here."""
 
-    def update(self, data: bytes | memoryview, /) -> None: ...
+    def update(self, data: bytes | memoryview, /) -> object: ...
     def digest(self) -> bytes: ...
 
 
@@ -44,3 +44,11 @@ _blake2b_256: Callable[[bytes], HashObject] = partial(hashlib.blake2b, digest_si
 SHA256 = HashAlgorithm("sha256", 32, 64, hashlib.sha256, "sha256")
 BLAKE2B_256 = HashAlgorithm("blake2b-256", 32, 128, _blake2b_256, _blake2b_256)
 SHA512 = HashAlgorithm("sha512", 64, 128, hashlib.sha512, "sha512")
+
+OPTIONAL: tuple[HashAlgorithm, ...] = ()
+try:
+    from blake3 import blake3
+except ImportError:
+    pass
+else:
+    OPTIONAL = (HashAlgorithm("blake3", 32, 64, blake3, blake3),)

@@ -10,14 +10,14 @@ from functools import cached_property, lru_cache
 from itertools import product
 
 from crypto.ciphers import AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305, CipherAlgorithm
-from crypto.errors import UnknownAlgorithmError
+from crypto.errors import AlgorithmNotInstalledError, UnknownAlgorithmError
 from crypto.exchange import X25519, X25519_MLKEM768, KexAlgorithm
-from crypto.hashing import BLAKE2B_256, SHA256, SHA512, HashAlgorithm
+from crypto.hashing import BLAKE2B_256, OPTIONAL, SHA256, SHA512, HashAlgorithm
 from crypto.signing import ECDSA_P256, ED25519, ML_DSA_65, SigningAlgorithm
 
 KEX: dict[str, KexAlgorithm] = {a.name: a for a in (X25519_MLKEM768, X25519)}
 SIGNING: dict[str, SigningAlgorithm] = {a.name: a for a in (ED25519, ML_DSA_65, ECDSA_P256)}
-HASHES: dict[str, HashAlgorithm] = {a.name: a for a in (SHA256, BLAKE2B_256, SHA512)}
+HASHES: dict[str, HashAlgorithm] = {a.name: a for a in (*OPTIONAL, SHA256, BLAKE2B_256, SHA512)}
 CIPHERS: dict[str, CipherAlgorithm] = {
     a.name: a for a in (AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305)
 }
@@ -36,10 +36,15 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 def require_name(parameter: str, name: str) -> str:
-    """Return `name` if it is registered for `parameter`, else raise UnknownAlgorithmError."""
+    """Return `name` if it is registered for `parameter`, else raise UnknownAlgorithmError.
+
+    It is an AlgorithmNotInstalledError if only a package is missing.
+    """
     if parameter not in NAMES:
         raise UnknownAlgorithmError(f"there is no parameter {parameter!r}: {', '.join(NAMES)}")
     if name not in NAMES[parameter]:
+        if (parameter, name) == ("hash", "blake3"):
+            raise AlgorithmNotInstalledError("hash 'blake3' needs Parley's extra 'fast'")
         known = ", ".join(NAMES[parameter])
         raise UnknownAlgorithmError(f"there is no {parameter} {name!r}: {known}")
     return name
@@ -62,7 +67,7 @@ class Suite:
     @classmethod
     def of(cls, names: Mapping[str, str]) -> "Suite":
         """Return the suite of parameter -> name, one object for all its connections."""
-        return _suite(*(names[parameter] for parameter in PARAMETERS))
+        return _suite(*[names[parameter] for parameter in PARAMETERS])
 
     def names(self) -> dict[str, str]:
         """Return parameter -> name, in the order of `PARAMETERS`."""
@@ -90,7 +95,7 @@ class Suite:
         return CIPHERS[self.cipher]
 
 
-@lru_cache(maxsize=128)  # there are 108, and what is not registered raises
+@lru_cache(maxsize=144)  # there are 144, and what is not registered raises
 def _suite(*names: str) -> Suite:
     return Suite(*names)
 

@@ -29,10 +29,11 @@ _FAILURES: Final[tuple[type[Exception], ...]] = (
     *INVALID_TAG_ERRORS,
 )
 
-# Of the three bytes abc: FIPS 180-4's examples, and RFC 7693's function with 32 bytes.
+# Of the three bytes abc: FIPS 180-4's examples, RFC 7693's function with 32 bytes, and BLAKE3.
 _ABC: Final[Mapping[str, str]] = {
     "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     "blake2b-256": "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319",
+    "blake3": "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
     "sha512": "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
     "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
 }

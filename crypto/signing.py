@@ -196,8 +196,8 @@ def _p256_open_public(public: bytes) -> Verify:
             raise SignatureError("the ECDSA signature's r or s is out of range, or s is high")
         try:
             key.verify(encode_dss_signature(r, s), message, _ECDSA_VERIFY)
-        except InvalidSignature as error:
-            raise SignatureError("the ECDSA signature does not verify") from error
+        except InvalidSignature as invalid:
+            raise SignatureError("the ECDSA signature does not verify") from invalid
 
     return verify
 

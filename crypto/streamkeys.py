@@ -25,23 +25,17 @@ class StreamKey:
         hash = suite.hash_algorithm
         cipher = suite.cipher_algorithm
         context = stream.to_bytes(4, "big")
-        self._start(
+        self.start(
             cipher,
             label(hash, secret, "stream key", context, cipher.key_size),
             label(hash, secret, "stream iv", context, cipher.nonce_size),
         )
 
-    @classmethod
-    def from_key(cls, cipher: CipherAlgorithm, key: bytes, iv: bytes) -> "StreamKey":
-        """Make the stream key of given key and iv: for test vectors only.
+    def start(self, cipher: CipherAlgorithm, key: bytes, iv: bytes) -> None:
+        """Begin with a given key and iv, which is the first event's nonce: for test vectors only.
 
-        The first event's nonce is `iv`. WrongSizeError if either has not the cipher's size.
+        WrongSizeError if either has not the cipher's size.
         """
-        made = cls.__new__(cls)
-        made._start(cipher, key, iv)
-        return made
-
-    def _start(self, cipher: CipherAlgorithm, key: bytes, iv: bytes) -> None:
         if len(iv) != cipher.nonce_size:
             raise WrongSizeError(f"a nonce of {cipher.name} has {cipher.nonce_size} bytes")
         opened = cipher.new(key)

@@ -119,7 +119,7 @@ SHOWN: Final[dict[str, Shown]] = {
         ),
     ),
     "StreamEvent": Shown(made=False),
-    "StreamKey": Shown(hidden=frozenset({"from_key"})),
+    "StreamKey": Shown(hidden=frozenset({"start"})),
     "SubscribeRequest": Shown(made=False, hidden=frozenset({"hold_to"})),
     "Subscriber": Shown(made=False),
     "Subscription": Shown(made=False, hidden=frozenset({"ended", "lost"})),

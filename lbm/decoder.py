@@ -32,9 +32,16 @@ _LEAST_RUN: Final = 8
 
 _unpack_float = Struct(">d").unpack_from
 
+# What data raises that is malformed: our own errors, text that is not UTF-8 and, where it ends
+# early, an index or a length; a compiled slice takes no longer ones than 64 bits have.
+_SHORT: Final = (IndexError, StructError, ValueError)
+
 
 def decode(
-    data: bytes, limits: LbmLimits = DEFAULT_LIMITS, *, keep_noise: bool = False
+    data: bytes | bytearray | memoryview,
+    limits: LbmLimits = DEFAULT_LIMITS,
+    *,
+    keep_noise: bool = False,
 ) -> dict[int, Value]:
     """Decode a payload; its noise (key 0) is dropped unless `keep_noise`.
 
@@ -45,14 +52,16 @@ def decode(
 
 
 def decode_weighed(
-    data: bytes, limits: LbmLimits = DEFAULT_LIMITS, *, keep_noise: bool = False
+    given: bytes | bytearray | memoryview,
+    limits: LbmLimits = DEFAULT_LIMITS,
+    *,
+    keep_noise: bool = False,
 ) -> tuple[dict[int, Value], int]:
     """As `decode`, with about how many bytes of memory the cells take, rather more than less."""
-    size = len(data)
+    size = len(given)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
-    if type(data) is not bytes:
-        data = bytes(data)
+    data = given if isinstance(given, bytes) else bytes(given)
     # Each container takes a byte at least, so short payloads cannot have too many.
     containers = size if size < LEAST_CONTAINERS else most_containers(size)
     budget = [limits.max_items - 1, containers]
@@ -64,7 +73,7 @@ def decode_weighed(
         if n >= 24:
             n, pos = _read_argument(data, pos, n)
         cells, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
-    except (IndexError, StructError, UnicodeDecodeError) as error:
+    except _SHORT as error:
         raise _malformed(error) from None
     if end != size:
         raise LbmDecodeError("trailing bytes" if end < size else "the data ends early")
@@ -96,7 +105,7 @@ def peek_text(data: bytes, key: int) -> str | None:
             return None
         size, pos = _read_head(data, pos)
         return data[pos : pos + size].decode() if size <= len(data) - pos else None
-    except (LbmDecodeError, IndexError, StructError, UnicodeDecodeError):
+    except _SHORT:
         return None
 
 
@@ -109,7 +118,7 @@ def decode_value(data: bytes, limits: LbmLimits = DEFAULT_LIMITS) -> Value:
     value: Value
     try:
         (value,), end = _read_body(bytes(data), 0, 1, None, limits.max_depth, budget)
-    except (IndexError, StructError, UnicodeDecodeError) as error:
+    except _SHORT as error:
         raise _malformed(error) from None
     if end != size:
         raise LbmDecodeError("trailing bytes" if end < size else "the data ends early")
@@ -117,8 +126,12 @@ def decode_value(data: bytes, limits: LbmLimits = DEFAULT_LIMITS) -> Value:
 
 
 def _malformed(error: Exception) -> LbmDecodeError:
+    if isinstance(error, LbmDecodeError):
+        return error
     text = isinstance(error, UnicodeDecodeError)
-    return LbmDecodeError("text is not UTF-8" if text else "the data ends early")
+    malformed = LbmDecodeError("text is not UTF-8" if text else "the data ends early")
+    malformed.__suppress_context__ = True  # a compiled `raise` takes no `from None`
+    return malformed
 
 
 def _read_body(

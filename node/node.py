@@ -76,7 +76,9 @@ class Node(Meeting):
         super().__init__(config or NodeConfig(), self._running)
         self.identity = identity
         self.trust = self._checked(trust or AnyPeer())
+        # What connections are told, made once: of those that may be resumed, and of the others.
         self._core_config = self.config.core(identity)
+        self._unresumed: CoreConfig | None = None
         if journal is not None and observer is not None:
             raise ConfigError("a node has a journal or an observer, not both")
         if journal is not None and self.config.plaintext == "only":
@@ -147,6 +149,15 @@ class Node(Meeting):
 
     async def __aenter__(self) -> Self:
         backend = await self._ground.enter()
+        self._host = Host(
+            backend,
+            self.config,
+            self.handlers,
+            self.topics,
+            self._endings,
+            self._once,
+            self._sessions,
+        )
         self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
         if self.journal is not None:
             try:
@@ -296,30 +307,20 @@ class Node(Meeting):
     ) -> Peer:
         backend = self._running()
         self._check_journal()
-        stated = self._stated()
         core = Connection(
-            stated if resumable else replace(stated, resume=0.0),
+            self._stated(resumable),
             initiator=initiator,
             now=backend.now(),
             observer=self._observing(name),
             total=self._held,
         )
-        host = Host(
-            backend,
-            self.config,
-            self.handlers,
-            self.topics,
-            self._endings,
-            self._once,
-            self._sessions,
-        )
-        peer = Peer(core, host, name, policy, dialled, self._peer_changed)
+        peer = Peer(core, self._host, name, policy, dialled, self._peer_changed)
         if self.journal is not None:
             peer.driver.gate = self.journal.gate
         self._peers.add(peer)
         return peer
 
-    def _stated(self) -> CoreConfig:
+    def _stated(self, resumable: bool) -> CoreConfig:
         """What a new connection is told. With the first handler that remembers its calls the node
         information begins to say so."""
         if self.handlers.calls.remembers:
@@ -327,7 +328,12 @@ class Node(Meeting):
             if self._core_config.node_info.get(ONCE_INFO) != epoch:
                 info = {**self.config.info, ONCE_INFO: epoch}
                 self._core_config = replace(self._core_config, node_info=info)
-        return self._core_config
+                self._unresumed = None
+        if resumable:
+            return self._core_config
+        if self._unresumed is None:
+            self._unresumed = replace(self._core_config, resume=0.0)
+        return self._unresumed
 
     def _check_journal(self) -> None:
         if self.journal is not None and self.journal.stops_node:
@@ -347,16 +353,17 @@ class Node(Meeting):
         self._changes.notify()
 
     def _peer_changed(self, peer: Peer) -> None:
-        if peer.is_open or peer.is_gone:
+        live = peer.live
+        is_open, gone, became = live.is_open, live.gone, live.became
+        if is_open or gone:
             self._half_open.pop(peer, None)
-        became = peer.live.became
         if became is not None:
             self._admission.moved(peer, cast(Peer, became.remote))
-        elif peer.is_gone or peer.is_parted:
+        elif gone or live.is_parted:
             self._admission.left(peer)  # whoever comes back is counted anew
-        if peer.is_gone:
+        if gone:
             self._peers.discard(peer)
-        self._sessions.changed(peer.live)
-        if peer.is_open:
+        self._sessions.changed(live)
+        if is_open:
             self._reviews.let_in(peer.endpoint.deciding.trust)
         self._changes.notify()

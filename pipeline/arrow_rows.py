@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from node.journal.audit.compact import CompactRow
 from node.journal.audit.rows import HEAD_COLUMNS
 from node.journal.names import CLOSED, parse_name
 from pipeline.schema import WALKED_ARROW
+from pipeline.summary.kinds import Summary, packed
 
 BATCH_ROWS: Final = 16_384
 BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
@@ -36,9 +36,9 @@ _PLAIN: Final = (
     "topic",
     "label",
     "payload",
+    "inside",
     "status",
 )
-_wire_size: Final = itemgetter(CompactRow._fields.index("wire_size"))
 
 
 def event_batches(
@@ -70,6 +70,16 @@ def other_batch(rows: Sequence[Mapping[str, Any]], part: str) -> pa.RecordBatch:
     return _batch(arrays, np.array(times, dtype=np.int64), part)
 
 
+def summary_batch(summary: Summary, part: str, time_us: int) -> pa.RecordBatch:
+    """A row for each kind of a summary; `time_us` is of one of its events."""
+    count = len(summary)
+    arrays = {
+        "other": pa.array(list(summary), pa.string()),
+        "payload": pa.array([packed(table) for table in summary.values()], pa.binary()),
+    }
+    return _batch(arrays, np.full(count, time_us, dtype=np.int64), part)
+
+
 def _pieces(rows: Sequence[CompactRow]) -> Iterator[tuple[int, int]]:
     """Where batches begin and end."""
     contents = [row.content for row in rows]
@@ -79,7 +89,7 @@ def _pieces(rows: Sequence[CompactRow]) -> Iterator[tuple[int, int]]:
     if (
         0 < len(rows) <= BATCH_ROWS
         and not carries_notes
-        and sum(map(_wire_size, rows)) <= BATCH_SIZE
+        and sum([row.wire_size for row in rows if not row.inside]) <= BATCH_SIZE
     ):
         yield 0, len(rows)
         return

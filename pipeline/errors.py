@@ -3,7 +3,7 @@
 PipelineError               (a ParleyError)
   NoJavaError               no Java that Spark can run on
   IngestError               a job failed; the next run goes on where it was
-  NoTablesError             a report was asked for before there were gold tables
+  NoTablesError             there are no gold tables yet, or one cannot be read
 """
 
 import re
@@ -27,7 +27,7 @@ class IngestError(PipelineError):
 
 
 class NoTablesError(PipelineError):
-    """There are no gold tables in a directory: `parley pipeline run` makes them."""
+    """There are no gold tables, or one cannot be read: `parley pipeline run` makes them."""
 
 
 def first_line(error: object) -> str:

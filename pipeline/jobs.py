@@ -1,40 +1,26 @@
-"""What the commands do: journals to tables, once or until stopped, and the report.
+"""What the commands do on Spark: journals to tables, once or until stopped.
 
 Both ways take the same steps, and a run makes good what a killed one before it left undone.
 """
 
-import os
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from time import perf_counter, sleep
 from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.bronze import ingest, start
-from pipeline.errors import IngestError, NoTablesError, first_line
-from pipeline.gold.refresh import gold_tables, read_all_gold, read_gold, write_gold
-from pipeline.report.page import report
-from pipeline.silver import SilverStep, events, findings, sessions, tunnels
+from pipeline.errors import IngestError, first_line
+from pipeline.gold.cluster import store_of
+from pipeline.gold.outcome import Outcome, make_gold
+from pipeline.secret import check_key
+from pipeline.silver import SilverStep
 from pipeline.tables import Tables
 
 # Seconds between two looks at whether to stop.
 _PATIENCE: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the tables hold now: `events` by status, `findings` by kind."""
-
-    events: Counter[str]
-    findings: Counter[str]
 
 
 def run(
@@ -45,21 +31,13 @@ def run(
     *,
     payloads: bool = True,
 ) -> Outcome:
-    """Take in what the journals have now, and make gold of all of it.
+    """Take in what the journals have now, and bring gold up to date with it.
 
     `private_keys` are auditors', 32 bytes each. Raises IngestError.
     """
     step = SilverStep(private_keys, payloads=payloads)
     ingest(spark, journals, tables, steps=[step])
-    place = Tables(spark, tables)
-    refresh(place)
-    statuses = events(place).groupBy("status").count().collect()
-    kinds = read_gold(spark, tables, "findings")
-    found = [] if kinds is None else kinds.groupBy("kind").agg(f.count("*").alias("n")).collect()
-    return Outcome(
-        Counter({row["status"]: row["count"] for row in statuses}),
-        Counter({row["kind"]: row["n"] for row in found}),
-    )
+    return refresh(Tables(spark, tables))
 
 
 def follow(
@@ -76,7 +54,7 @@ def follow(
 ) -> None:
     """Take in what comes, a batch `every` so many seconds, until `stopped` says so.
 
-    Gold is made anew every `refresh_every` seconds, and at the end; `refreshed` is called
+    Gold is brought up to date every `refresh_every` seconds, and at the end; `refreshed` is called
     then. It ends behind a batch, so that gold has whole ones. Raises IngestError.
     """
     step = SilverStep(private_keys, payloads=payloads)
@@ -110,31 +88,10 @@ def end_batch(query: StreamingQuery) -> None:
         sleep(0.1)
 
 
-def refresh(tables: Tables) -> None:
-    """Make the gold tables anew of silver. Raises IngestError; those of before are still there."""
+def refresh(tables: Tables) -> Outcome:
+    """Bring the gold tables up to date with silver. Raises IngestError; those of before are still
+    there."""
     try:
-        silver = events(tables), sessions(tables), findings(tables), tunnels(tables)
-        write_gold(tables.spark, tables.root, gold_tables(*silver), datetime.now(UTC))
+        return make_gold(store_of(tables), check_key(tables))
     except PySparkException as error:
         raise IngestError(f"the gold tables could not be made: {first_line(error)}") from error
-
-
-def write_report(spark: SparkSession, tables: str, path: Path) -> None:
-    """Write the report of the gold tables as one HTML file, whole or not at all.
-
-    Raises NoTablesError without tables; OSError.
-    """
-    gold = read_all_gold(spark, tables)
-    if gold is None:
-        raise NoTablesError(f"there are no tables in {tables}: `parley pipeline run` makes them")
-    page = report(gold)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-    ) as file:
-        try:
-            file.write(page)
-            file.flush()
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise

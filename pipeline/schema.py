@@ -57,9 +57,13 @@ FINDING: Final = "finding"
 SPAN: Final = "span"
 TUNNEL: Final = "tunnel"
 SEGMENT: Final = "segment"  # that a segment begins
+SUMMARY: Final = (
+    "summary"  # what gold is made of: kinds of `pipeline.summary`, as Arrow in `payload`
+)
 # In the stitched table: the last span of each direction that goes on. Its rows of segments are
 # the last of each run.
 TIP: Final = "tip"
+WAITING: Final = "waiting"  # the summary of what no seal has vouched for yet
 
 _STRING = StringType(), pa.string()
 _LONG = LongType(), pa.int64()
@@ -94,6 +98,7 @@ _EVENT_TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
     "request": _LONG,
     "payload_size": _INT,
     "payload": _BINARY,
+    "inside": _INT,
     "item": _INT,
     "items": _INT,
     "status": _STRING,

@@ -8,6 +8,7 @@ which directory they are made of.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -28,7 +29,9 @@ from pipeline.schema import (
     WALKED,
     fields,
 )
+from pipeline.secret import check_key
 from pipeline.stitch import stitch
+from pipeline.stitch.here import stitch_here
 from pipeline.tables import BATCH, Tables, local_directory
 from pipeline.walk import walker
 
@@ -49,29 +52,45 @@ class SilverStep:
         self._payloads = payloads
 
     def __call__(self, tables: Tables, batch: int) -> None:
-        walked = self._walked(tables, batch)
-        tables.write_batch("silver", batch, walked, _PARTITIONS)
+        root = _seen(tables, batch)
+        tables.write_batch("silver", batch, self._walked(tables, batch, root), _PARTITIONS)
+        if root is not None and stitch_here(root, batch):
+            return
         own, before = (
             tables.read(name, WALKED, number).select(*WALKED.fieldNames())
             for name, number in (("silver", batch), ("stitched", batch - 1))
         )
         tables.write_batch("stitched", batch, stitch(own, before), _PARTITIONS)
 
-    def _walked(self, tables: Tables, batch: int) -> DataFrame:
+    def _walked(self, tables: Tables, batch: int, root: Path | None) -> DataFrame:
         """A batch's rows, verified: by Python alone where the tables are in a directory."""
-        root, name = local_directory(tables.root), f"{BATCH}={batch}"
-        # A path without a scheme may be one of another file system, as Spark is set up.
-        if root is None or not (root / "bronze" / name / "_SUCCESS").exists():
-            walk = walker(self._private_keys, payloads=self._payloads)
+        name = f"{BATCH}={batch}"
+        walk = walker(
+            self._private_keys,
+            payloads=self._payloads,
+            directory=None if root is None else root / "silver" / name,
+            check_key=check_key(tables),
+        )
+        if root is None:
             bronze = tables.bronze(batch, lead=True)
             return bronze.select(*NEEDED).mapInArrow(walk, WALKED)
-        walk = walker(self._private_keys, payloads=self._payloads, directory=root / "silver" / name)
         groups = bronze_files(root / "bronze" / name)
         numbers = tables.spark.range(0, len(groups), 1, max(len(groups), 1))
         return numbers.mapInArrow(walk_files(walk, groups), WALKED)
 
     def __repr__(self) -> str:
         return f"<SilverStep with {len(self._private_keys)} auditors' keys>"
+
+
+def _seen(tables: Tables, batch: int) -> Path | None:
+    """The directory of the tables, if a batch's bronze is seen in it.
+
+    A path without a scheme may be one of another file system, as Spark is set up.
+    """
+    root = local_directory(tables.root)
+    if root is None or not (root / "bronze" / f"{BATCH}={batch}" / "_SUCCESS").exists():
+        return None
+    return root
 
 
 def events(tables: Tables) -> DataFrame:
@@ -149,6 +168,6 @@ def _parsed(rows: DataFrame, types: dict[str, DataType]) -> DataFrame:
 def _timed(rows: DataFrame, *names: str) -> DataFrame:
     """With times in place of the columns in nanoseconds."""
     for name in names:
-        micros = f.floor(f.col(f"{name}_ns") / 1000)
+        micros = f.expr(f"{name}_ns div 1000")  # not as a double, which has 53 bits
         rows = rows.withColumn(name, f.timestamp_micros(micros)).drop(f"{name}_ns")
     return rows

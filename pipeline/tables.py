@@ -21,6 +21,8 @@ from pipeline.schema import BRONZE
 
 CHECKPOINT: Final = "_checkpoint"
 BATCH: Final = "batch"
+# Files of a table: hidden ones are not whole.
+FILES: Final = "[!._]*.parquet"
 
 # The smallest and largest ciphertext or payload is of no use, and few come twice; to look for that
 # takes an eighth of the time of writing.

@@ -25,6 +25,7 @@ from pipeline.errors import PipelineError
 from pipeline.event_files import EventFiles
 from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
 from pipeline.stitch.runs import segment_row
+from pipeline.summing import summed_up
 
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
@@ -35,11 +36,18 @@ MANY_NOTES: Final = 2**18  # a note takes more memory than its bytes in an event
 Walk = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def walker(private_keys: Sequence[bytes], *, payloads: bool, directory: Path | None = None) -> Walk:
+def walker(
+    private_keys: Sequence[bytes],
+    *,
+    payloads: bool,
+    directory: Path | None = None,
+    check_key: bytes | None = None,
+) -> Walk:
     """A function for `mapInArrow` over rows of bronze in their order.
 
     `private_keys` are auditors' (32 bytes each); none means that nothing is decrypted. With a
-    `directory` the rows of final events are written there, and the others alone returned.
+    `directory` the rows of final events are written there, and the others alone returned. With
+    a `check_key` (16 bytes, `pipeline.summary.checks`) there are summaries among these.
     """
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -47,14 +55,14 @@ def walker(private_keys: Sequence[bytes], *, payloads: bool, directory: Path | N
         task = _Task(Audit(auditors, stitched=True), payloads=payloads)
         with _without_collections():
             if directory is None:
-                yield from _walked(task, batches)
+                yield from summed_up(_walked(task, batches), check_key)
                 return
             before = (batch for batch in batches if batch.num_rows)
             first = next(before, None)
             if first is None:
                 return
             with EventFiles(directory, _name_of(first)) as files:
-                for batch in _walked(task, chain([first], before)):
+                for batch in summed_up(_walked(task, chain([first], before)), check_key):
                     if batch.column("part")[0].as_py() == EVENT:
                         files.write(batch)
                     else:

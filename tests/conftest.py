@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import quick
+from tests import compiled, quick
 from tests.alive import note_what_is_there
 from tests.alone import run_alone
 from tests.redis_server import PROGRAM, RedisServer, redis_program
@@ -89,6 +89,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="cut resumed sessions after each of their bytes, and search all states of their model",
     )
     parser.addoption(
+        "--compiled",
+        action="store_true",
+        help="the core must be the compiled one; what needs the other is skipped",
+    )
+    parser.addoption(
         "--require-servers",
         action="store_true",
         help=f"a skipped test that is marked {' or '.join(SERVERS)} has failed, as in CI",
@@ -115,6 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     settings.load_profile("fixed" if examples is None else "fuzz")
     quick.watch()
+    compiled.configure(config)
 
 
 @pytest.fixture(params=[pytest.param("asyncio"), pytest.param("trio")])
@@ -180,8 +186,8 @@ def pytest_runtest_makereport(
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than there are cores: now and then a test waits for time to pass."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are cores: half of its time a test waits for others."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
@@ -190,6 +196,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | Non
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     in_order(items)
+    compiled.skip_pure(items)
     unawaited = [
         item.nodeid
         for item in items

@@ -40,7 +40,7 @@ def walk_files(pool: ProcessPoolExecutor, bronze: Path, out: Path, private_key: 
 
 def _walk_file(path: Path, out: Path, private_key: bytes) -> int:
     count = 0
-    walk = walker([private_key], payloads=True)
+    walk = walker([private_key], payloads=True, check_key=bytes(16))
     with pq.ParquetWriter(out, WALKED_ARROW, compression="snappy") as writer:
         for batch in walk(read_file(str(path))):
             writer.write_batch(batch)

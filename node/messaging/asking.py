@@ -14,6 +14,7 @@ from lbm.errors import LbmDecodeError, LbmEncodeError
 from node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
 from node.messaging.kept import TopicPosition
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.messaging.usual import read_usual_result, usual_call
 from node.protocol import event_types
 from node.protocol.codes import (
     CALL,
@@ -74,13 +75,18 @@ class Asking:
             LbmEncodeError: `data` or `headers` have no encoding, nor have models in them.
             ValueError: `window` is not 1..2^31-1.
         """
+        if timeout is not None and not 0.0 <= timeout <= LONGEST_TIMEOUT:
+            timeout = within_reason(timeout)
+        deadline_ms = None if timeout is None else max(1, int(timeout * 1000))
+        if not headers and window is None and once is None:
+            payload = usual_call(topic, data, deadline_ms)
+            if payload is not None:
+                return self.ask(OutgoingCall(on_done), SIM, CALL, payload, now, timeout)
         cells: dict[int, Any] = {keys.TOPIC: topic}
         if data is not None:
             cells[keys.DATA] = data
-        if timeout is not None and not 0.0 <= timeout <= LONGEST_TIMEOUT:
-            timeout = within_reason(timeout)
-        if timeout is not None:
-            cells[keys.DEADLINE_MS] = max(1, int(timeout * 1000))
+        if deadline_ms is not None:
+            cells[keys.DEADLINE_MS] = deadline_ms
         if headers:
             cells[keys.HEADERS] = headers
         if window is not None:
@@ -193,8 +199,9 @@ class Asking:
         call = self.final_received(event)
         if call is None:
             return False
+        payload = event.payload
         try:
-            cells, _ = event_types.RESULT.read_weighed(event.payload)
+            cells = read_usual_result(payload) or event_types.RESULT.read(payload)
         except LbmDecodeError:
             cells = {keys.CODE: ResultCode.MALFORMED}
         code = cells[keys.CODE]

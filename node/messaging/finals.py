@@ -10,6 +10,7 @@ from typing import Final
 from lbm import keys
 from lbm.codec import Encodable, encode
 from node.messaging.payloads import Payload, Tandem
+from node.messaging.usual import usual_result
 from node.protocol.codes import (
     END,
     ERROR,
@@ -30,6 +31,8 @@ _EMPTY_END: Final[FinalAnswer] = (NAMED, END, encode({}))
 
 def sim_final(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer:
     """A Result; raises LbmEncodeError for data without an encoding."""
+    if not code and not stream and data is not None:
+        return SIM, RESULT, usual_result(data)
     cells: dict[int, Encodable] = {keys.CODE: int(code)}  # members of enumerations take longer
     if data is not None:
         cells[keys.DATA] = data

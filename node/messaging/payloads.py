@@ -32,7 +32,8 @@ class Tandem(NamedTuple):
         Raises:
             FormatError: one of them is not bytes.
         """
-        first, second = _bytes(self.first), _bytes(self.second)
+        given: tuple[Any, ...] = self  # whatever was put there
+        first, second = [_bytes(each) for each in given]
         return b"".join((_LENGTH.pack(len(first)), first, _LENGTH.pack(len(second)), second))
 
     @classmethod

@@ -141,6 +141,7 @@ class IncomingCall:
         self.made: FinalAnswer | None = None
         self.runner: Any = None  # the shell's handle of the running handler
 
-    # Its final answer, of a code, data and the stream that an accepted Subscribe is answered
-    # with; raises LbmEncodeError for data without an encoding.
-    final = staticmethod(sim_final)
+    def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:
+        """Its final answer; `stream` is what an accepted Subscribe is answered with. Raises
+        LbmEncodeError for data without an encoding."""
+        return sim_final(code, data, stream)

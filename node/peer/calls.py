@@ -45,7 +45,7 @@ class CallHandlers:
     def find(self, subcategory: int, topic: str) -> Entry[CallHandler] | Topic | ResultCode:
         """What a request for `topic` may run, or the code that refuses the request."""
         live = self._live
-        if live.path and not self._handlers.exported(topic):
+        if live.driver.path and not self._handlers.exported(topic):
             return ResultCode.NOT_AUTHORISED
         if subcategory != CALL:
             return self._subscribes.find(topic)
@@ -64,9 +64,11 @@ class CallHandlers:
         if call.once is not None:
             self._once.run(call)
             return
-        call.runner = self._live.backend.spawn(self._serve, call)
+        self._live.driver.to_begin.append((self._serve, call))
 
     async def _serve(self, call: IncomingCall) -> None:
+        if call.answered:
+            return  # nobody waits for it any more
         remote, answers = self._live.remote, self._answers
         call.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)

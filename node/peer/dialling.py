@@ -3,7 +3,7 @@ leaves behind: nothing.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import anyio
 from anyio.abc import ByteStream
@@ -65,30 +65,25 @@ async def open_peer(
     backend = peer.backend
     redialling = peer.live.redialling = Redialling(peer.live, dials, proof(peer, anew))
     with given_up(peer):
-        try:
-            with anyio.fail_after(timeout):
-                redialling.next = await _dial(peer, dials, backend.now() + timeout)
-                await peer.live.opened()
-        except TimeoutError as error:
-            text = f"no handshake in {timeout:g} s"
-            raise HandshakeError(CloseCode.TIMEOUT, text) from error
+        with anyio.move_on_after(timeout) as scope:
+            redialling.next = await _dial(peer, dials, backend.now() + timeout)
+            await peer.live.opened()
+        if scope.cancelled_caught:
+            raise HandshakeError(CloseCode.TIMEOUT, f"no handshake in {timeout:g} s")
 
 
 async def _dial(peer: Peer, dials: Sequence[Dial], until: float) -> int:
     """Dial in turn, each with its share of the time; returns the number of the one that
     answered."""
-    backend, last = peer.backend, len(dials) - 1
-    for number, dial in enumerate(dials):
-        share = (until - backend.now()) / (last - number + 1)
-        try:
-            with anyio.move_on_after(share if number < last else None):
-                await dial(lambda: peer.driver)
-        except UnreachableError:
-            if number == last:
-                raise
+    *others, final = dials
+    for number, dial in enumerate(others):
+        share = (until - peer.backend.now()) / (len(dials) - number)
+        with suppress(UnreachableError), anyio.move_on_after(share):
+            await dial(lambda: peer.driver)
         if peer.driver.was_connected:
             return number
-    return last  # the peer was given up meanwhile: its end says why
+    await final(lambda: peer.driver)
+    return len(others)  # if not even that one: the peer was given up, and its end says why
 
 
 async def open_over(peer: Peer, stream: ByteStream) -> None:

@@ -52,9 +52,11 @@ class EventHandlers:
 
     def run(self, emit: IncomingEmit) -> None:
         """Run the handler that `find` found for an event."""
-        emit.runner = self._live.backend.spawn(self._serve, emit)
+        self._live.driver.to_begin.append((self._serve, emit))
 
     async def _serve(self, emit: IncomingEmit) -> None:
+        if emit.answered:
+            return  # nobody waits for it any more
         remote, answers = self._live.remote, self._answers
         emit.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)

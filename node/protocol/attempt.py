@@ -63,7 +63,8 @@ class Attempt:
         if self.outcome is not None or self._accept is None:
             return
         try:
-            event = next(self._frames.feed(data), None)
+            self._frames.feed(data)
+            event = self._frames.take()
             if event is not None:
                 self._answered(bytes(event), now)
         except (RemoteProtocolError, LbmDecodeError):

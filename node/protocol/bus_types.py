@@ -6,6 +6,7 @@ with a request, nor what the rows of an answer are.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from lbm import keys
@@ -39,12 +40,21 @@ LARGEST_NUMBER: Final = 2**63 - 1
 _EVENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)+")
 _WORD: Final = re.compile(r"[!-~]+")
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,19})-(0|[1-9][0-9]{0,19})", re.ASCII)
+# Of up to 19 digits each: such numbers are u64 whatever they are.
+_USUAL_ID: Final = re.compile(r"(?:0|[1-9][0-9]{0,18})-(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _LARGEST: Final = 2**64 - 1
+# Names that were looked at and are remembered: each event comes with one of the same few.
+_REMEMBERED: Final = 1_024
 
 
 def is_name(value: object) -> bool:
     """Whether it may name an event: `API.EVENT`."""
-    if not isinstance(value, str) or len(value) > LONGEST_NAME or not _EVENT.fullmatch(value):
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and _is_name(value)
+
+
+@lru_cache(_REMEMBERED)
+def _is_name(value: str) -> bool:
+    if not _EVENT.fullmatch(value):
         return False
     return len(value) <= LONGEST_EVENT or value.endswith(f".{DEAD}")
 
@@ -63,6 +73,8 @@ def is_id(value: object) -> bool:
     """Whether it is an id as ids are written: both numbers, no leading zeros."""
     if not isinstance(value, str) or len(value) > LONGEST_ID:
         return False
+    if _USUAL_ID.fullmatch(value):
+        return True
     found = _ID.fullmatch(value)
     return found is not None and int(found[1]) <= _LARGEST and int(found[2]) <= _LARGEST
 

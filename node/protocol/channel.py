@@ -114,7 +114,7 @@ class SecureChannel:
             if self._observer is not None:
                 self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
                 if category == STREAM and subcategory == OPEN:
-                    self._observer.stream_opened(stream, payload)
+                    self._observer.stream_opened(stream, bytes(payload))
             if (
                 sender.events_sent >= config.update_after_events
                 or sender.bytes_sent >= config.update_after_bytes
@@ -138,8 +138,7 @@ class SecureChannel:
 
     def _update(self, now: float) -> bytes:
         sender = self._sender
-        payload = encode({keys.EPOCH: sender.epoch + 1})
-        framed = self._sealed(KEY_UPDATE, payload, now)
+        framed = self._sealed(KEY_UPDATE, encode({keys.EPOCH: sender.epoch + 1}), now)
         self._switch_sender(next_secret(sender.suite.hash_algorithm, sender.secret), 0, now)
         return framed
 
@@ -151,9 +150,8 @@ class SecureChannel:
         """
         if self._rekeying.phase is not Phase.IDLE:
             return b""
-        share = self._rekeying.offer(now)
         self._last_rekey = now
-        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: share}), now)
+        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: self._rekeying.offer(now)}), now)
         self._rekeying.offer_sent(self._sender.chain.value)
         self._plan()
         return framed
@@ -198,6 +196,11 @@ class SecureChannel:
         (self._sender if sent else self._receiver).forget(stream)
         if self._observer is not None:
             self._observer.direction_ended(stream)
+
+    def rest(self) -> None:
+        """Free the keys of all streams until their next event."""
+        self._sender.rest()
+        self._receiver.rest()
 
     # Time.
 
@@ -251,14 +254,13 @@ class SecureChannel:
 
     def resume(self, now: float) -> None:
         """Go on over a new transport: all waits begin anew, and the first event is on trial."""
-        receiver = self._receiver
         self.seal_due = now + self._seal_delay if self._sender.unsealed else NEVER
         self._patience_left = self._patience
-        self.patience_ends = now + self._patience if receiver.unsealed else NEVER
+        self.patience_ends = now + self._patience if self._receiver.unsealed else NEVER
         self._epoch_began = self._last_rekey = now
         self._rekeying.begin_anew(now)
         self._plan()
-        self.trial = receiver.standing()
+        self.trial = self._receiver.standing()
         self.open = self._open_first
 
     def part(self, now: float) -> None:
@@ -266,24 +268,21 @@ class SecureChannel:
         self._rekeying.stand(now)
         if self.trial is not None:
             self._receiver.go_back(self.trial)
-            self.trial = None
-            self.open = self._receiver.open
+            self.trial, self.open = None, self._receiver.open
 
     def _open_first(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
         """The first event over a new transport: if it opens, the transport is the peer's."""
         opened = self._receiver.open(event, verify=verify)
-        self.trial = None
-        self.open = self._receiver.open
+        self.trial, self.open = None, self._receiver.open
         return opened
 
     # Key updates and rekeys, step by step.
 
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
-        return b"".join(
-            self.protect((OutgoingEvent(0, 0, CONNECTION, subcategory, payload, True),), now)
-        )
+        event = OutgoingEvent(0, 0, CONNECTION, subcategory, payload, True)
+        return b"".join(self.protect((event,), now))
 
     def _plan(self) -> None:
         """Note when keys are due again; asked for each flush, it changes with them alone."""
@@ -366,9 +365,10 @@ class PlainChannel:
     """The channel of an unencrypted connection, for local sockets and debugging: no keys, no
     chain, no seals."""
 
-    used = seals_flushes = tapped = False
-    trial = None
-    seal_due = keys_due = patience_ends = NEVER
+    def __init__(self) -> None:
+        self.used = self.seals_flushes = self.tapped = False
+        self.trial = None
+        self.seal_due = self.keys_due = self.patience_ends = NEVER
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
         """A frame for each event."""

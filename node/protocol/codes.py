@@ -115,6 +115,7 @@ WINDOW: Final = 2
 FINISH: Final = 3
 RESET: Final = 4
 DATA: Final = 5
+BATCH: Final = 6
 
 # 3 Sim
 CALL: Final = 1

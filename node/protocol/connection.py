@@ -76,7 +76,7 @@ class Connection(Lifetime):
         costly kind: of the handshake, under a seal, or long. The others stay `unread`."""
         if not self._reading:
             if self._state in ASKING:
-                self._frames.hold(data)  # what was under way when `wants_data` fell
+                self._frames.feed(data)  # what was under way when `wants_data` fell
             return
         try:
             if self._session is not None:
@@ -84,13 +84,14 @@ class Connection(Lifetime):
                 if farewell is not None:
                     self._end(*farewell, remote=True, reason="the other side closed")
             elif self._opening is not None:
-                event = next(self._frames.feed(data), None)
+                self._frames.feed(data)
+                event = self._frames.take()
                 if event is not None:
                     self._step(self._opening.receive(self._state, bytes(event)), now)
         except RemoteProtocolError as error:
             self._violated(error, now)
-        except LbmDecodeError as error:
-            self._violated(violation(f"a malformed payload: {error}"), now)
+        except LbmDecodeError as malformed:
+            self._violated(violation(f"a malformed payload: {malformed}"), now)
         self.unread = self._frames.unread and self._reading
 
     def receive_eof(self, now: float) -> None:
@@ -162,11 +163,11 @@ class Connection(Lifetime):
                     self._drained_too_long(now)
             elif now >= self._deadline and self._state is not State.ENDED:
                 self._out_of_time()
-        except SilenceError as error:
+        except SilenceError as silence:
             if self.can_part:
-                self.part(now, error.reason)
+                self.part(now, silence.reason)
             else:
-                self._fail(error, now)
+                self._fail(silence, now)
         except RemoteProtocolError as error:
             self._fail(error, now)
 

@@ -42,8 +42,9 @@ _OPENED: Final = range(MAIN_STREAM + 1, LAST_STREAM + 1)
 
 
 class EventType(NamedTuple):
-    """`cells` is None for what is not LBM: 'no payload', and the bytes of Data. On other streams
-    than `streams` an event of categories 1 and 2, or any on stream 0, is a violation."""
+    """`cells` is None for what is not LBM: 'no payload', the bytes of Data, and the events of
+    Batch. On other streams than `streams` an event of categories 1 and 2, or any on stream 0, is
+    a violation."""
 
     name: str
     cells: Cells | None = None
@@ -131,6 +132,7 @@ EVENT_TYPES: Final[Mapping[int, EventType]] = {
     STREAM << 8 | codes.FINISH: EventType("finish", None, _OPENED),
     STREAM << 8 | codes.RESET: EventType("reset", RESET, _CONTROL),
     STREAM << 8 | codes.DATA: EventType("data"),
+    STREAM << 8 | codes.BATCH: EventType("batch"),
     SIM << 8 | codes.CALL: EventType("call", CALL),
     SIM << 8 | codes.SUBSCRIBE: EventType("subscribe", SUBSCRIBE),
     SIM << 8 | codes.UNSUBSCRIBE: EventType("unsubscribe", UNSUBSCRIBE),

@@ -4,7 +4,6 @@ A frame that is too long is refused from its length, before its body is
 buffered (docs/protocol.md section 2).
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
@@ -27,92 +26,106 @@ class FrameReader:
     """Cuts events from a byte stream. Holds at most one frame and one received piece.
 
     `size` counts the bytes received that belong to no event handed out yet; `unread` says that
-    `feed(b"")` has something to look at: a caller stopped in the middle.
+    `take` has something to hand out, or to refuse.
     """
 
-    __slots__ = ("_at", "_need", "_pieces", "limit", "size", "unread")
+    __slots__ = ("_at", "_data", "_long", "_more", "_need", "limit", "size", "unread")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
-        self._pieces: list[bytes | bytearray] = []
-        self._at = 0  # of the first piece, what was handed out
+        self._long = b""  # the next frame, if it was joined from pieces
+        self._data = b""
+        self._at = 0  # of `_data`, what was handed out
+        self._more: list[bytes | bytearray] = []  # what came after `_data`
         self.size = 0
-        self._need = FRAME_HEADER_SIZE
+        self._need = FRAME_HEADER_SIZE  # bytes of the next frame, as far as is known
         self.unread = False
 
-    def feed(self, data: bytes) -> Iterator[bytes | memoryview]:
-        """Take `data` and yield the events that are complete, one at a time; long ones as
-        views, which keep what came with them alive.
+    def feed(self, data: bytes) -> None:
+        """Add what the transport brought; it stays until `take` has handed it out."""
+        if not data:
+            return
+        if not self.size:
+            self._data, self._at = data, 0
+        elif len(data) >= _SMALL_PIECE:
+            self._more.append(data)
+        else:
+            # Each piece has a cost of its own: a frame in crumbs is collected in one.
+            more = self._more
+            if not more or type(more[-1]) is not bytearray:
+                more.append(bytearray())
+            more[-1] += data
+        self.size += len(data)
+        if not self.unread and self.size >= self._need:
+            self._look()
 
-        What is not asked for stays buffered: a caller that stops in the middle goes
-        on with `feed(b"")`.
+    def take(self) -> bytes | memoryview | None:
+        """The next event, if it is complete; a long one as a view, which keeps what came with
+        it alive.
 
         Raises:
             RemoteProtocolError: `frame-too-large`.
         """
-        position = 0
-        if self.size:
-            self.hold(data)
-            if self.size < self._need:
-                return
-            # A long frame arrives in many pieces. They are joined once, when it is whole.
-            pieces, position = self._pieces, self._at
-            if len(pieces) == 1:
-                data = bytes(pieces[0])
-            else:
-                pieces[0], position = pieces[0][position:], 0
-                data = b"".join(pieces)
-        end, need = len(data), FRAME_HEADER_SIZE
-        try:
-            while end - position >= FRAME_HEADER_SIZE:
-                (size,) = _unpack_length(data, position)
-                if size > self.limit:
-                    raise too_large(f"{size} bytes where {self.limit} are allowed")
-                start = position + FRAME_HEADER_SIZE
-                stop = start + size
-                if stop > end:
-                    need += size
-                    break
-                position = stop
-                if size < _LARGE_EVENT:
-                    yield data[start:stop]
-                else:
-                    yield memoryview(data)[start:stop]
-            if position:  # what is left waits for more: without what was handed out
-                data, position, end = data[position:], 0, end - position
-        finally:
-            # Also when the caller stops asking or an event makes it raise.
-            if need == FRAME_HEADER_SIZE <= end - position:
-                (size,) = _unpack_length(data, position)
-                if size <= self.limit:  # if not, the next `feed` says so
-                    need += size
-            self._need = need
-            self.size = end - position
-            self.unread = self.size >= need
-            self._pieces, self._at = ([data], position) if position < end else ([], 0)
-
-    def hold(self, data: bytes) -> None:
-        """Take `data` and look at it only when `feed` is called next."""
-        if not data:
-            return
-        pieces = self._pieces
-        if pieces and len(data) < _SMALL_PIECE:
-            # Each piece has a cost of its own: a frame in crumbs is collected in one.
-            if type(pieces[-1]) is not bytearray:
-                pieces.append(bytearray())
-            pieces[-1] += data
+        if self._need == FRAME_HEADER_SIZE <= self.size:
+            self._look()  # the limit may have risen
+        if not self.unread:
+            return None
+        need, joined, data, at = self._need, self._long, self._data, self._at
+        if joined:
+            self._long = b""
+        elif need == FRAME_HEADER_SIZE and any(data[at : at + need]):
+            (size,) = _unpack_length(data, at)
+            raise too_large(f"{size} bytes where {self.limit} are allowed")
         else:
-            pieces.append(data)
-        self.size += len(data)
-        self.unread = self.size >= self._need
+            self._at = at + need
+        self.size -= need
+        self._look()
+        if joined:
+            return memoryview(joined)[FRAME_HEADER_SIZE:]
+        start, stop = at + FRAME_HEADER_SIZE, at + need
+        return data[start:stop] if stop - start < _LARGE_EVENT else memoryview(data)[start:stop]
+
+    def _look(self) -> None:
+        """Find out how long the next frame is, and whether all of it is there."""
+        need, there = FRAME_HEADER_SIZE, len(self._data) - self._at
+        if self.size >= need:
+            if there < need:
+                there = self._join(need)
+            (size,) = _unpack_length(self._data, self._at)
+            if size <= self.limit:  # if not, `take` says so
+                need += size
+                if there < need <= self.size:
+                    self._join(need)
+        self._need = need
+        self.unread = self.size >= need
+        if not self.unread and self._at > len(self._data) // 2:
+            # What is left waits for more, without what was handed out.
+            self._data, self._at = self._data[self._at :], 0
+
+    def _join(self, need: int) -> int:
+        """Join the pieces in which `need` bytes are; how many are in one now. A long frame
+        arrives in many, and is joined once and alone: what follows it stays where it is."""
+        last, left = self._more[-1], self.size - need
+        if need < _LARGE_EVENT or left > len(last):
+            self._data, self._at, self._more = self.rest(), 0, []
+            return self.size
+        at = len(last) - left
+        parts = memoryview(self._data)[self._at :], *self._more[:-1], memoryview(last)[:at]
+        self._long, self._more = b"".join(parts), []
+        if isinstance(last, bytes):
+            self._data, self._at = last, at
+        else:
+            self._data, self._at = bytes(last[at:]), 0
+        return need
 
     def rest(self) -> bytes:
         """What is buffered, which stays."""
-        return b"".join(self._pieces)[self._at :]
+        return b"".join((self._long, memoryview(self._data)[self._at :], *self._more))
 
     def clear(self) -> None:
         """Forget what is buffered."""
-        self._pieces = []
+        self._long = self._data = b""
+        self._more = []
         self._at = self.size = 0
         self._need = FRAME_HEADER_SIZE
         self.unread = False

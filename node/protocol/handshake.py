@@ -167,8 +167,8 @@ class Handshake:
             raise _refused("a Proof without seal")
         try:
             proof = read_proof(opened.payload)
-        except (LbmDecodeError, IdentityError) as error:
-            raise _refused(str(error)) from error
+        except (LbmDecodeError, IdentityError) as malformed:
+            raise _refused(str(malformed)) from malformed
         try:
             receiver.verifier = proof.identity.verifier(suite.signing)
             receiver.verify(seal)

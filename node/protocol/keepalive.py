@@ -1,17 +1,25 @@
-"""Keep-alive: when to ping, when to give up, and which Pong answers what (section 9).
+"""Keep-alive: when to rest, when to ping, when to give up, and which Pong answers what (section 9).
 
 Any byte received counts as an answer. Sends nothing itself.
 """
 
+from typing import Final
+
 from node.protocol.allowance import Allowance
 from node.protocol.limits import OWN_PINGS, WAITING_PONGS
 
+# Seconds without a byte after which a connection rests.
+REST: Final = 1.0
+AWAKE: Final = 0
+RESTING: Final = 1
+PROBING: Final = 2
+
 
 class KeepAlive:
-    """The clock of a connection that may be dead. All times are seconds of `now`.
+    """The clock of a connection that is idle, or may be dead. All times are seconds of `now`.
 
-    `due` is when `probe_due` or `expired` becomes true, `probing` says which. Whoever reads
-    bytes puts `due` off by `idle` seconds, and ends the probing.
+    `due` is when `rest_due`, `probe_due` or `expired` becomes true; `stage` says which. Whoever
+    reads bytes puts `due` off by `awake` seconds, and the stage is `AWAKE` again.
     """
 
     __slots__ = (
@@ -19,16 +27,17 @@ class KeepAlive:
         "_pings",
         "_timeout",
         "_waiting",
+        "awake",
         "due",
         "idle",
         "pongs_waiting",
-        "probing",
+        "stage",
     )
 
     def __init__(self, now: float, idle: float, timeout: float) -> None:
         self.idle = idle
-        self.due = now + idle
-        self.probing = False
+        self.awake = min(REST, idle)
+        self.begin_anew(now)
         self._timeout = timeout
         self._waiting: dict[int, float] = {}
         self._next_id = 1
@@ -37,25 +46,34 @@ class KeepAlive:
 
     def silent_for(self, now: float) -> float:
         """How long nothing came, in seconds."""
-        waited = self.idle + self._timeout if self.probing else self.idle
+        waited = (self.awake, self.idle, self.idle + self._timeout)[self.stage]
         return now - (self.due - waited)
 
     def begin_anew(self, now: float) -> None:
         """A new transport is there."""
-        self.due, self.probing = now + self.idle, False
+        self.due, self.stage = now + self.awake, AWAKE
+
+    def rest_due(self, now: float) -> bool:
+        """Whether to let go what is soon made anew, because nothing came for a second."""
+        return self.stage == AWAKE and now >= self.due
+
+    def rests(self) -> None:
+        """That was done because of `rest_due`."""
+        self.due += self.idle - self.awake
+        self.stage = RESTING
 
     def probe_due(self, now: float) -> bool:
         """Whether to ping because nothing came for so long."""
-        return not self.probing and now >= self.due
+        return self.stage == RESTING and now >= self.due
 
     def expired(self, now: float) -> bool:
         """Whether the ping was in vain."""
-        return self.probing and now >= self.due
+        return self.stage == PROBING and now >= self.due
 
     def probe_sent(self, now: float) -> None:
         """A ping of ours went out because of `probe_due`."""
         self.due = now + self._timeout
-        self.probing = True
+        self.stage = PROBING
 
     def new_ping(self, now: float) -> int | None:
         """The async id for a Ping; None while 64 are unanswered, or beyond our own rate."""

@@ -60,6 +60,9 @@ DROPPED_EVENTS: Final = Rate(16_384, 1 / 1_024)
 # Streams (section 8).
 EVENT_COST: Final = 64
 LARGEST_CREDIT: Final = 2**31 - 1
+# What one Batch may be.
+BATCH_COUNT: Final = 256
+BATCH_SIZE: Final = 32 * 1024
 # All that a connection makes us hold, and of that, what the windows of its streams may add up to.
 PEER_MEMORY: Final = 32 * 2**20
 WINDOWS_PART: Final = 2

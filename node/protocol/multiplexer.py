@@ -210,7 +210,7 @@ class Multiplexer:
             window = credit = TUNNEL_WINDOW
         elif window is None:
             room = self._windows - self._streams.committed
-            window = max(LEAST_WINDOW, min(limits.stream_window, room))
+            window = max(LEAST_WINDOW, min(limits.stream_window, room // 8))  # some for each
         elif not 1 <= window <= LARGEST_CREDIT:
             raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
         cells: dict[int, Value] = {keys.LABEL: label}

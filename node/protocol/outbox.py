@@ -1,20 +1,28 @@
 """Events that wait to be written: a queue for each stream, served in turn (section 8).
 
-Each stream with something to say and credit to say it gets one event a turn, so that a
-bulk stream does not delay a call. The outbox holds plain events, which are encrypted when
-their turn comes; what must not wait (stream 0, an Open) is encrypted at once into `Wire`.
+Each stream with something to say and credit to say it gets one event a turn, or a Batch of the
+small ones that wait there, so that a bulk stream does not delay a call. The outbox holds plain
+events, which are encrypted when their turn comes; what must not wait (stream 0, an Open) is
+encrypted at once into `Wire`.
 """
 
 from collections import deque
 from typing import Final, NamedTuple
 
 from node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
-from node.protocol.limits import EVENT_COST
+from node.protocol.batch_event import HEAD_SIZE, serialise_batch
+from node.protocol.codes import BATCH, DATA, STREAM
+from node.protocol.limits import BATCH_COUNT, BATCH_SIZE, EVENT_COST
 from node.protocol.waker import Waker
 from node.protocol.window import SendCredit
 
-# Events that are taken at a time.
-BATCH: Final = 64
+# Events and Batches that are taken at a time.
+TAKEN: Final = 64
+# The longest payload that goes into a Batch, in bytes: what an event costs besides its bytes is
+# little for a longer one.
+SMALL_PAYLOAD: Final = 4_096
+# A named tuple in half the time of calling its class.
+_tuple: Final = tuple.__new__
 
 
 class OutgoingEvent(NamedTuple):
@@ -26,7 +34,7 @@ class OutgoingEvent(NamedTuple):
     async_id: int
     category: int
     subcategory: int
-    payload: bytes | memoryview
+    payload: bytes | memoryview | bytearray
     seal: bool = False
     cost: int = 0
     releases: int = 0
@@ -44,10 +52,21 @@ class _Queue:
 class Outbox:
     """The queues, and whose turn it is; what waits is charged to `account`. `size` counts the
     payload bytes that wait, `count` the events; `turns` are the queues of which something may
-    be written now (or whose credit has yet to be looked at). Its `waker` is told of what is
-    queued, which is also that of the connection's other frames."""
+    be written now (or whose credit has yet to be looked at); `batch_size` is how long the payload
+    of a Batch may be. Its `waker` is told of what is queued, which is also that of the
+    connection's other frames."""
 
-    __slots__ = ("_account", "_held", "_main", "_queues", "count", "size", "turns", "waker")
+    __slots__ = (
+        "_account",
+        "_held",
+        "_main",
+        "_queues",
+        "batch_size",
+        "count",
+        "size",
+        "turns",
+        "waker",
+    )
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -57,6 +76,7 @@ class Outbox:
         self._held: set[int] = set()
         self.count = 0
         self.size = 0
+        self.batch_size = BATCH_SIZE
         self.waker = Waker()
 
     def __bool__(self) -> bool:
@@ -82,34 +102,85 @@ class Outbox:
         if self.count >= waker.count or self.size >= waker.size:
             waker.wake()
 
+    def extend(self, stream: int, data: bytes | memoryview, most: int) -> int:
+        """Add `data` to the Data that waits last on a stream, if that stays at most `most` bytes
+        long: what an event costs besides its bytes is paid once. Returns how long that was, 0 if
+        none takes it."""
+        queue = self._queues.get(stream)
+        if queue is None:
+            return 0
+        last, size = queue.events[-1], len(data)
+        payload = last.payload
+        before = len(payload)
+        if (last.category, last.subcategory) != (STREAM, DATA) or before + size > most:
+            return 0
+        joined = payload if type(payload) is bytearray else bytearray(payload)
+        joined += data
+        queue.events[-1] = last._replace(payload=joined, cost=last.cost + size)
+        self.size += size
+        self._account.charge(size)
+        if self.size >= self.waker.size:
+            self.waker.wake()
+        return before
+
     def take(self, limit: int) -> list[OutgoingEvent]:
-        """The next events whose streams have credit, which is spent: at most 64, and no more
-        once they cost `limit` bytes. An empty list means that nothing may be written now."""
-        turns, taken, size = self.turns, list[OutgoingEvent](), 0
-        while turns and len(taken) < BATCH and size + EVENT_COST * len(taken) < limit:
+        """The next events whose streams have credit, which is spent: at most 64, Batches among
+        them, and no more once they cost `limit` bytes. An empty list means that nothing may be
+        written now."""
+        turns, taken = self.turns, list[OutgoingEvent]()
+        count, size = self.count, self.size
+        while turns and len(taken) < TAKEN and size - self.size + EVENT_COST * len(taken) < limit:
             queue = turns.popleft()
             events = queue.events
             event = events[0]
-            stream, _, _, _, payload, _, cost, releases = event
+            stream, _, category, _, payload, _, cost, releases = event
             if cost and queue.credit is not None:
                 if queue.credit.left <= 0:
                     queue.blocked = True
                     continue
                 queue.credit.left -= cost
             events.popleft()
+            self.count -= 1
+            self.size -= len(payload)
+            if events and len(payload) <= SMALL_PAYLOAD and category > STREAM and not releases:
+                event = self._joined(event, queue, limit - size + self.size)
+                releases = event[7]
             if events:
                 turns.append(queue)
             else:
                 del self._queues[stream]
-            size += len(payload)
             taken.append(event)
             if releases:
                 self.release(releases)
         if taken:
-            self.count -= len(taken)
-            self.size -= size
-            self._account.release(size + OUTGOING_WEIGHT * len(taken))
+            self._account.release(size - self.size + OUTGOING_WEIGHT * (count - self.count))
         return taken
+
+    def _joined(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
+        """A Batch of `first` and the small events behind it that have credit, up to `room` bytes
+        more, and up to one that releases a stream; `first` itself if nothing else may go."""
+        events, credit = queue.events, queue.credit
+        room = min(room, self.batch_size - len(first[4]) - HEAD_SIZE)
+        run, seal, releases = [first[1:5]], first[5], 0
+        while events and len(run) < BATCH_COUNT and not releases:
+            _, async_id, category, subcategory, payload, sealed, cost, released = events[0]
+            size = len(payload)
+            room -= size + HEAD_SIZE
+            if room < 0 or size > SMALL_PAYLOAD or category <= STREAM:
+                break
+            if cost and credit is not None:
+                if credit.left <= 0:
+                    break
+                credit.left -= cost
+            events.popleft()
+            self.count -= 1
+            self.size -= size
+            run.append((async_id, category, subcategory, payload))
+            seal, releases = seal or sealed, released
+        if len(run) == 1:
+            return first
+        batch = (first[0], 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
+        return _tuple(OutgoingEvent, batch)
 
     def hold(self, stream: int) -> None:
         """Write nothing of `stream` until an event that releases it was taken."""

@@ -46,9 +46,10 @@ def read_proof(payload: bytes) -> Proof:
 
 def keep(payload: bytes, proof: Proof) -> None:
     """The Proof's seal is right: its keys need no check when they come again."""
+    met = proof if proof.kept else proof._replace(kept=True)
     with _lock:
         _kept.pop(payload, None)
-        _kept[payload] = proof._replace(kept=True)
+        _kept[payload] = met
         if len(_kept) > KEPT_PROOFS:
             del _kept[next(iter(_kept))]
 

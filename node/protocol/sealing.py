@@ -48,10 +48,21 @@ class _Lane:
 class Direction:
     """What both directions have: the epoch's secret, a lane for each stream, the chain.
 
-    `unsealed` counts events in form 0 since the last seal.
+    `unsealed` counts events in form 0 since the last seal. Of a stream that rests only the
+    counter is there: its lane, of some 3 KB, is made anew for its next event.
     """
 
-    __slots__ = ("_lanes", "_secret", "chain", "commit", "each", "epoch", "suite", "unsealed")
+    __slots__ = (
+        "_lanes",
+        "_resting",
+        "_secret",
+        "chain",
+        "commit",
+        "each",
+        "epoch",
+        "suite",
+        "unsealed",
+    )
 
     def __init__(self, suite: Suite, secret: bytes, chain: bytes, commit: bytes) -> None:
         self.suite = suite
@@ -66,6 +77,7 @@ class Direction:
         """Go on under `secret`: all streams restart their counters, a new epoch begins."""
         self._secret = secret
         self._lanes: dict[int, _Lane] = {}
+        self._resting: dict[int, int] = {}
         self.epoch += 1
 
     @property
@@ -75,11 +87,23 @@ class Direction:
 
     def counters(self) -> dict[int, int]:
         """The next counter of each stream that was used in this epoch."""
-        return {stream: lane.key.counter for stream, lane in self._lanes.items()}
+        awake = {stream: lane.key.counter for stream, lane in self._lanes.items()}
+        return self._resting | awake
+
+    def rest(self) -> None:
+        """Free the keys of all streams until their next event."""
+        self._resting, self._lanes = self.counters(), {}
 
     def forget(self, stream: int) -> None:
         """Free the key of a direction that ended."""
         self._lanes.pop(stream, None)
+        self._resting.pop(stream, None)
+
+    def _lane(self, stream: int) -> _Lane:
+        """The lane of a stream that is new or rested."""
+        lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
+        lane.key.counter = self._resting.pop(stream, 0)
+        return lane
 
 
 class Sender(Direction):
@@ -105,13 +129,13 @@ class Sender(Direction):
         async_id: int,
         category: int,
         subcategory: int,
-        payload: bytes | memoryview,
+        payload: bytes | memoryview | bytearray,
         sealed: bool,
     ) -> bytes:
         """Encrypt, chain and frame one event; `payload` is at least one byte."""
         lane = self._lanes.get(stream)
         if lane is None:
-            lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
+            lane = self._lane(stream)
         sealed = sealed or self.each
         aad = lane.sealed_aad if sealed else lane.unsealed_aad
         blob = lane.key.encrypt(_pack_head(async_id, category, subcategory) + payload, aad)
@@ -183,8 +207,9 @@ class Receiver(Direction):
             raise _bad_record("shorter than a stream id") from None
         lane = self._lanes.get(stream)
         if lane is None:
-            self.admit(stream)
-            lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
+            if stream not in self._resting:
+                self.admit(stream)
+            lane = self._lane(stream)
         aad, start, seal = lane.unsealed_aad, _CHAIN_HEAD, None
         if self.each or event[:5] != aad:
             aad, start, seal = self._sealed_form(event, lane.sealed_aad)
@@ -222,10 +247,7 @@ class Receiver(Direction):
         """Forget what was opened since, or tried to be, in this epoch."""
         self.chain.value = standing.chain
         self.unsealed, self.sealed = standing.unsealed, standing.sealed
-        counters = standing.counters
-        self._lanes = {s: lane for s, lane in self._lanes.items() if s in counters}
-        for stream, lane in self._lanes.items():
-            lane.key.counter = counters[stream]
+        self._resting, self._lanes = dict(standing.counters), {}
 
     def _sealed_form(
         self, event: bytes | memoryview, aad: bytes

@@ -9,7 +9,7 @@ from node.protocol.codes import DATA, SIM, STREAM, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.flow import Flow
-from node.protocol.limits import EVENT_COST, UNWRITTEN_PART, Limits
+from node.protocol.limits import EVENT_COST, READ_ON, UNWRITTEN_PART, Limits
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import DirectionState
 from node.protocol.outbox import Outbox, Wire
@@ -117,12 +117,18 @@ class Speaker:
         mux = session.mux
         return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
 
-    def send_data(self, stream: int, data: bytes | memoryview) -> None:
+    def send_data(self, stream: int, data: bytes | memoryview, join: int = 0) -> None:
         """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`. A view
-        is one of bytes that do not change until they were sent."""
+        is one of bytes that do not change until they were sent. Data that waits last on the stream
+        is made longer instead, up to `join` bytes."""
         if not data or stream < 2:
             raise LocalProtocolError("Data is at least one byte, on a stream of its own")
-        self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)
+        mux = self._open().mux
+        before = self.outbox.extend(stream, data, join) if join else 0
+        if before:
+            mux.expected += (before + len(data)) // READ_ON - before // READ_ON
+        else:
+            mux.send(stream, 0, STREAM, DATA, data, False, False)
 
     def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
         """Open a stream; returns its id. `window` is what we are ready to hold, `credit` what the

@@ -39,6 +39,9 @@ Farewell = tuple[int, str]
 class StreamZero:
     """The events of stream 0, in and out. `Session` adds all others; `mux` has their streams."""
 
+    # At the end of a session its channel goes, and a compiled class has to know that it may.
+    __deletable__ = ("channel",)
+
     mux: Multiplexer
 
     def __init__(

@@ -21,8 +21,8 @@ class Waker:
     __slots__ = ("count", "size", "wake")
 
     def __init__(self) -> None:
-        self.count: float = 0
-        self.size: float = 0
+        self.count = 0.0
+        self.size = 0.0
         self.wake: Callable[[], None] = _nobody
 
     def changed(self) -> None:

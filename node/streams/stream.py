@@ -25,8 +25,8 @@ from node.streams.inbox import Inbox
 from node.streams.room import StreamRoom
 from node.transport.waiting import left_after
 
-# One Data event at most, so that no stream's turn is long (section 8).
-LARGEST_PIECE = 128 * 1024
+# One Data event at most, so that no stream's turn is long (section 8): what one flush takes.
+LARGEST_PIECE = 256 * 1024
 DEFAULT_TIMEOUT = 30.0  # seconds that a request waits for its answer
 
 
@@ -105,12 +105,12 @@ class Stream(ByteStream):
             size = min(LARGEST_PIECE, self.live.limits.max_payload)
             if len(whole) <= size:
                 if whole:
-                    await self._send_piece(whole)
+                    await self._send_piece(whole, size)
                 return
             view = memoryview(whole)
             try:
                 for start in range(0, len(view), size):
-                    await self._send_piece(view[start : start + size])
+                    await self._send_piece(view[start : start + size], size)
             finally:
                 # What waits longer than we do must not keep all of `item`: of many streams
                 # that would add up, and nobody counts it.
@@ -346,9 +346,9 @@ class Stream(ByteStream):
             return anyio.ClosedResourceError()
         return self._error or anyio.EndOfStream("the other side finished and answers nothing")
 
-    async def _send_piece(self, piece: bytes | memoryview) -> None:
+    async def _send_piece(self, piece: bytes | memoryview, largest: int) -> None:
         await self._room.wait()
-        self._queue(self.live.core.send_data, piece)
+        self._queue(self.live.core.send_data, piece, largest)
         self._room.took(len(piece))
 
     def _queue(self, send: Callable[..., object], *what: Any, **how: Any) -> None:

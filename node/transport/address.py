@@ -99,7 +99,7 @@ class Address:
 
     def with_node_id(self, node_id: NodeId) -> "Address":
         """Return this address with another expected node id."""
-        return replace(self, node_id=node_id)
+        return self if self.node_id == node_id else replace(self, node_id=node_id)
 
     def without_node_id(self) -> "Address":
         """Return the place alone: what stands in the file of known peers."""

@@ -16,6 +16,7 @@ from node.errors import UnreachableError
 from node.transport.address import Address
 from node.transport.backend import Accept
 from node.transport.driver import Driver
+from node.transport.eager import EagerTasks
 from node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
@@ -24,7 +25,7 @@ from node.transport.endpoints import (
     remote_name,
     require_socket,
 )
-from node.transport.gate import Served
+from node.transport.gate import Attached, Served
 from node.transport.turns import Line
 
 logger = logging.getLogger("parley.transport")
@@ -55,7 +56,9 @@ class AsyncioWaiter(asyncio.Future[None]):
 class AsyncioOutlet(asyncio.Protocol):
     """A socket as asyncio serves it: callbacks in, writes out."""
 
-    def __init__(self, accept: Accept, living: "set[AsyncioOutlet]") -> None:
+    def __init__(
+        self, accept: Callable[[str], Attached | None], living: "set[AsyncioOutlet]"
+    ) -> None:
         self._accept = accept
         self._living = living
         self._transport: asyncio.Transport | None = None
@@ -202,6 +205,7 @@ class AsyncioBackend:
         self.soon = self._loop.call_soon
         self.waiter = partial(AsyncioWaiter, loop=self._loop)
         self.line = Line(self.now, self.soon)
+        self.begin = EagerTasks(self._loop, self._tasks).begin
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
         """Call back in the loop, asked by another thread."""
@@ -219,7 +223,7 @@ class AsyncioBackend:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
+    async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
         require_socket(address)
         made: list[AsyncioOutlet] = []

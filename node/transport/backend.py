@@ -9,6 +9,7 @@ from typing import Protocol
 
 from node.transport.address import Address
 from node.transport.driver import Driver
+from node.transport.gate import Attached
 from node.transport.loop import Loop
 
 # Makes a driver for a connection, of which it is told where it comes from; with None the
@@ -28,9 +29,9 @@ class Listener(Protocol):
 class Backend(Loop, Protocol):
     """An event loop and its sockets. Made inside of the loop it is for."""
 
-    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
-        """Dial `address` and serve the core of the driver that `accept` makes; with None the
-        connection is closed at once.
+    async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
+        """Dial `address` and serve what `accept` makes; with None the connection is closed at
+        once.
 
         Raises:
             UnreachableError: nobody answers, or there is no driver.

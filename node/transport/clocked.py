@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
+from node.transport.gate import Attached
 from node.transport.loop import Runner, Timer
 from node.transport.turns import Line
 
@@ -32,6 +33,7 @@ class ClockedBackend:
         self.now = clock.now
         self.line = Line(self.now, self.soon)  # no turn is too long while the clock stands
         self.waiter = backend.waiter
+        self.begin = backend.begin
 
     def soon(self, callback: Callable[[], None]) -> None:
         """Call back in the loop's next turn."""
@@ -52,7 +54,7 @@ class ClockedBackend:
         """Run a coroutine function in a task of the loop's."""
         return self._backend.spawn(function, *arguments)
 
-    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
+    async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
         await self._backend.connect(address, accept)
 

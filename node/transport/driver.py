@@ -14,7 +14,7 @@ from node.protocol.connection import FLUSH_SIZE
 from node.transport.alarm import NEVER, Alarm
 from node.transport.core import Core
 from node.transport.gate import OPEN, Gate, Outlet
-from node.transport.loop import Loop
+from node.transport.loop import Begun, Loop
 from node.transport.turns import ROUND_TIME, WHOLE, Turns
 from node.transport.waiting import Rooms
 
@@ -39,9 +39,10 @@ class Driver:
     to be written, callers wait in `room`. What came is taken in turns (node/transport/turns.py):
     the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
     is read while anything waits for that. While `gate`, which is set before the transport is there,
-    is shut, the core gets nothing and gives nothing, and its time stands still. A parted core goes
-    on with the transport of another driver (`hand_over`). `path` is its way through a federation;
-    `blame` is to be called if what comes by that is not from the other side, or nothing.
+    is shut, the core gets nothing and gives nothing, and its time stands still. What is put in
+    `to_begin` while reports are handed on begins (`Loop.begin`) when all of them were. A parted
+    core goes on with the transport of another driver (`hand_over`). `path` is its way through a
+    federation; `blame` is to be called if nothing, or nothing of the other side, comes by that.
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class Driver:
         "on_closed",
         "path",
         "rooms",
+        "to_begin",
         "turns",
         "was_connected",
     )
@@ -82,11 +84,11 @@ class Driver:
         self.core, self._loop = core, loop
         self._on_reports = on_reports
         self._next_deadline, self._handle_deadline = next_deadline, handle_deadline
-        self.high_water = HIGH_WATER
-        self.turns, self.rooms = Turns(), Rooms()
+        self.high_water, self.turns, self.rooms = HIGH_WATER, Turns(), Rooms()
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
         self._writable = self._paused = self._flush_due = False
+        self.to_begin: list[Begun] = []
         self._busy = False  # reports are being handed on, and none may overtake another
         self._eof_came = self._eof_written = self._closed = self.was_connected = False
         self._alarm, self._grace_until = Alarm(loop, self._rung), -NEVER
@@ -223,18 +225,16 @@ class Driver:
             data = b""
             if core.happened:
                 self._hand_on("handling what came")
+                if core.outbox.count >= FLUSH_EVENTS and self._writable and not self._busy:
+                    self._flush(midway=True)
             more = turns.waiting or core.unread
-            time = now()
-            if time >= end:
+            if (time := now()) >= end:
                 break
         self._loop.line.charge(turns, time - start)
-        follow = core.ended or core.is_parted or core.wants_data is self._paused
         if self._eof_came and not (more and self._may_go_on):
             self._end()
-        elif more or core.outbox.count or follow:
-            self._after(more)
         else:
-            self._flush_soon()  # which sets the timer
+            self._after(more)
 
     def _end(self) -> None:
         """Nothing comes any more, and what the core could take it has taken."""
@@ -257,15 +257,13 @@ class Driver:
             self._hand_on("handling what came")
         if more or core.ended or core.wants_data is self._paused:
             self._follow()  # at once: what comes before the next turn would have to be held
-        outbox = core.outbox
-        much = outbox.count >= FLUSH_EVENTS or outbox.size >= FLUSH_SIZE
-        if much and self._writable and not self._busy:
+        if core.outbox.count and self._writable and not self._busy:
             self._flush()
         else:
             self._flush_soon()  # and have the timer set
 
     def _hand_on(self, doing: str) -> None:
-        """Hand on the core's reports in their order, also those that doing so makes."""
+        """Hand on the core's reports in their order, also those that doing so makes; then begin."""
         busy, self._busy = self._busy, True
         core = self.core
         while core.happened:
@@ -276,6 +274,9 @@ class Driver:
             except Exception:
                 self._bug(doing)
         self._busy = busy
+        if self.to_begin and not busy:
+            begun, self.to_begin = self.to_begin, []
+            self._loop.begin(begun)
 
     def _woken(self) -> None:
         """The core has something to write, to report, or to read on for. Senders are in the
@@ -297,7 +298,7 @@ class Driver:
     def _flush(self, *, midway: bool = False) -> None:
         """Write what the transport takes; and see to what follows, unless a sender is `midway`."""
         core, outlet, gate = self.core, self._outlet, self.gate
-        self._flush_due = midway
+        self._flush_due = self._flush_due and midway
         if self._closed or (outlet is None and not core.is_parted):
             return
         self._waker.count = self._waker.size = NEVER
@@ -353,10 +354,9 @@ class Driver:
         due = self._next_deadline()
         if self.gate.open:
             due = min(due, max(self.core.next_deadline(), self._grace_until))
-        alarm = self._alarm
-        due = max(due, alarm.earliest)
-        if due < alarm.at:
-            alarm.set(due)
+        due = max(due, self._alarm.earliest)
+        if due < self._alarm.at:
+            self._alarm.set(due)
 
     def _rung(self, now: float) -> None:
         if self._closed:

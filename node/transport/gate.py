@@ -26,6 +26,13 @@ class Served(Protocol):
         """Bytes are taken again."""
 
 
+class Attached(Served, Protocol):
+    """Whoever a transport is made for."""
+
+    def connected(self, outlet: "Outlet") -> None:
+        """The transport is there."""
+
+
 class Outlet(Protocol):
     """The transport as the driver sees it."""
 

@@ -4,7 +4,7 @@ What is done for every event costs a microsecond or two here, where anyio's gene
 to thirteen; everything else is anyio's.
 """
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Protocol
 
 from node.transport.turns import Line
@@ -37,6 +37,16 @@ class Runner(Protocol):
         """Cancel it; it goes on until it has cleaned up."""
 
 
+class Running(Protocol):
+    """For whom a coroutine runs: `runner` is set to what cancels that, as long as it runs."""
+
+    runner: Any
+
+
+# A coroutine function, and what it is given.
+Begun = tuple[Callable[[Any], Coroutine[Any, Any, object]], Running]
+
+
 class Loop(Protocol):
     """An event loop as the shell uses it for every connection. In its `line` stand those of
     which more came than one turn takes."""
@@ -56,6 +66,10 @@ class Loop(Protocol):
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call back at `when` of `now`."""
+
+    def begin(self, begun: Iterable[Begun]) -> None:
+        """Run coroutine functions as tasks do, if the loop can at once until they first wait; they
+        must not raise."""
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
         """Run a coroutine function in a task; it must not raise."""

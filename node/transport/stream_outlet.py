@@ -10,8 +10,7 @@ from collections import deque
 import anyio
 from anyio.abc import ByteStream
 
-from node.transport.driver import Driver
-from node.transport.gate import Served
+from node.transport.gate import Attached, Served
 from node.transport.loop import Loop, Runner, Waiter
 
 logger = logging.getLogger("parley.transport")
@@ -25,7 +24,7 @@ _BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceErr
 class StreamOutlet:
     """Serves a driver over one stream, which ends with it unless it is handed to another."""
 
-    def __init__(self, stream: ByteStream, driver: Driver, loop: Loop) -> None:
+    def __init__(self, stream: ByteStream, driver: Attached, loop: Loop) -> None:
         self._stream = stream
         self._served: Served | None = driver
         self._loop = loop

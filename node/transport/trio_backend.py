@@ -5,7 +5,7 @@ node.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,7 +16,6 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 from node.errors import UnreachableError
 from node.transport.address import Address
 from node.transport.backend import Accept
-from node.transport.driver import Driver
 from node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
@@ -25,6 +24,8 @@ from node.transport.endpoints import (
     remote_name,
     require_socket,
 )
+from node.transport.gate import Attached
+from node.transport.loop import Begun
 from node.transport.stream_outlet import StreamOutlet
 from node.transport.turns import Line
 
@@ -105,6 +106,11 @@ class TrioBackend:
 
         return self.spawn(ring)
 
+    def begin(self, begun: Iterable[Begun]) -> None:
+        """A task for each: trio lets nobody take its steps."""
+        for function, one in begun:
+            one.runner = self.spawn(function, one)
+
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> anyio.CancelScope:
         """A task in the node's task group, with a scope of its own."""
         # Cancelling the node's owner cancels no task of ours: peers are owed a Close.
@@ -128,7 +134,7 @@ class TrioBackend:
         self._task_group.start_soon(run)
         return scope
 
-    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
+    async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
         require_socket(address)
         stream: ByteStream

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 WHOLE: Final = 1 << 62  # whatever came, at once
 # Seconds of one connection's turn before others have theirs. What its reports set off is
-# counted, the tasks that they start are not.
+# counted, with the first steps of handlers; what these do when they have waited is not.
 TURN_TIME: Final = 0.00025
 # Seconds of all turns of those who wait, before the loop looks at its sockets and timers; and of
 # one turn where nobody waits, so that all that one read brings of bulk data is taken at once.

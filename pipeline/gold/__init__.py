@@ -1,5 +1,5 @@
-"""The tables that people look at, each made from silver by a function of its own.
+"""The tables that people look at, each made from a summary by a function of its own.
 
-A table is made anew from silver as a whole, so nothing ever has to be undone. `refresh` knows where
-tables are kept; nothing here knows journals.
+A summary (`pipeline.summary`) has what gold needs of all events, so what a new batch costs does not
+grow with the events before it. `refresh` knows where tables are kept; nothing here knows journals.
 """

@@ -1,90 +1,146 @@
-"""The gold tables on disk: all made anew together, and read only as a whole.
+"""Gold brought up to date: what new batches sum up to, added to the sum of those before.
 
-    gold/NAME/slot=0|1[/date=D]/      a table, each time in the other slot
-    gold/refreshed/slot=0|1/          one row: when all tables of that slot were complete
-
-Readers take the slot that was completed last, and a refresh writes to the other one, so a reader
-sees tables of one moment even while they are made anew. A reader that is still busy two
-refreshes later must start again.
+Nothing is read of events that were there at the last refresh but where two journals are not alike.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import Final
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+import pyarrow as pa
 
-from pipeline.gold.calls import calls
-from pipeline.gold.findings import findings
-from pipeline.gold.sessions import sessions
-from pipeline.gold.topics import topics
-from pipeline.gold.traffic import graph, traffic
-from pipeline.gold.tunnels import tunnels
+from pipeline.errors import NoTablesError
+from pipeline.gold.arrow import repeated
+from pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
+from pipeline.gold.store import MARK, PACKED, SUMMARY_TABLE, GoldStore, Mark, mark_table, read_mark
+from pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
+from pipeline.summary.kinds import KINDS, Summary, merged, packed, unpacked
+from pipeline.summary.pairing import pair, without_strays
 
-NAMES: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph", "tunnels")
-_DATED: Final = frozenset({"traffic"})
-_MARK: Final = "refreshed"
-
-
-def gold_tables(
-    events: DataFrame, about: DataFrame, found: DataFrame, joined: DataFrame
-) -> dict[str, DataFrame]:
-    """All tables by their names, from silver's events, session rows, findings and tunnels."""
-    return {
-        "findings": findings(events, about, found, joined),
-        "traffic": traffic(events),
-        "calls": calls(events),
-        "topics": topics(events),
-        "sessions": sessions(events, about),
-        "graph": graph(events),
-        "tunnels": tunnels(joined),
-    }
+# Rows of a summary that are packed together.
+_PIECE: Final = 2**17
+# How long a slot stays that another has taken the place of: a reader may be busy with it.
+KEEP: Final = timedelta(minutes=10)
+_OTHERS: Final = {SESSION: "sessions", TUNNEL: "tunnels", FINDING: "findings"}
 
 
-def write_gold(
-    spark: SparkSession, root: str, tables: Mapping[str, DataFrame], now: datetime
-) -> None:
-    """Write all tables anew under `root`, with a column `refreshed`, which is `now`."""
-    slot = 1 if newest_slot(spark, root) == 0 else 0
-    for name, table in tables.items():
-        writer = table.withColumn(_MARK, f.lit(now)).write.mode("overwrite")
-        if name in _DATED:
-            writer = writer.partitionBy("date")
-        writer.parquet(_path(root, name, slot))
-    mark = spark.range(1).select(f.lit(now).alias(_MARK))
-    mark.coalesce(1).write.mode("overwrite").parquet(_path(root, _MARK, slot))
+def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
+    """Make gold of all batches that are whole, unless that is what it is made of."""
+    slot, mark = newest(store)
+    last = store.last_batch()
+    if mark is not None and mark.batch == last and _is_whole(store, slot):
+        return mark
+    before = None if slot is None else store.read(SUMMARY_TABLE, slot)
+    done = -1 if before is None or mark is None else mark.batch
+    summary = _folded([*_kept(before), *_new(store, done + 1, last)])
+    waiting = _unpacked(store.others("stitched", [WAITING], last, last))
+    whole = merged([summary, *waiting])
+    gold = gold_tables(whole, lambda wanted: store.events(wanted, last), check_key)
+    made = Mark(now, last, statuses_of(whole))
+    other = 1 if slot == 0 else 0
+    store.remove(other, [MARK])
+    for name, table in gold.items():
+        refreshed = repeated(now, KINDS["traffic"].keys["minute"], table.num_rows)
+        store.write(name, other, table.append_column(MARK, refreshed))
+    store.write(SUMMARY_TABLE, other, _packed(summary))
+    # The last but one has to stay: the last may be made again.
+    store.forget(range(max(done - 1, 0), last - 1))
+    store.write(MARK, other, mark_table(made))
+    return made
 
 
-def newest_slot(spark: SparkSession, root: str) -> int | None:
-    """The slot that was completed last; None if none was."""
-    times = {slot: _completed(spark, root, slot) for slot in (0, 1)}
-    known = {slot: time for slot, time in times.items() if time is not None}
-    return max(known, key=lambda slot: known[slot]) if known else None
+def newest(store: GoldStore) -> tuple[int | None, Mark | None]:
+    """The slot that was completed last, and its mark; None if none was. Raises NoTablesError."""
+    marks = {slot: mark for slot in (0, 1) if (mark := _mark(store, slot)) is not None}
+    if not marks:
+        return None, None
+    # Not by their times alone: clocks are set back.
+    slot = max(marks, key=lambda one: (marks[one].batch, marks[one].time))
+    return slot, marks[slot]
 
 
-def read_all_gold(spark: SparkSession, root: str) -> dict[str, DataFrame] | None:
-    """All gold tables of one moment, by their names; None without any."""
-    slot = newest_slot(spark, root)
-    if slot is None:
-        return None
-    return {name: spark.read.parquet(_path(root, name, slot)) for name in NAMES}
+def read_all_gold(store: GoldStore) -> dict[str, pa.Table] | None:
+    """All gold tables of one moment, by their names; None without any.
+
+    Raises NoTablesError.
+    """
+    slot, _ = newest(store)
+    return None if slot is None else {name: read_table(store, name, slot) for name in SCHEMAS}
 
 
-def read_gold(spark: SparkSession, root: str, name: str) -> DataFrame | None:
-    """A gold table as it was completed last; None if none was."""
-    slot = newest_slot(spark, root)
-    return None if slot is None else spark.read.parquet(_path(root, name, slot))
+def read_table(store: GoldStore, name: str, slot: int) -> pa.Table:
+    """A gold table of a slot that was complete.
+
+    Raises NoTablesError: it is damaged, or two refreshes have gone by.
+    """
+    table = store.read(name, slot)
+    if table is None:
+        raise NoTablesError(f"the table {name} cannot be read: `parley pipeline run` mends it")
+    return table
 
 
-def _completed(spark: SparkSession, root: str, slot: int) -> datetime | None:
-    try:
-        rows = spark.read.parquet(_path(root, _MARK, slot)).collect()
-    except AnalysisException:  # it is not there, or is just being written
-        return None
-    return max((row[_MARK] for row in rows), default=None)
+def remove_old(store: GoldStore, now: datetime) -> None:
+    """Take away the slot that another took the place of a good while ago."""
+    slot, mark = newest(store)
+    if slot is not None and mark is not None and now - mark.time >= KEEP:
+        store.remove(1 - slot, [MARK, *SCHEMAS, SUMMARY_TABLE])
 
 
-def _path(root: str, name: str, slot: int) -> str:
-    return f"{root.rstrip('/')}/gold/{name}/slot={slot}"
+def _is_whole(store: GoldStore, slot: int | None) -> bool:
+    return slot is not None and all(store.has(name, slot) for name in SCHEMAS)
+
+
+def _mark(store: GoldStore, slot: int) -> Mark | None:
+    table = store.read(MARK, slot)
+    return None if table is None else read_mark(table)
+
+
+def _folded(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
+    """One summary; of requests and answers only what a later batch may go on with is left."""
+    summary = merged(summaries)
+    paired = pair(summary["unpaired"])
+    calls = merged([{"calls": summary["calls"]}, {"calls": paired.calls}])["calls"]
+    return {**summary, "calls": calls, "unpaired": without_strays(paired.left)}
+
+
+def _new(store: GoldStore, first: int, last: int) -> Iterator[Summary]:
+    """The summaries of batches, and their rows of other things than events."""
+    for name in ("silver", "stitched"):
+        rows = store.others(name, [SUMMARY, *_OTHERS], first, last)
+        yield from _unpacked(rows)
+        for part, kind in _OTHERS.items():
+            some = rows.filter(pa.compute.equal(rows.column("part"), part))
+            yield {kind: some.select(["other"])}
+
+
+def _unpacked(rows: pa.Table) -> Iterator[Summary]:
+    names = ("batch", "part", "other", "payload")
+    for batch, part, kind, payload in zip(
+        *(rows.column(n).to_pylist() for n in names), strict=True
+    ):
+        if part not in (SUMMARY, WAITING):
+            continue
+        table = unpacked(payload)
+        if kind == "blocks":
+            number = pa.repeat(pa.scalar(batch, pa.int64()), table.num_rows)
+            for column in ("since", "until"):
+                table = table.set_column(table.schema.get_field_index(column), column, number)
+        yield {kind: table}
+
+
+def _kept(table: pa.Table | None) -> Iterator[Summary]:
+    """The summary of a slot."""
+    if table is not None:
+        for kind, payload in zip(
+            *table.select(["other", "payload"]).to_pydict().values(), strict=True
+        ):
+            yield {kind: unpacked(payload)}
+
+
+def _packed(summary: Summary) -> pa.Table:
+    pieces = [
+        {"part": SUMMARY, "other": kind, "payload": packed(table.slice(first, _PIECE))}
+        for kind, table in summary.items()
+        for first in range(0, table.num_rows, _PIECE)
+    ]
+    return pa.Table.from_pylist(pieces, PACKED)

@@ -4,18 +4,43 @@ What the ends say is put side by side and not judged, which is left to `pipeline
 works without an auditor's key.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+import pyarrow as pa
 
-from pipeline.reconcile.ends import session_ends, wire_events
+from pipeline.gold.arrow import FLAG, INT, LONG, TEXT, TIME, grouped, of_rows
+from pipeline.gold.traffic import directions
+from pipeline.reconcile.ends import End, by_session, least, most
+from pipeline.summary.kinds import Summary
 
-_OF_EACH_END: Final = ("code", "text", "remote", "sent_place", "received_place")
-_TOTALS: Final = ("events", "wire_bytes")
+_OF_EACH_END: Final = {
+    "code": LONG,
+    "text": TEXT,
+    "remote": FLAG,
+    "sent_place": LONG,
+    "received_place": LONG,
+}
+SESSIONS: Final = pa.schema(
+    [
+        *((name, TEXT) for name in ("session", "initiator", "responder", "initiator_role")),
+        *((name, TEXT) for name in ("responder_role", "address", "suite")),
+        ("journals", INT),
+        ("started", TIME),
+        ("ended", TIME),
+        *((name, LONG) for name in ("duration_us", "key_updates", "rekeys", "resumptions")),
+        ("events", LONG),
+        ("wire_bytes", LONG),
+        *(
+            (f"{end}_{name}", type_)
+            for end in ("initiator", "responder")
+            for name, type_ in _OF_EACH_END.items()
+        ),
+    ]
+)
 
 
-def sessions(events: DataFrame, silver_sessions: DataFrame) -> DataFrame:
+def sessions(summary: Summary, ends: Sequence[End]) -> pa.Table:
     """Columns: session, initiator, responder, initiator_role, responder_role, address, suite,
     journals, started, ended, duration_us, key_updates, rekeys, resumptions, events, wire_bytes,
     and for each end initiator_* and responder_*: code, text, remote, sent_place, received_place.
@@ -23,63 +48,40 @@ def sessions(events: DataFrame, silver_sessions: DataFrame) -> DataFrame:
     `events` and `wire_bytes` count each event once: as its sender's or its receiver's journal
     has it, whichever has more.
     """
-    dialled = f.col("initiator")
-
-    def either(dials: str, answers: str) -> Column:
-        return f.max(f.when(dialled, f.col(dials)).otherwise(f.col(answers)))
-
-    both = (
-        session_ends(silver_sessions)
-        .groupBy("session")
-        .agg(
-            either("journal", "peer").alias("initiator"),
-            either("peer", "journal").alias("responder"),
-            either("local_role", "remote_role").alias("initiator_role"),
-            either("remote_role", "local_role").alias("responder_role"),
-            f.max(f.when(dialled, f.col("address"))).alias("address"),
-            f.max("suite").alias("suite"),
-            f.count("*").cast("int").alias("journals"),
-            f.min("started").alias("started"),
-            f.max("ended").alias("ended"),
-            # Of one journal's two times, never of two clocks.
-            f.max(f.unix_micros("ended") - f.unix_micros("started")).alias("duration_us"),
-            f.max("key_updates").alias("key_updates"),
-            f.max("rekeys").alias("rekeys"),
-            f.max("resumptions").alias("resumptions"),
-            *(
-                f.max(f.when(side, f.col(name))).alias(f"{end}_{name}")
-                for end, side in (("initiator", dialled), ("responder", ~dialled))
-                for name in _OF_EACH_END
-            ),
-        )
+    sums = grouped(directions(summary), ["session"], total=["events", "wire_bytes"])
+    totals = {name: counts for name, *counts in zip(*sums.to_pydict().values(), strict=True)}
+    rows = (
+        _row(session, some, totals.get(session, (0, 0)))
+        for session, some in by_session(ends).items()
     )
-    sums = directions(events).groupBy("session").agg(*(f.sum(name).alias(name) for name in _TOTALS))
-    columns = [name for name in both.columns if not name.endswith(_OF_EACH_END)]
-    ends = [name for name in both.columns if name.endswith(_OF_EACH_END)]
-    return both.join(sums, "session", "left").select(
-        *columns, *(f.coalesce(name, f.lit(0)).alias(name) for name in _TOTALS), *ends
-    )
+    return of_rows(rows, SESSIONS)
 
 
-def directions(events: DataFrame) -> DataFrame:
-    """One row for each direction of each session: from whom to whom, how much, when.
+def _row(session: str, ends: Sequence[End], totals: Sequence[int]) -> list[Any]:
+    row: dict[str, Any] = dict.fromkeys(SESSIONS.names)
+    row |= {"session": session, "journals": len(ends)}
+    row |= {"events": totals[0], "wire_bytes": totals[1]}
+    for end in ends:
+        own, other = ("initiator", "responder") if end.initiator else ("responder", "initiator")
+        told = {
+            own: end.journal,
+            other: end.peer,
+            f"{own}_role": end.local_role,
+            f"{other}_role": end.remote_role,
+            "address": end.address if end.initiator else None,
+            "suite": end.suite,
+            "ended": end.ended,
+            "duration_us": _duration(end),
+            "key_updates": len(end.updates),
+            "rekeys": end.rekeys,
+            "resumptions": end.resumptions,
+            **{f"{own}_{name}": getattr(end, name) for name in _OF_EACH_END},
+        }
+        row |= {name: most(row[name], value) for name, value in told.items()}
+        row["started"] = least(row["started"], end.started)
+    return list(row.values())
 
-    Of the two journals that may have it, the counts are those of the one that has more.
-    """
-    kept = (
-        wire_events(events)
-        .where(f.col("session").isNotNull())
-        .groupBy("session", "sender", "receiver", "direction")
-        .agg(
-            f.count("*").alias("events"),
-            f.sum(f.col("wire_size").cast("long")).alias("wire_bytes"),
-            f.min("time").alias("first"),
-            f.max("time").alias("last"),
-        )
-    )
-    return kept.groupBy("session", "sender", "receiver").agg(
-        *(f.max(name).alias(name) for name in _TOTALS),
-        f.min("first").alias("first"),
-        f.max("last").alias("last"),
-        f.count("*").cast("int").alias("journals"),
-    )
+
+def _duration(end: End) -> int | None:
+    """Of one journal's two times, never of two clocks."""
+    return None if end.ended is None or end.started is None else end.ended - end.started

@@ -4,100 +4,73 @@ An event counts once, whichever of the two journals has it. The table is empty w
 key.
 """
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from typing import Final
 
-from node.protocol.codes import CloseCode
-from pipeline.reconcile.ends import known_events, wire_events
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.gold.arrow import LONG, TEXT, TIME, grouped, only, shaped
+from pipeline.summary.kinds import Summary
+
+_COUNTS: Final = ("subscriptions", "subscribers", "notes", "payload_bytes", "slow_resets")
+TOPICS: Final = pa.schema(
+    [
+        ("topic", TEXT),
+        ("publisher", TEXT),
+        *((name, LONG) for name in _COUNTS),
+        ("first", TIME),
+        ("last", TIME),
+    ]
+)
+_KEY: Final = ["topic", "publisher"]
 
 
-def topics(events: DataFrame) -> DataFrame:
+def topics(summary: Summary) -> pa.Table:
     """Columns: topic, publisher, subscriptions, subscribers, notes, payload_bytes,
     slow_resets, first, last.
 
     A subscription is one accepted Subscribe, a subscriber one node. `slow_resets` counts the
     subscriptions that were ended with Reset `slow-consumer`.
     """
-    kept = _subscriptions(events)
-    slow = (
-        wire_events(events)
-        .where((f.col("type") == "reset") & (f.col("code") == int(CloseCode.SLOW_CONSUMER)))
-        .select("session", f.col("opens").alias("stream"), f.lit(1).alias("slow"))
-        .distinct()
+    counts = _subscriptions(summary["streams"])
+    notes = _notes(summary["notes"])
+    both = counts.join(notes, _KEY, join_type="full outer")
+    for name in _COUNTS:
+        at = both.schema.get_field_index(name)
+        both = both.set_column(at, name, both.column(name).fill_null(0))
+    opened, began, ended = (
+        both.column(name).cast(LONG) for name in ("opened", "first_note", "last_note")
     )
-    key = ("topic", "publisher")
-    counts = (
-        kept.join(slow, ["session", "stream"], "left")
-        .groupBy(*key)
-        .agg(
-            f.count("*").alias("subscriptions"),
-            f.count_distinct("subscriber").alias("subscribers"),
-            f.count("slow").alias("slow_resets"),
-            f.min("first").alias("opened"),
-        )
-    )
-    notes = _notes(events)
-    return (
-        counts.join(notes, list(key), "full")
-        .select(
-            *key,
-            *(
-                f.coalesce(name, f.lit(0)).alias(name)
-                for name in (
-                    "subscriptions",
-                    "subscribers",
-                    "notes",
-                    "payload_bytes",
-                    "slow_resets",
-                )
-            ),
-            f.least("opened", "first").alias("first"),
-            f.greatest("opened", "last").alias("last"),
-        )
-        .where(f.col("topic").isNotNull())
-    )
+    first = pc.min_element_wise(opened, began)
+    last = pc.max_element_wise(opened, ended)
+    both = both.append_column("first", first).append_column("last", last)
+    return shaped(both.filter(both.column("topic").is_valid()), TOPICS)
 
 
-def _subscriptions(events: DataFrame) -> DataFrame:
+def _subscriptions(streams: pa.Table) -> pa.Table:
     """The streams that a Result gave to a subscriber, with the topic that their Open names."""
-    wire = wire_events(events)
-    granted = wire.where(
-        (f.col("type") == "result") & (f.col("code") == 0) & f.col("opens").isNotNull()
-    ).select("session", f.col("opens").alias("stream"), f.col("sender").alias("publisher"))
-    opened = (
-        wire.where(f.col("type") == "open")
-        .groupBy("session", "stream", f.col("sender").alias("publisher"))
-        .agg(
-            f.max("topic").alias("topic"),
-            f.max("receiver").alias("subscriber"),
-            f.min("time").alias("first"),
-        )
+    stream = ["session", "stream"]
+    granted = only(streams, "what", "granted").select([*stream, "publisher"])
+    slow = grouped(only(streams, "what", "slow"), stream, count="slow")
+    opened = only(streams, "what", "open").drop_columns(["what"])
+    kept = opened.join(granted, [*stream, "publisher"], join_type="left semi")
+    kept = kept.join(slow, stream, join_type="left outer")
+    groups = kept.group_by(_KEY).aggregate(
+        [
+            ("stream", "count"),
+            ("subscriber", "count_distinct"),
+            ("slow", "count"),
+            ("first", "min"),
+        ]
     )
-    return opened.join(granted.distinct(), ["session", "stream", "publisher"], "left_semi")
+    names = ["stream_count", "subscriber_count_distinct", "slow_count", "first_min"]
+    named = [*_KEY, "subscriptions", "subscribers", "slow_resets", "opened"]
+    return groups.select([*_KEY, *names]).rename_columns(named)
 
 
-def _notes(events: DataFrame) -> DataFrame:
+def _notes(notes: pa.Table) -> pa.Table:
     """How many notes of each topic each publisher sent; the fuller of two journals counts."""
-    kept = (
-        known_events(events)
-        .where(f.col("type").isin("notify", "notes") & (f.col("items") > 0))
-        .groupBy("session", "topic", f.col("sender").alias("publisher"), "direction")
-        .agg(
-            f.count("*").alias("notes"),
-            f.sum(f.col("payload_size").cast("long")).alias("payload_bytes"),
-            f.min("time").alias("first"),
-            f.max("time").alias("last"),
-        )
-    )
-    once = kept.groupBy("session", "topic", "publisher").agg(
-        f.max("notes").alias("notes"),
-        f.max("payload_bytes").alias("payload_bytes"),
-        f.min("first").alias("first"),
-        f.max("last").alias("last"),
-    )
-    return once.groupBy("topic", "publisher").agg(
-        f.sum("notes").alias("notes"),
-        f.sum("payload_bytes").alias("payload_bytes"),
-        f.min("first").alias("first"),
-        f.max("last").alias("last"),
-    )
+    sums = ["notes", "payload_bytes"]
+    once = grouped(notes, ["session", *_KEY], most=[*sums, "last"], least=["first"])
+    groups = grouped(once, _KEY, total=sums, least=["first"], most=["last"])
+    return groups.rename_columns([*_KEY, *sums, "first_note", "last_note"])

@@ -3,62 +3,65 @@
 Both work without an auditor's key; then `topic`, `namespace` and `label` are null.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+from typing import Final
 
-from pipeline.gold.sessions import directions
-from pipeline.reconcile.ends import known_events
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.gold.arrow import LONG, TEXT, TIME, grouped, shaped
+from pipeline.summary.kinds import KINDS, Summary
+
+TRAFFIC: Final = pa.schema([("date", pa.date32()), *KINDS["traffic"].schema])
+GRAPH: Final = pa.schema(
+    [
+        ("sender", TEXT),
+        ("receiver", TEXT),
+        ("sessions", LONG),
+        ("events", LONG),
+        ("wire_bytes", LONG),
+        ("first", TIME),
+        ("last", TIME),
+    ]
+)
 
 
-def traffic(events: DataFrame) -> DataFrame:
+def traffic(summary: Summary) -> pa.Table:
     """What went over the wire, as each node's own journal has it.
 
     An event that two journals have is in two rows, one of each node: to sum over all nodes, take
     the `sent` ones. Columns: date, minute, node, peer, topic, namespace, label, direction, events,
     notes, ok, wire_bytes, payload_bytes.
     """
-    peer = f.when(f.col("direction") == "sent", f.col("receiver")).otherwise(f.col("sender"))
-    first = f.col("item") == 0
-    return (
-        known_events(events)
-        .groupBy(
-            "date",
-            f.date_trunc("minute", f.col("time")).alias("minute"),
-            f.col("journal").alias("node"),
-            peer.alias("peer"),
-            "topic",
-            "namespace",
-            "label",
-            "direction",
-        )
-        .agg(
-            f.count_if(first).alias("events"),
-            f.count_if(f.col("type").isin("notify", "notes") & (f.col("items") > 0)).alias("notes"),
-            f.count_if(first & (f.col("status") == "ok")).alias("ok"),
-            _sum(f.when(first, f.col("wire_size"))).alias("wire_bytes"),
-            _sum(f.col("payload_size")).alias("payload_bytes"),
-        )
-    )
+    table = summary["traffic"]
+    dates = pc.cast(table.column("minute"), pa.date32())
+    return shaped(table.append_column("date", dates), TRAFFIC)
 
 
-def _sum(sizes: Column) -> Column:
-    return f.coalesce(f.sum(sizes.cast("long")), f.lit(0))
-
-
-def graph(events: DataFrame) -> DataFrame:
+def graph(summary: Summary) -> pa.Table:
     """One row for each node and each node that it sent something to.
 
     Each event counts once, whichever of the two journals has it. Columns: sender, receiver,
     sessions, events, wire_bytes, first, last.
     """
-    return (
-        directions(events)
-        .groupBy("sender", "receiver")
-        .agg(
-            f.count("*").alias("sessions"),
-            f.sum("events").alias("events"),
-            f.sum("wire_bytes").alias("wire_bytes"),
-            f.min("first").alias("first"),
-            f.max("last").alias("last"),
-        )
+    table = grouped(
+        directions(summary),
+        ["sender", "receiver"],
+        total=["events", "wire_bytes"],
+        least=["first"],
+        most=["last"],
+        count="sessions",
+    )
+    return shaped(table, GRAPH)
+
+
+def directions(summary: Summary) -> pa.Table:
+    """One row for each direction of each session: from whom to whom, how much, when.
+
+    Of the two journals that may have it, the counts are those of the one that has more.
+    """
+    return grouped(
+        summary["directions"],
+        ["session", "sender", "receiver"],
+        most=["events", "wire_bytes", "last"],
+        least=["first"],
     )

@@ -4,13 +4,33 @@ All of it is the servers' own word; what their neighbours say against it is in t
 works without an auditor's key.
 """
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
-from pipeline.reconcile.tunnels import total
+import pyarrow as pa
+
+from pipeline.gold.arrow import INT, LONG, TEXT, TIME, of_rows
+from pipeline.reconcile.ends import Row
+from pipeline.reconcile.tunnels import LARGEST, began_of, ended_of
+
+TUNNELS: Final = pa.schema(
+    [
+        ("trace", TEXT),
+        ("path", pa.list_(TEXT)),
+        ("length", INT),
+        ("hops", INT),
+        ("tunnels", LONG),
+        ("began", TIME),
+        ("ended", TIME),
+        ("duration_us", LONG),
+        ("forward", LONG),
+        ("back", LONG),
+    ]
+)
 
 
-def tunnels(silver_tunnels: DataFrame) -> DataFrame:
+def tunnels(rows: Iterable[Row]) -> pa.Table:
     """Columns: trace, path, length, hops, tunnels, began, ended, duration_us, forward, back.
 
     `path` has the node ids in their order, null where no journal says which: first the account,
@@ -18,59 +38,42 @@ def tunnels(silver_tunnels: DataFrame) -> DataFrame:
     servers have a record, `tunnels` the most that one has: more than one if the origin used the
     trace again. `began`, `ended`, `forward` and `back` are those of the first of these servers.
     """
-    by_hop = silver_tunnels.groupBy("trace", "hop").agg(
-        f.count("*").alias("tunnels"),
-        f.max("length").alias("length"),
-        f.min("began").alias("began"),
-        f.max("ended").alias("ended"),
+    by_trace: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_trace[row["trace"]].append(row)
+    return of_rows((_row(trace, some) for trace, some in by_trace.items()), TUNNELS)
+
+
+def _row(trace: str, rows: Sequence[Row]) -> list[Any]:
+    by_hop: defaultdict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_hop[row["hop"]].append(row)
+    first = by_hop[min(by_hop)]
+    return [
+        trace,
+        _path(rows),
+        max(row["length"] for row in rows),
+        len(by_hop),
+        max(map(len, by_hop.values())),
+        min(map(began_of, first)),
+        max(map(ended_of, first)),
         # Of one server's two times, never of two clocks.
-        f.max(f.unix_micros("ended") - f.unix_micros("began")).alias("duration_us"),
-        total("forward").alias("forward"),
-        total("back").alias("back"),
-    )
-    first = ("began", "ended", "forward", "back")
-    summed = by_hop.groupBy("trace").agg(
-        f.max("length").cast("int").alias("length"),
-        f.count("*").cast("int").alias("hops"),
-        f.max("tunnels").alias("tunnels"),
-        f.max("duration_us").alias("duration_us"),
-        *(f.min_by(name, "hop").alias(name) for name in first),
-    )
-    return summed.join(_known(silver_tunnels), "trace").select(
-        "trace",
-        f.transform(
-            f.sequence(f.least(f.lit(0), "start"), f.col("length") - 1),
-            lambda at: f.try_element_at("known", at),
-        ).alias("path"),
-        "length",
-        "hops",
-        "tunnels",
-        "began",
-        "ended",
-        "duration_us",
-        "forward",
-        "back",
-    )
+        max(ended_of(row) - began_of(row) for row in rows),
+        *(min(sum(row[way] for row in first), LARGEST) for way in ("forward", "back")),
+    ]
 
 
-def _known(silver_tunnels: DataFrame) -> DataFrame:
+def _path(rows: Sequence[Row]) -> list[str | None]:
     """Which node is at which index of a path: by its own word, or else by a neighbour's."""
-    hop = f.col("hop").cast("int")
-    nodes = ((hop - 1, True, "before"), (hop, False, "journal"), (hop + 1, True, "after"))
-    said = f.array(
-        *(
-            f.struct(at.alias("at"), f.lit(neighbour).alias("neighbour"), f.col(node).alias("node"))
-            for at, neighbour, node in nodes
-        )
-    )
-    return (
-        silver_tunnels.select("trace", f.explode(said).alias("one"))
-        .select("trace", "one.*")
-        .groupBy("trace", "at")
-        .agg(f.min(f.struct("neighbour", "node")).alias("one"))
-        .groupBy("trace")
-        .agg(
-            f.min("at").alias("start"),
-            f.map_from_entries(f.collect_list(f.struct("at", "one.node"))).alias("known"),
-        )
-    )
+    said: dict[int, tuple[bool, str]] = {}
+    for row in rows:
+        hop = row["hop"]
+        for at, is_neighbour, name in (
+            (hop - 1, True, "before"),
+            (hop, False, "journal"),
+            (hop + 1, True, "after"),
+        ):
+            one = is_neighbour, row[name]
+            said[at] = min(said.get(at, one), one)
+    length = max(row["length"] for row in rows)
+    return [said[at][1] if at in said else None for at in range(min(0, *said), length)]

@@ -3,255 +3,337 @@
 Events are matched by their digest (the 16 bytes of the chain, which stand for the event and all
 before it), stream and size, not by their place: after a hole in one journal, its places are not the
 other's. Where a whole block of places is alike on both sides by count and checksum, which is nearly
-everywhere, its rows are not looked at again. No task gets a whole session: windows are bounded by
-blocks of places.
+everywhere, its rows are not looked at again.
 """
 
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as f
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from crypto.randomness import random_bytes
-from pipeline.reconcile.ends import FINDING_COLUMNS, wire_events
+from pipeline.reconcile.ends import End, Found, by_session
+from pipeline.summary.facts import EventFacts, block_of, first_of_block
 
-BLOCK_BITS: Final = 12  # 4,096 places are compared at once by their checksum
 RUN_BITS: Final = 16  # a run of findings is told in pieces of at most 65,536 places
+# Events that are looked at together, unless one direction of a session has more.
+MANY_EVENTS: Final = 2**20
 
-_WHERE: Final = ("place", "segment", "offset", "time", "status")
+_DIRECTION: Final = ("session", "sender")
+_KINDS: Final = (
+    "differs",
+    "not-received",
+    "in-flight",
+    "not-covered",
+    "not-recorded",
+    "not-sent",
+)
+_NOWHERE: Final = np.iinfo(np.int64).max
+
+_Numbers = npt.NDArray[np.int64]
 
 
-def compare_events(events: DataFrame, ends: DataFrame) -> DataFrame:
-    """Rows `not-received`, `not-sent`, `differs`, `in-flight`, `not-recorded`, `not-covered`.
+class Wanted(NamedTuple):
+    """Whose events are looked at one by one, between which places, and in which batches they
+    came; one may be of another batch only if it had to wait for a seal."""
 
-    `events` are silver's, `ends` those of `session_ends`. Sessions of which only one journal
-    is there are left out. `count` is the number of events; `place` is the first one's, `segment`
-    and `offset` are its record's in the journal that has it.
+    sessions: Sequence[str]
+    first_place: int
+    last_place: int
+    first_batch: int
+    last_batch: int
+
+    @classmethod
+    def of(cls, group: Sequence["SessionDirection"]) -> "Wanted":
+        """The events of blocks that are not alike."""
+        blocks = [block for one in group for block in one.blocks]
+        batches = [batch for one in group for batch in one.batches]
+        return cls(
+            sorted({one.session for one in group}),
+            first_of_block(min(blocks)),
+            first_of_block(max(blocks) + 1) - 1,
+            min(batches),
+            max(batches),
+        )
+
+
+# Rows of events (columns of `pipeline.summary.facts.NEEDED`), at least those that are wanted.
+Reader = Callable[[Wanted], pa.Table]
+
+
+@dataclass(slots=True)
+class SessionDirection:
+    """One direction of a session: the blocks that are not alike, and from which place to which
+    the two journals agree, in the numbering of each."""
+
+    session: str
+    sender: str
+    blocks: list[int] = field(default_factory=list)
+    events: int = 0
+    batches: list[int] = field(default_factory=list)
+    spans: dict[bool, tuple[int, int]] = field(default_factory=dict)  # by is_sent
+
+    def agree(self, is_sent: bool, first: int, last: int) -> None:
+        """They agree on these places."""
+        low, high = self.spans.get(is_sent, (first, last))
+        self.spans[is_sent] = min(low, first), max(high, last)
+
+
+def compare_events(
+    blocks: pa.Table, ends: Iterable[End], read: Reader, key: bytes
+) -> Iterator[Found]:
+    """Findings `not-received`, `not-sent`, `differs`, `in-flight`, `not-recorded`, `not-covered`.
+
+    `blocks` are of a summary whose checksums were made with `key`. Sessions of which only one
+    journal is there are left out. `count` is the number of events; `place` is the first one's,
+    `segment` and `offset` are its record's in the journal that has it.
     """
-    both = ends.groupBy("session").agg(f.count_distinct("journal").alias("ends"))
-    both = both.where(f.col("ends") > 1).select("session")
-    rows = _comparable(events).join(both, "session", "left_semi")
-    blocks = _blocks(rows)
-    alike, unlike = blocks.where("alike"), blocks.where(~f.col("alike"))
-    keys = ["session", "sender", "block"]
-    single = _pairs(rows.join(unlike.select(*keys), keys, "left_semi"))
-    matched = single.where(f.col("sent").isNotNull() & f.col("received").isNotNull())
-    lonely = single.where(f.col("sent").isNull() | f.col("received").isNull())
-    told = _at_places(lonely).join(_spans(alike, matched), ["session", "sender"], "left")
-    return _runs(_with_ends(told, ends).withColumn("kind", _kind()))
+    sessions = by_session(ends)
+    both = [name for name, some in sessions.items() if len({end.journal for end in some}) > 1]
+    unlike = [one for one in _directions(blocks, both) if one.blocks]
+    for group in _groups(unlike):
+        rows = _of_blocks(read(Wanted.of(group)), group)
+        facts = EventFacts.of(rows, key)
+        events = _Events(facts, rows)
+        for one, where in zip(group, events.of(group), strict=True):
+            yield from _compare(one, events, where, sessions[one.session])
 
 
-def _comparable(events: DataFrame) -> DataFrame:
-    rows = wire_events(events).where(f.col("place").isNotNull() & f.col("wire_size").isNotNull())
-    # In sealing `each` what was not verified has no digest: only its place can tell it.
-    has_digest = f.coalesce(f.length("digest") > 0, f.lit(False))
-    nowhere = f.concat(f.lit("place "), f.col("place").cast("string")).cast("binary")
-    return rows.select(
-        "session",
-        "sender",
-        (f.col("direction") == "sent").alias("is_sent"),
-        *_WHERE,
-        has_digest.alias("has_digest"),
-        f.shiftright("place", BLOCK_BITS).alias("block"),
-        f.struct(
-            f.when(has_digest, f.col("digest")).otherwise(nowhere).alias("digest"),
-            "stream",
-            "wire_size",
-        ).alias("identity"),
+def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[SessionDirection]:
+    """What the blocks of these sessions tell, by direction."""
+    wanted = pa.array(sessions, pa.string())
+    rows = blocks.filter(pc.is_in(blocks.column("session"), wanted))
+    rows = rows.sort_by([(name, "ascending") for name in (*_DIRECTION, "block", "is_sent")])
+    names = ("session", "sender", "block", "is_sent", "count", "check", "first", "last", "since")
+    columns = [rows.column(name).to_pylist() for name in (*names, "until")]
+    found: dict[tuple[str, str], SessionDirection] = {}
+    pairs: defaultdict[tuple[str, str, int], dict[bool, tuple[int, ...]]] = defaultdict(dict)
+    for session, sender, block, is_sent, *counted in zip(*columns, strict=True):
+        pairs[session, sender, block][is_sent] = tuple(counted)
+    for (session, sender, block), sides in pairs.items():
+        one = found.setdefault((session, sender), SessionDirection(session, sender))
+        if len(sides) == 2 and sides[True][:2] == sides[False][:2]:
+            for is_sent, numbers in sides.items():
+                one.agree(is_sent, numbers[2], numbers[3])
+            continue
+        one.blocks.append(block)
+        for numbers in sides.values():
+            one.events += numbers[0]
+            one.batches += numbers[4:]
+    return list(found.values())
+
+
+def _groups(directions: Sequence[SessionDirection]) -> Iterator[list[SessionDirection]]:
+    group: list[SessionDirection] = []
+    for one in directions:
+        if group and sum(other.events for other in group) + one.events > MANY_EVENTS:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _of_blocks(rows: pa.Table, group: Sequence[SessionDirection]) -> pa.Table:
+    """The rows that are in the blocks of these directions, copies left out."""
+    wanted = pa.table(
+        {
+            "session": [one.session for one in group for _ in one.blocks],
+            "sender": [one.sender for one in group for _ in one.blocks],
+            "block": pa.array([block for one in group for block in one.blocks], pa.int64()),
+        }
     )
+    rows = rows.filter(
+        (pc.field("item") == 0)
+        & ((pc.field("inside") == 0) | pc.field("inside").is_null())
+        & (pc.field("status") != "duplicate")
+        & pc.field("place").is_valid()
+        & pc.field("wire_size").is_valid()
+    )
+    rows = rows.append_column("block", pa.array(block_of(rows.column("place").to_numpy())))
+    return rows.join(wanted, [*_DIRECTION, "block"], join_type="left semi").combine_chunks()
 
 
-def _blocks(rows: DataFrame) -> DataFrame:
-    """Each block of places of a direction, and whether both journals have the same in it.
+class _Events:
+    """Rows of events, by their direction of a session."""
 
-    Two 64-bit checksums of hashes that begin with numbers drawn here. Sums without a secret
-    could be forged: who may seal an event or not, as he likes, has a choice of two sizes for
-    each of his events, and with some hundred choices any sum is a matter of linear equations.
+    def __init__(self, facts: EventFacts, rows: pa.Table) -> None:
+        self._rows = rows
+        self.identity = facts.identities()
+        self.is_sent = facts.equals("direction", "sent")
+        self.place = facts.numbers("place")
+        self.has_digest = facts.has_digest()
+
+    def of(self, group: Sequence[SessionDirection]) -> Iterator[_Numbers]:
+        """The rows of each of these directions."""
+        numbers = {(one.session, one.sender): at for at, one in enumerate(group)}
+        keys = zip(*(self._rows.column(name).to_pylist() for name in _DIRECTION), strict=True)
+        which = np.fromiter((numbers[key] for key in keys), np.int64, self._rows.num_rows)
+        for at in range(len(group)):
+            yield np.flatnonzero(which == at)
+
+    def record(self, at: int) -> dict[str, Any]:
+        """Where a row's event stands, when it was, and its status."""
+        names = ["segment", "offset", "time", "status"]
+        rows = self._rows.select(names).slice(at, 1)
+        times = rows.column("time").cast(pa.int64())
+        found: dict[str, Any] = rows.set_column(2, "time", times).to_pylist()[0]
+        return found
+
+
+def _compare(
+    one: SessionDirection, events: _Events, where: _Numbers, ends: Sequence[End]
+) -> Iterator[Found]:
+    sides = {}
+    for is_sent in (True, False):
+        rows = where[events.is_sent[where] == is_sent]
+        rows = rows[np.argsort(events.place[rows], kind="stable")[::-1]]
+        # Of copies of an event the one whose place is greatest.
+        _, first = np.unique(events.identity[rows], return_index=True)
+        sides[is_sent] = rows[first]
+    _, here, there = np.intersect1d(
+        events.identity[sides[True]], events.identity[sides[False]], return_indices=True
+    )
+    lonely = {}
+    for is_sent, matched in ((True, here), (False, there)):
+        rows = sides[is_sent]
+        if len(matched):
+            places = events.place[rows[matched]]
+            one.agree(is_sent, int(places.min()), int(places.max()))
+        lonely[is_sent] = np.delete(rows, matched)
+    places, sent, received = _at_places(events, lonely[True], lonely[False])
+    kinds, end = _kinds(one, places, sent >= 0, received >= 0, ends)
+    for start, stop in _runs(places, kinds):
+        kind, rows = _KINDS[kinds[start]], (int(sent[start]), int(received[start]))
+        yield _found(one, kind, end, (int(places[start]), int(places[stop - 1])), rows, events)
+
+
+def _at_places(
+    events: _Events, sent: _Numbers, received: _Numbers
+) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Places, and the row that the sender's and the receiver's journal alone has there, or -1.
+
+    Two different events at one place are told together; unless one of them has no digest: it
+    may be the same, and the audit has told what is wrong.
     """
-    one, other = (f.lit(random_bytes(16)) for _ in range(2))
-    sides = rows.groupBy("session", "sender", "block", "is_sent").agg(
-        f.count("*").alias("count"),
-        f.bit_xor(f.xxhash64(one, "identity")).alias("sum"),
-        f.bit_xor(f.xxhash64(other, "identity")).alias("again"),
-        f.min("place").alias("first"),
-        f.max("place").alias("last"),
-    )
-    check = f.struct("count", "sum", "again")
-
-    def of(sent: bool, name: str) -> Column:
-        side = f.col("is_sent") if sent else ~f.col("is_sent")
-        value = check if name == "check" else f.col(name)
-        return f.max(f.when(side, value)).alias(f"{'sent' if sent else 'received'}_{name}")
-
-    names = [(sent, name) for sent in (True, False) for name in ("check", "first", "last")]
-    blocks = sides.groupBy("session", "sender", "block").agg(*(of(*name) for name in names))
-    alike = f.col("sent_check").eqNullSafe(f.col("received_check"))
-    return blocks.withColumn("alike", alike).drop("sent_check", "received_check")
+    places = np.unique(np.concatenate([events.place[sent], events.place[received]]))
+    columns = []
+    for rows in (sent, received):
+        column = np.full(len(places), -1, np.int64)
+        column[np.searchsorted(places, events.place[rows])] = rows
+        columns.append(column)
+    one, other = columns
+    has = events.has_digest
+    keep = (one < 0) | (other < 0)
+    keep[~keep] = has[one[~keep]] & has[other[~keep]]
+    return places[keep], one[keep], other[keep]
 
 
-def _pairs(rows: DataFrame) -> DataFrame:
-    """One row for each event of the blocks that are not alike: where each journal has it."""
-    record = f.struct(*_WHERE, "has_digest")
-    return rows.groupBy("session", "sender", "identity").agg(
-        f.max(f.when(f.col("is_sent"), record)).alias("sent"),
-        f.max(f.when(~f.col("is_sent"), record)).alias("received"),
-    )
+class _Told(NamedTuple):
+    """What the session's end says in both journals."""
+
+    receiver: str | None
+    sent_last: int | None
 
 
-def _spans(alike: DataFrame, matched: DataFrame) -> DataFrame:
-    """From which place to which the two journals agree, in the numbering of each."""
-    names = ("sent_first", "sent_last", "received_first", "received_last")
-    one = matched.select(
-        "session",
-        "sender",
-        *(f.col(f"{name.split('_')[0]}.place").alias(name) for name in names),
-    )
-    spans = alike.select("session", "sender", *names).unionByName(one)
-    return spans.groupBy("session", "sender").agg(
-        *((f.min if name.endswith("first") else f.max)(name).alias(name) for name in names)
-    )
-
-
-def _at_places(lonely: DataFrame) -> DataFrame:
-    """What only one journal has, by place: two different events at one place are one row.
-
-    Unless one of them has no digest: it may be the same, and the audit has told what is wrong.
-    """
-    place = f.coalesce(f.col("sent.place"), f.col("received.place"))
-    comparable = f.coalesce(f.col("sent.has_digest") & f.col("received.has_digest"), f.lit(True))
-    return (
-        lonely.withColumn("place", place)
-        .groupBy("session", "sender", "place")
-        .agg(f.max("sent").alias("sent"), f.max("received").alias("received"))
-        .where(comparable)
-    )
-
-
-def _with_ends(told: DataFrame, ends: DataFrame) -> DataFrame:
-    """Beside each row what the session's end says in its sender's and its receiver's journal."""
-    sending = ends.select(
-        "session",
-        f.col("journal").alias("sender"),
-        f.col("sent_place").alias("sent_end"),
-    )
-    receiving = ends.select(
-        "session",
-        f.col("peer").alias("sender"),
-        f.col("journal").alias("receiver"),
-        f.col("received_place").alias("received_end"),
-        f.coalesce(f.col("remote") & (f.col("code") >= 0), f.lit(False)).alias("was_closed"),
-    )
-    keys = ["session", "sender"]
-    return told.join(sending, keys, "left").join(receiving, keys, "left")
-
-
-def _kind() -> Column:
-    """What a row proves: see docs/pipeline.md.
+def _kinds(
+    one: SessionDirection, places: _Numbers, has_sent: Any, has_received: Any, ends: Sequence[End]
+) -> tuple[_Numbers, _Told]:
+    """What each place proves, as an index of `_KINDS`: see docs/pipeline.md.
 
     Beyond the last event that both have, an event may have been on its way when the connection
     ended, unless the receiver's own journal says at its end that it had come.
     """
-    place = f.col("place")
-    claimed = (f.col("received_end") >= place) | f.col("was_closed")
-    after_sent = f.coalesce(place > f.col("sent_last"), f.lit(True))
-    after_received = f.coalesce(place > f.col("received_last"), f.lit(True))
-    return (
-        f.when(f.col("sent").isNotNull() & f.col("received").isNotNull(), "differs")
-        .when(f.col("received").isNull() & after_sent & claimed, "not-received")
-        .when(f.col("received").isNull() & after_sent, "in-flight")
-        .when(f.col("received").isNull() & (place < f.col("sent_first")), "not-covered")
-        .when(f.col("received").isNull(), "not-received")
-        .when(after_received & f.col("sent_end").isNull(), "not-recorded")
-        .when(~after_received & (place < f.col("received_first")), "not-covered")
-        .otherwise("not-sent")
+    sending = next((end for end in ends if end.journal == one.sender), None)
+    receiving = next((end for end in ends if end.peer == one.sender), None)
+    sent_first, sent_last = one.spans.get(True, (-1, -1))
+    received_first, received_last = one.spans.get(False, (-1, -1))
+    claimed = np.zeros(len(places), np.bool_)
+    if receiving is not None:
+        end = -1 if receiving.received_place is None else receiving.received_place
+        claimed = (end >= places) | receiving.was_closed
+    after_sent = places > sent_last if one.spans else np.ones(len(places), np.bool_)
+    after_received = places > received_last if one.spans else np.ones(len(places), np.bool_)
+    sent_end = None if sending is None else sending.sent_place
+    kinds = np.select(
+        [
+            has_sent & has_received,
+            ~has_received & after_sent & claimed,
+            ~has_received & after_sent,
+            ~has_received & (places < sent_first),
+            ~has_received,
+            after_received & (sent_end is None),
+            ~after_received & (places < received_first),
+        ],
+        [0, 1, 2, 3, 1, 4, 3],
+        5,
+    )
+    told = _Told(None if receiving is None else receiving.journal, sent_last if one.spans else None)
+    return kinds.astype(np.int64), told
+
+
+def _runs(places: _Numbers, kinds: _Numbers) -> Iterator[tuple[int, int]]:
+    """Where places of one kind that follow each other begin and end."""
+    if not len(places):
+        return
+    breaks = (kinds[1:] != kinds[:-1]) | (places[1:] != places[:-1] + 1)
+    breaks |= (places[1:] >> RUN_BITS) != (places[:-1] >> RUN_BITS)
+    cuts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(places)]
+    yield from pairwise(cuts)
+
+
+def _found(
+    one: SessionDirection,
+    kind: str,
+    told: _Told,
+    places: tuple[int, int],
+    rows: tuple[int, int],
+    events: _Events,
+) -> Found:
+    """A run as a finding; the first event's record is in columns of its own."""
+    sent, received = (events.record(at) if at >= 0 else None for at in rows)
+    record = sent or received or {}
+    lacks_sent = kind in ("not-sent", "not-recorded") or (kind == "not-covered" and sent is None)
+    by_sender = lacks_sent or kind == "differs"
+    first, last = places
+    which = f"place {first}" if first == last else f"places {first} to {last}"
+    status = record["status"]
+    if kind == "differs":
+        evidence = f"{which}: sent was {_where(sent)}, received {_where(received)}"
+    elif kind == "not-received":
+        goes_on = told.sent_last is not None and first < told.sent_last
+        does = "goes on behind them" if goes_on else "says at its end that they had come"
+        evidence = f"{which} sent ({status}), not in the receiver's journal, which {does}"
+    elif kind == "in-flight":
+        evidence = f"{which} sent ({status}), after all that the receiver's journal has"
+    elif kind == "not-sent":
+        evidence = (
+            f"{which} received ({status}), not in the sender's journal, which goes on behind them "
+            "or was ended"
+        )
+    elif kind == "not-recorded":
+        evidence = f"{which} received ({status}), after all that the sender's journal has"
+    else:
+        evidence = f"{which}, from before the first event that both journals have"
+    return Found(
+        kind,
+        one.sender if by_sender else told.receiver,
+        one.session,
+        "sent" if by_sender else "received",
+        first,
+        record["time"],
+        record["segment"],
+        record["offset"],
+        last - first + 1,
+        evidence,
     )
 
 
-def _runs(told: DataFrame) -> DataFrame:
-    """Rows of one kind at places that follow each other become one finding."""
-    keys = ["session", "sender", "receiver", "kind"]
-    piece = f.shiftright("place", RUN_BITS)
-    order = Window.partitionBy(*keys, "piece").orderBy("place")
-    runs = (
-        told.withColumn("piece", piece)
-        .withColumn("run", f.col("place") - f.row_number().over(order))
-        .groupBy(*keys, "piece", "run")
-        .agg(
-            f.count("*").alias("count"),
-            f.min("place").alias("place"),
-            f.max("place").alias("last"),
-            f.min_by("sent", "place").alias("sent"),
-            f.min_by("received", "place").alias("received"),
-            f.max("sent_last").alias("sent_last"),
-        )
-    )
-    lacks_sent = f.col("kind").isin("not-sent", "not-recorded") | (
-        (f.col("kind") == "not-covered") & f.col("sent").isNull()
-    )
-    record = f.coalesce("sent", "received")
-    by_sender = lacks_sent | (f.col("kind") == "differs")
-    return (
-        runs.withColumn("record", record)
-        .select(
-            "kind",
-            f.when(by_sender, f.col("sender")).otherwise(f.col("receiver")).alias("journal"),
-            "session",
-            f.when(by_sender, "sent").otherwise("received").alias("direction"),
-            "place",
-            f.col("record.time").alias("time"),
-            f.col("record.segment").alias("segment"),
-            f.col("record.offset").alias("offset"),
-            "count",
-            _evidence().alias("evidence"),
-        )
-        .select(*FINDING_COLUMNS)
-    )
-
-
-def _evidence() -> Column:
-    """What stands where, as a sentence; the first event's record is in columns of its own."""
-    one, last = f.col("place"), f.col("last")
-    places = f.when(one == last, f.format_string("place %d", one)).otherwise(
-        f.format_string("places %d to %d", one, last)
-    )
-
-    def record(side: str) -> Column:
-        of = (f.col(f"{side}.{name}") for name in ("segment", "offset", "status"))
-        return f.format_string("%s at %d (%s)", *of)
-
-    def says(*parts: str | Column) -> Column:
-        return f.concat(*(f.lit(part) if isinstance(part, str) else part for part in parts))
-
-    kind = f.col("kind")
-    status = f.col("record.status")
-    goes_on = f.when(one < f.col("sent_last"), "goes on behind them").otherwise(
-        "says at its end that they had come"
-    )
-    return (
-        f.when(
-            kind == "differs",
-            says(places, ": sent was ", record("sent"), ", received ", record("received")),
-        )
-        .when(
-            kind == "not-received",
-            says(places, " sent (", status, "), not in the receiver's journal, which ", goes_on),
-        )
-        .when(
-            kind == "in-flight",
-            says(places, " sent (", status, "), after all that the receiver's journal has"),
-        )
-        .when(
-            kind == "not-sent",
-            says(
-                places,
-                " received (",
-                status,
-                "), not in the sender's journal, which goes on behind them or was ended",
-            ),
-        )
-        .when(
-            kind == "not-recorded",
-            says(places, " received (", status, "), after all that the sender's journal has"),
-        )
-        .otherwise(says(places, ", from before the first event that both journals have"))
-    )
+def _where(record: Mapping[str, Any] | None) -> str:
+    assert record is not None  # of both there is one
+    return f"{record['segment']} at {record['offset']} ({record['status']})"

@@ -4,160 +4,113 @@ A Close that may have been lost on its way proves nothing, and a missing journal
 a reason. Nothing here looks at what the events say.
 """
 
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
-
-from pipeline.reconcile.ends import FINDING_COLUMNS
-
-_COLUMNS: Final = (
-    "journal",
-    "initiator",
-    "ended",
-    "end_segment",
-    "end_offset",
-    "code",
-    "remote",
-    "received_place",
-    "sent_place",
-)
+from pipeline.reconcile.ends import End, Found, by_session, least
 
 
-def compare_ends(ends: DataFrame) -> DataFrame:
-    """A row `end-differs` for each two session ends that cannot both be true.
+def compare_ends(ends: Iterable[End]) -> Iterator[Found]:
+    """A finding `end-differs` for each two session ends that cannot both be true.
 
     They cannot if an end says that it got the other's Close, and the other says that it did
     not send one or one with another code; or if an end says that it received more than the
     other sent.
     """
-    ended = ends.where(f.col("ended").isNotNull())
-    dialled = _named(ended.where("initiator"), "i")
-    answered = _named(ended.where(~f.col("initiator")), "r")
-    both = dialled.join(answered, "session").withColumn("evidence", _contradiction())
-    found = both.where(f.col("evidence").isNotNull())
-    return found.select(
-        f.lit("end-differs").alias("kind"),
-        f.col("i_journal").alias("journal"),
-        "session",
-        f.lit(None).cast("string").alias("direction"),
-        f.lit(None).cast("long").alias("place"),
-        f.col("i_ended").alias("time"),
-        f.col("i_end_segment").alias("segment"),
-        f.col("i_end_offset").alias("offset"),
-        f.lit(1).cast("long").alias("count"),
-        "evidence",
-    ).select(*FINDING_COLUMNS)
+    for session, both in by_session(end for end in ends if end.ended is not None).items():
+        for one in both:
+            for other in both:
+                if one.initiator is not True or other.initiator is not False:
+                    continue
+                evidence = next(_contradictions(one, other), None)
+                if evidence is not None:
+                    yield Found(
+                        "end-differs",
+                        one.journal,
+                        session,
+                        time=one.ended,
+                        segment=one.end_segment,
+                        offset=one.end_offset,
+                        evidence=evidence,
+                    )
 
 
-def _named(ends: DataFrame, prefix: str) -> DataFrame:
-    return ends.select("session", *(f.col(name).alias(f"{prefix}_{name}") for name in _COLUMNS))
-
-
-def _contradiction() -> Column:
-    """The first contradiction as a sentence, or null."""
-    sides = (("i", "r", "initiator", "responder"), ("r", "i", "responder", "initiator"))
-    sentences = []
+def _contradictions(initiator: End, responder: End) -> Iterator[str]:
+    """Sentences on what is not true of one of them."""
+    sides = (
+        (initiator, responder, "initiator", "responder"),
+        (responder, initiator, "responder", "initiator"),
+    )
     for a, b, one, other in sides:
-        closed = f.col(f"{a}_remote") & (f.col(f"{a}_code") >= 0)
-        sentences += [
-            f.when(
-                closed & f.col(f"{b}_remote") & (f.col(f"{b}_code") >= 0),
-                f.lit("each end says that the other closed"),
-            ),
-            f.when(
-                closed & (f.col(f"{a}_code") != f.col(f"{b}_code")),
-                f.format_string(
-                    f"the {one} was sent Close %d, the {other} ended with %d",
-                    f.col(f"{a}_code"),
-                    f.col(f"{b}_code"),
-                ),
-            ),
-            f.when(
-                f.col(f"{a}_received_place") > f.col(f"{b}_sent_place"),
-                f.format_string(
-                    f"the {one} received up to place %d, the {other} sent up to %d",
-                    f.col(f"{a}_received_place"),
-                    f.col(f"{b}_sent_place"),
-                ),
-            ),
-            f.when(
-                closed & (f.col(f"{a}_received_place") < f.col(f"{b}_sent_place")),
-                f.format_string(
-                    f"the {one} got the Close at place %d, the {other} sent up to %d",
-                    f.col(f"{a}_received_place"),
-                    f.col(f"{b}_sent_place"),
-                ),
-            ),
-        ]
-    return f.coalesce(*sentences)
+        if a.was_closed and b.was_closed:
+            yield "each end says that the other closed"
+        if a.was_closed and None not in (a.code, b.code) and a.code != b.code:
+            yield f"the {one} was sent Close {a.code}, the {other} ended with {b.code}"
+        if a.received_place is None or b.sent_place is None:
+            continue
+        if a.received_place > b.sent_place:
+            yield (
+                f"the {one} received up to place {a.received_place}, the {other} sent up to "
+                f"{b.sent_place}"
+            )
+        if a.was_closed and a.received_place < b.sent_place:
+            yield (
+                f"the {one} got the Close at place {a.received_place}, the {other} sent up to "
+                f"{b.sent_place}"
+            )
 
 
-def missing_journals(ends: DataFrame, covered: DataFrame) -> DataFrame:
-    """Rows `missing-journal` and `not-covered`; `journal` is the node whose journal is missing.
+def missing_journals(
+    ends: Sequence[End], covered: Mapping[str, tuple[int, int]]
+) -> Iterator[Found]:
+    """Findings `missing-journal` and `not-covered`; `journal` is the node whose journal is missing.
 
-    A node without any journal: one row, `count` its sessions. A node whose journal has records
-    from before a session and from after it but not that session: one row for each session. A
+    A node without any journal: one, `count` its sessions. A node whose journal has records
+    from before a session and from after it but not that session: one for each session. A
     session that begins before the first or ends after the last record of its journal:
-    `not-covered`, one row for the node.
+    `not-covered`, one for the node.
     """
-    times = covered.withColumnRenamed("journal", "node")
-    told = ends.select(
-        "session",
-        f.col("peer").alias("node"),
-        f.col("journal").alias("other"),
-        f.col("started").alias("begins"),
-        f.col("last_seen").alias("stops"),
-    ).where(f.col("node").isNotNull())
-    kept = ends.select("session", f.col("journal").alias("node"))
-    lost = told.join(kept, ["session", "node"], "left_anti").join(times, "node", "left")
-    inside = (f.col("first") <= f.col("begins")) & (f.col("stops") <= f.col("last"))
-    within = f.when(f.col("first").isNull(), f.lit("none")).otherwise(
-        f.when(inside, f.lit("inside")).otherwise(f.lit("outside"))
-    )
-    return (
-        lost.withColumn("within", within)
-        .withColumn("one", f.when(within == "inside", f.col("session")))
-        .groupBy("node", "within", "one")
-        .agg(
-            f.count("*").alias("count"),
-            f.min("begins").alias("time"),
-            f.count_distinct("other").alias("others"),
-            f.min("other").alias("other"),
+    kept = {(end.session, end.journal) for end in ends}
+    lost: defaultdict[tuple[str, str, str | None], list[End]] = defaultdict(list)
+    for end in ends:
+        if end.peer is None or (end.session, end.peer) in kept:
+            continue
+        times = covered.get(end.peer)
+        if times is None:
+            lost[end.peer, "none", None].append(end)
+        elif _is_inside(end, times):
+            lost[end.peer, "inside", end.session].append(end)
+        else:
+            lost[end.peer, "outside", None].append(end)
+    for (node, within, session), told in lost.items():
+        time = None
+        for end in told:
+            time = least(time, end.started)
+        yield Found(
+            "not-covered" if within == "outside" else "missing-journal",
+            node,
+            session,
+            time=time,
+            events=len(told),
+            evidence=_absence(within, told),
         )
-        .select(
-            f.when(f.col("within") == "outside", f.lit("not-covered"))
-            .otherwise(f.lit("missing-journal"))
-            .alias("kind"),
-            f.col("node").alias("journal"),
-            f.col("one").alias("session"),
-            f.lit(None).cast("string").alias("direction"),
-            f.lit(None).cast("long").alias("place"),
-            "time",
-            f.lit(None).cast("string").alias("segment"),
-            f.lit(None).cast("long").alias("offset"),
-            "count",
-            _absence().alias("evidence"),
-        )
-        .select(*FINDING_COLUMNS)
-    )
 
 
-def _absence() -> Column:
+def _is_inside(end: End, times: tuple[int, int]) -> bool:
+    if end.started is None or end.last_seen is None:
+        return False
+    return times[0] <= end.started and end.last_seen <= times[1]
+
+
+def _absence(within: str, told: Sequence[End]) -> str:
     """What others' journals have of a node, as a sentence."""
-    others = f.col("count"), f.col("others")
-    one = f.format_string(
-        "%s has this session; this journal has records from before it and from after it, and "
-        "none of it",
-        f.col("other"),
-    )
-    every = f.format_string(
-        "%d sessions in the journals of %d nodes; no journal of this node was given", *others
-    )
-    outside = f.format_string(
-        "%d sessions in the journals of %d nodes that are not wholly within the times of this "
-        "journal",
-        *others,
-    )
-    within = f.col("within")
-    return f.when(within == "inside", one).when(within == "none", every).otherwise(outside)
+    others = {end.journal for end in told}
+    if within == "inside":
+        return (
+            f"{min(others)} has this session; this journal has records from before it and from "
+            "after it, and none of it"
+        )
+    whole = f"{len(told)} sessions in the journals of {len(others)} nodes"
+    if within == "none":
+        return f"{whole}; no journal of this node was given"
+    return f"{whole} that are not wholly within the times of this journal"

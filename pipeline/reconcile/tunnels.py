@@ -5,182 +5,152 @@ what one side has of these is counted and summed up. Times are nobody's but the 
 crash leaves no record: a record that is absent proves nothing, while bytes that do not fit do.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
-
 from node.federation.limits import TUNNEL_MEMORY
-from pipeline.reconcile.ends import FINDING_COLUMNS
+from pipeline.reconcile.ends import Found, Row
 
 LARGEST: Final = 2**63 - 1
 # Of a tunnel that was cut off, in a direction: what the first server held, and what was under way.
 MOST_LOST: Final = 2 * TUNNEL_MEMORY
-_PAIR: Final = ("trace", "hop", "one", "other")
 _MISSING: Final = "tunnel-missing"
 _OUTSIDE: Final = "not-covered"
 
+_Record = tuple[int, int, str, int]  # began, ended (microseconds), segment, offset
+# What is wrong of a node: kind, node, record, count, evidence.
+_Wrong = tuple[str, str, _Record, int, str]
 
-def total(column: Column | str) -> Column:
-    """A sum that stops at the greatest number there is: whoever keeps a journal chooses these."""
-    return f.coalesce(f.try_sum(column), f.lit(LARGEST))
+
+@dataclass(slots=True)
+class _Neighbour:
+    """What one of two neighbours has of a trace; sums stop at the greatest number there is,
+    since whoever keeps a journal chooses these."""
+
+    node: str
+    has: int = 0
+    expects: int = 0
+    length: int = 0
+    forward: int = 0
+    back: int = 0
+    record: _Record | None = None
+
+    def add(self, row: Row, *, expects: bool) -> None:
+        """A record of a hop, which expects its neighbour to have one too or not."""
+        self.has += 1
+        self.expects += expects
+        self.length = min(self.length + row["length"], LARGEST)
+        self.forward = min(self.forward + row["forward"], LARGEST)
+        self.back = min(self.back + row["back"], LARGEST)
+        record = began_of(row), ended_of(row), row["segment"], row["offset"]
+        self.record = record if self.record is None else min(self.record, record)
 
 
-def compare_tunnels(tunnels: DataFrame, covered: DataFrame) -> DataFrame:
-    """Rows `tunnel-differs`, `tunnel-missing` and `not-covered`.
+def began_of(row: Row) -> int:
+    """When a tunnel began, in microseconds."""
+    return int(row["began_ns"]) // 1000
+
+
+def ended_of(row: Row) -> int:
+    """When a tunnel ended, in microseconds."""
+    return int(row["ended_ns"]) // 1000
+
+
+def compare_tunnels(
+    tunnels: Iterable[Row], covered: Mapping[str, tuple[int, int]]
+) -> Iterator[Found]:
+    """Findings `tunnel-differs`, `tunnel-missing` and `not-covered`.
 
     `tunnels` are silver's, `covered` says from when to when each journal has records. Of a node
     without a journal nothing is said.
     """
-    found = (
-        _pairs(tunnels)
-        .select(*_PAIR, f.explode(_disagreements()).alias("found"))
-        .select(f.struct(*_PAIR).alias("pair"), "found.*")
-        .where(f.col("evidence").isNotNull())
-        .join(covered, "journal", "left")
-    )
-    began, ended = f.col("record.began"), f.col("record.ended")
-    inside = (f.col("first") <= began) & (ended <= f.col("last"))
-    is_outside = (f.col("kind") == _MISSING) & ~inside
-    return (
-        found.where((f.col("kind") != _MISSING) | f.col("first").isNotNull())
-        .withColumn("kind", f.when(is_outside, _OUTSIDE).otherwise(f.col("kind")))
-        .groupBy("kind", "journal", f.when(f.col("kind") != _OUTSIDE, f.col("pair")).alias("of"))
-        .agg(
-            f.sum("count").alias("count"),
-            f.min("record").alias("record"),
-            f.min("evidence").alias("evidence"),
+    outside: defaultdict[str, list[_Wrong]] = defaultdict(list)
+    for trace, one, other in _pairs(tunnels):
+        for wrong in _disagreements(trace, one, other):
+            kind, node, record, count, evidence = wrong
+            times = covered.get(node)
+            if kind == _MISSING and times is None:
+                continue
+            if kind == _MISSING and times and not (times[0] <= record[0] and record[1] <= times[1]):
+                outside[node].append(wrong)
+            else:
+                yield _found(kind, node, record, count, evidence)
+    for node, some in outside.items():
+        count = sum(wrong[3] for wrong in some)
+        evidence = (
+            f"{count} tunnels in the neighbours' journals that are not wholly within the times "
+            "of this journal"
         )
-        .select(
-            "kind",
-            "journal",
-            f.lit(None).cast("string").alias("session"),
-            f.lit(None).cast("string").alias("direction"),
-            f.lit(None).cast("long").alias("place"),
-            f.col("record.began").alias("time"),
-            f.col("record.segment").alias("segment"),
-            f.col("record.offset").alias("offset"),
-            "count",
-            f.when(f.col("kind") != _OUTSIDE, f.col("evidence"))
-            .otherwise(
-                f.format_string(
-                    "%d tunnels in the neighbours' journals that are not wholly within the times "
-                    "of this journal",
-                    f.col("count"),
-                )
+        yield _found(_OUTSIDE, node, min(wrong[2] for wrong in some), count, evidence)
+
+
+def _found(kind: str, node: str, record: _Record, count: int, evidence: str) -> Found:
+    return Found(
+        kind,
+        node,
+        time=record[0],
+        segment=record[2],
+        offset=record[3],
+        events=count,
+        evidence=evidence,
+    )
+
+
+def _pairs(tunnels: Iterable[Row]) -> Iterator[tuple[str, _Neighbour, _Neighbour]]:
+    """Each two neighbours and trace: what either has."""
+    pairs: dict[tuple[str, int, str, str], tuple[_Neighbour, _Neighbour]] = {}
+
+    def sides(trace: str, hop: int, one: str, other: str) -> tuple[_Neighbour, _Neighbour]:
+        return pairs.setdefault((trace, hop, one, other), (_Neighbour(one), _Neighbour(other)))
+
+    for row in tunnels:
+        trace, hop, journal = row["trace"], row["hop"], row["journal"]
+        one, _ = sides(trace, hop, journal, row["after"])
+        one.add(row, expects=hop + 2 < row["length"])
+        if hop > 0:
+            _, other = sides(trace, hop - 1, row["before"], journal)
+            other.add(row, expects=hop > 1)
+    for (trace, *_), (one, other) in pairs.items():
+        yield trace, one, other
+
+
+def _disagreements(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[_Wrong]:
+    """What is wrong with a pair, by journal."""
+    if one.has == other.has and one.record is not None:
+        evidence = next(_contradictions(trace, one, other), None)
+        if evidence is not None:
+            yield "tunnel-differs", one.node, one.record, one.has, evidence
+    for witness, side, did in ((one, other, "gave it to"), (other, one, "got it from")):
+        missing = witness.expects - side.has
+        if missing <= 0 or witness.record is None:
+            continue
+        if side.has == 0:
+            evidence = (
+                f"tunnel {trace}: {witness.node} says that it {did} this node, which has no record "
+                "of it"
             )
-            .alias("evidence"),
-        )
-        .select(*FINDING_COLUMNS)
-    )
-
-
-def _pairs(tunnels: DataFrame) -> DataFrame:
-    """One row for each two neighbours and trace: what either has. `hop` is that of `one`."""
-    record = f.struct("began", "ended", "segment", "offset")
-    said = ("trace", "length", "forward", "back", record.alias("record"))
-    forward = tunnels.select(
-        *said,
-        "hop",
-        f.col("journal").alias("one"),
-        f.col("after").alias("other"),
-        f.lit("one").alias("by"),
-        (f.col("hop") + 2 < f.col("length")).alias("expects"),
-    )
-    back = tunnels.where("hop > 0").select(
-        *said,
-        (f.col("hop") - 1).alias("hop"),
-        f.col("before").alias("one"),
-        f.col("journal").alias("other"),
-        f.lit("other").alias("by"),
-        (f.col("hop") > 1).alias("expects"),
-    )
-
-    def of(side: str) -> list[Column]:
-        here = f.col("by") == side
-        return [
-            f.count_if(here).alias(f"{side}_has"),
-            f.count_if(here & f.col("expects")).alias(f"{side}_expects"),
-            *(
-                total(f.when(here, f.col(name))).alias(f"{side}_{name}")
-                for name in ("length", "forward", "back")
-            ),
-            f.min(f.when(here, f.col("record"))).alias(f"{side}_record"),
-        ]
-
-    return forward.unionByName(back).groupBy(*_PAIR).agg(*of("one"), *of("other"))
-
-
-def _disagreements() -> Column:
-    """What may be wrong with a pair, by journal; without evidence nothing is."""
-    has_both = (f.col("one_has") == f.col("other_has")) & (f.col("one_has") > 0)
-    differs = f.struct(
-        f.lit("tunnel-differs").alias("kind"),
-        f.col("one").alias("journal"),
-        f.col("one_record").alias("record"),
-        f.col("one_has").alias("count"),
-        f.when(has_both, _contradiction()).alias("evidence"),
-    )
-    return f.array(
-        differs, _lacking("one", "other", "gave it to"), _lacking("other", "one", "got it from")
-    )
-
-
-def _contradiction() -> Column:
-    """The first contradiction as a sentence, or null."""
-    one, other = (f.col("one"), f.col("other"))
-    sentences = [
-        f.when(
-            f.col("one_length") != f.col("other_length"),
-            f.format_string(
-                "tunnel %s: %s and %s do not say that its path is as long",
-                f.col("trace"),
-                one,
-                other,
-            ),
-        )
-    ]
-    for way, (first, before), (second, behind) in (
-        ("forward", (one, "one_forward"), (other, "other_forward")),
-        ("back", (other, "other_back"), (one, "one_back")),
-    ):
-        lost = f.col(before) - f.col(behind)
-        sentences.append(
-            f.when(
-                (lost < 0) | (lost > MOST_LOST * f.col("one_has")),
-                f.format_string(
-                    f"tunnel %s, {way}: %d bytes at %s, and behind it %d at %s",
-                    f.col("trace"),
-                    f.col(before),
-                    first,
-                    f.col(behind),
-                    second,
-                ),
+        else:
+            evidence = (
+                f"tunnel {trace}: {witness.node} says {witness.expects} times that it {did} this "
+                f"node, which has {side.has} records of it"
             )
-        )
-    return f.coalesce(*sentences)
+        yield _MISSING, side.node, witness.record, missing, evidence
 
 
-def _lacking(witness: str, node: str, did: str) -> Column:
-    """That `node` has fewer records than the witness says there must be."""
-    has, expected = f.col(f"{node}_has"), f.col(f"{witness}_expects")
-    one = f.format_string(
-        f"tunnel %s: %s says that it {did} this node, which has no record of it",
-        f.col("trace"),
-        f.col(witness),
+def _contradictions(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[str]:
+    """Sentences on what cannot be true of both."""
+    if one.length != other.length:
+        yield (f"tunnel {trace}: {one.node} and {other.node} do not say that its path is as long")
+    ways = (
+        ("forward", one, one.forward, other, other.forward),
+        ("back", other, other.back, one, one.back),
     )
-    several = f.format_string(
-        f"tunnel %s: %s says %d times that it {did} this node, which has %d records of it",
-        f.col("trace"),
-        f.col(witness),
-        expected,
-        has,
-    )
-    sentence = f.when(has == 0, one).otherwise(several)
-    return f.struct(
-        f.lit(_MISSING).alias("kind"),
-        f.col(node).alias("journal"),
-        f.col(f"{witness}_record").alias("record"),
-        (expected - has).alias("count"),
-        f.when(expected > has, sentence).alias("evidence"),
-    )
+    for way, first, before, second, behind in ways:
+        lost = before - behind
+        if lost < 0 or lost > MOST_LOST * one.has:
+            yield (
+                f"tunnel {trace}, {way}: {before} bytes at {first.node}, and behind it {behind} at "
+                f"{second.node}"
+            )

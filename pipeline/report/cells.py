@@ -10,7 +10,7 @@ from typing import Final
 from unicodedata import category
 
 from node.protocol.codes import code_name
-from pipeline.gold.findings import FAULT, WEIGHTS
+from pipeline.gold.meanings import FAULT, WEIGHTS
 from pipeline.report import units
 from pipeline.report.html import Child, Markup, element
 

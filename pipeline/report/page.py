@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
 
 from pipeline.report import units
 from pipeline.report.cells import Nodes
@@ -32,8 +32,8 @@ _STYLE: Final = Html((Path(__file__).parent / "style.css").read_text(encoding="u
 _TITLE: Final = "Parley: what the journals say"
 
 
-def report(gold: Mapping[str, DataFrame]) -> str:
-    """The page for gold tables, by their names (`pipeline.gold.refresh`)."""
+def report(gold: Mapping[str, pa.Table]) -> str:
+    """The page for gold tables, by their names (`pipeline.gold.making`)."""
     return render(collect(gold))
 
 

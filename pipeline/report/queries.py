@@ -1,18 +1,19 @@
-"""The figures of a report, collected from the gold tables.
+"""The figures of a report, collected from the gold tables as Arrow.
 
-All that is ever brought to the driver was sorted and cut, or grouped into a bounded number of
-groups, by Spark before.
+All that leaves Arrow was sorted and cut, or grouped into a bounded number of groups, before.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as f
-from pyspark.sql.types import TimestampType
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.gold.findings import FAULT, NOTICE, UNCHECKED
-from pipeline.reconcile.tunnels import total
+from pipeline.gold.arrow import LONG, TEXT, grouped, only, repeated
+from pipeline.gold.meanings import FAULT, NOTICE, UNCHECKED
+from pipeline.reconcile.tunnels import LARGEST
 from pipeline.report.figures import (
     FINDING_ROWS,
     TIME_BUCKETS,
@@ -36,271 +37,242 @@ from pipeline.report.figures import (
 
 # Widths of a bucket of time, in seconds: a minute, 5, 15, an hour, 6, a day, a week, 30 days.
 _WIDTHS: Final = (60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000)
+_SUMS: Final = ("sent_events", "sent_bytes", "received_events", "received_bytes")
+_WEIGHTS: Final = {FAULT: 0, UNCHECKED: 1, NOTICE: 2}
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
 
-def collect(gold: Mapping[str, DataFrame]) -> Figures:
+def collect(gold: Mapping[str, pa.Table]) -> Figures:
     """The figures of the gold tables, by their names."""
     traffic, graph, sessions = gold["traffic"], gold["graph"], gold["sessions"]
     findings, calls, topics = gold["findings"], gold["calls"], gold["topics"]
     tunnels = gold["tunnels"]
-    made = "refreshed" if "refreshed" in traffic.columns else f.lit(None).cast("timestamp")
-    journaled = _one(
-        traffic.agg(
-            f.sum("events"),
-            f.sum("ok"),
-            f.count_distinct("node"),
-            f.max(f.col("payload_bytes") > 0),
-            f.max(made),
-        )
-    )
-    sums = _one(graph.agg(f.min("first"), f.max("last"), f.sum("events"), f.sum("wire_bytes")))
-    both = _one(sessions.agg(f.count("*"), f.count_if(f.col("journals") > 1)))
-    called = _one(
-        calls.agg(
-            f.sum(f.when((f.col("scope") == "topic") & _by_caller(), f.col("calls"))),
-            f.count_distinct(
-                f.when((f.col("scope") == "pair") & _by_caller(), f.struct("caller", "callee"))
-            ),
-        )
-    )
-    published = _one(topics.agg(f.sum("notes"), f.count_distinct("topic")))
     nodes = _nodes(graph, traffic, findings)
     width, points = _traffic(traffic)
     links = _links(tunnels)
-    by_calls = f.col("calls").desc()
-    by_topic = topics.groupBy("topic").agg(
-        f.count("*").alias("publishers"), f.sum("notes").alias("notes")
-    )
-    each = findings.withColumnRenamed("count", "events")
-    asked = calls.where(_by_caller())
-    if not called[0]:  # no caller keeps a journal
-        asked = calls
+    asked = only(calls, "seen_by", "caller")
+    by_topic, by_pair = (only(asked, "scope", scope) for scope in ("topic", "pair"))
+    called = _sum(by_topic, "calls")
+    pairs = by_pair.group_by(["caller", "callee"]).aggregate([]).num_rows
+    if not called:  # no caller keeps a journal
+        by_topic, by_pair = (only(calls, "scope", scope) for scope in ("topic", "pair"))
+    topic_notes = grouped(topics, ["topic"], total=["notes"], count="publishers")
+    each = _renamed(findings, "count", "events")
+    each = each.append_column("rank", _ranks(each))
+    ways = (tunnels.column(name).cast(pa.float64(), safe=False) for name in ("forward", "back"))
+    volume = pc.add(*ways)  # their sum may be greater than an integer is
     return Figures(
-        refreshed=journaled[4],
-        first=sums[0],
-        last=sums[1],
-        nodes=nodes.count(),
-        journals=journaled[2] or 0,
-        sessions=both[0],
-        both_ends=both[1],
-        events=sums[2] or 0,
-        wire_bytes=sums[3] or 0,
-        journaled=journaled[0] or 0,
-        verified=journaled[1] or 0,
-        has_key=bool(journaled[3]),
-        notes=published[0] or 0,
-        calls=called[0] or 0,
-        pairs=called[1],
-        topic_count=published[1],
+        refreshed=_bound(traffic, "refreshed", pc.max)
+        if "refreshed" in traffic.schema.names
+        else None,
+        first=_bound(graph, "first", pc.min),
+        last=_bound(graph, "last", pc.max),
+        nodes=nodes.num_rows,
+        journals=pc.count_distinct(traffic.column("node")).as_py(),
+        sessions=sessions.num_rows,
+        both_ends=_count(pc.greater(sessions.column("journals"), 1)),
+        events=_sum(graph, "events"),
+        wire_bytes=_sum(graph, "wire_bytes"),
+        journaled=_sum(traffic, "events"),
+        verified=_sum(traffic, "ok"),
+        has_key=_count(pc.greater(traffic.column("payload_bytes"), 0)) > 0,
+        notes=_sum(topics, "notes"),
+        calls=called,
+        pairs=pairs,
+        topic_count=pc.count_distinct(topics.column("topic")).as_py(),
         finding_kinds=_finding_kinds(findings),
-        findings=_take(each, FindingRow, FINDING_ROWS, _by_weight(), "time", "kind", "place"),
+        findings=_take(each, FindingRow, FINDING_ROWS, "rank", "time", "kind", "place"),
         bucket=width,
         traffic=points,
-        by_topic=_take(asked.where("scope = 'topic'"), CallRow, TOP_ROWS, by_calls, "topic"),
-        by_pair=_take(asked.where("scope = 'pair'"), CallRow, TOP_ROWS, by_calls, "topic"),
-        topics=_take(topics, TopicRow, TOP_ROWS, f.col("notes").desc(), "topic", "publisher"),
-        topic_notes=_take(by_topic, TopicNotes, TOP_ROWS, f.col("notes").desc(), "topic"),
-        session_rows=_take(
-            sessions, SessionSummary, TOP_ROWS, f.col("wire_bytes").desc(), "started", "session"
-        ),
-        suites=_groups(sessions, f.coalesce("suite", f.lit("unknown"))),
-        closings=_groups(sessions, _closing()),
+        by_topic=_take(by_topic, CallRow, TOP_ROWS, "-calls", "topic"),
+        by_pair=_take(by_pair, CallRow, TOP_ROWS, "-calls", "topic"),
+        topics=_take(topics, TopicRow, TOP_ROWS, "-notes", "topic", "publisher"),
+        topic_notes=_take(topic_notes, TopicNotes, TOP_ROWS, "-notes", "topic"),
+        session_rows=_take(sessions, SessionSummary, TOP_ROWS, "-wire_bytes", "started", "session"),
+        suites=_groups(sessions.column("suite").fill_null("unknown")),
+        closings=_groups(_closing(sessions)),
         edges=_edges(graph, nodes),
-        node_rows=_take(nodes, NodeRow, TOP_ROWS, _volume().desc(), "node"),
-        tunnels=tunnels.count(),
+        node_rows=_take(nodes, NodeRow, TOP_ROWS, "-volume", "node"),
+        tunnels=tunnels.num_rows,
         links=links,
         servers=_servers(nodes, links),
         tunnel_rows=_take(
-            tunnels,
-            TunnelSummary,
-            TOP_ROWS,
-            (f.col("forward").cast("double") + f.col("back")).desc(),
-            "trace",
+            tunnels.append_column("volume", volume), TunnelSummary, TOP_ROWS, "-volume", "trace"
         ),
     )
 
 
-def _one(frame: DataFrame) -> Row:
-    [row] = frame.select(*_plain(frame)).collect()
-    return row
+def _take(table: pa.Table, kind: type[R], rows: int, *order: str) -> list[R]:
+    """The first rows of a table as tuples of a kind, whose fields are the columns.
 
-
-def _plain(frame: DataFrame) -> list[Column]:
-    """Its columns, times as microseconds since the epoch: no zone of this machine gets in."""
-    return [
-        f.unix_micros(f.col(f"`{field.name}`"))
-        if isinstance(field.dataType, TimestampType)
-        else f.col(f"`{field.name}`")
-        for field in frame.schema.fields
-    ]
-
-
-def _take(frame: DataFrame, kind: type[R], rows: int, *order: Column | str) -> list[R]:
-    """The first rows of a frame as tuples of a kind, whose fields are the columns."""
+    Times are microseconds: no zone of this machine gets in.
+    """
     fields: Sequence[str] = kind._fields  # type: ignore[attr-defined]  # each is a NamedTuple
-    first = frame.select(*fields).orderBy(*order).limit(rows)
-    return [kind(*row) for row in first.select(*_plain(first)).collect()]
+    first = _plain(_first(table, rows, *order).select(fields))
+    columns = (column.to_pylist(maps_as_pydicts="strict") for column in first.columns)
+    return [kind(*row) for row in zip(*columns, strict=True)]
 
 
-def _by_caller() -> Column:
-    return f.col("seen_by") == "caller"
+def _first(table: pa.Table, rows: int, *order: str) -> pa.Table:
+    """The first rows by these columns: falling, nulls last, with a minus before the name; others
+    rising, nulls first."""
+    columns: dict[str, pa.ChunkedArray] = {}
+    keys: list[tuple[str, str]] = []
+    for name in order:
+        falls = name.startswith("-")
+        column = table.column(name.removeprefix("-"))
+        columns |= {f"{name} is null": column.is_null(), name: column}
+        ways = ("ascending", "descending") if falls else ("descending", "ascending")
+        keys += zip((f"{name} is null", name), ways, strict=True)
+    return table.take(pc.sort_indices(pa.table(columns), keys).slice(0, rows))
 
 
-def _by_weight() -> Column:
-    return (
-        f.when(f.col("weight") == FAULT, 0)
-        .when(f.col("weight") == UNCHECKED, 1)
-        .when(f.col("weight") == NOTICE, 2)
-        .otherwise(0)
+def _plain(table: pa.Table) -> pa.Table:
+    """Times as microseconds since the epoch."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(at, field.name, table.column(at).cast(LONG))
+    return table
+
+
+def _renamed(table: pa.Table, old: str, new: str) -> pa.Table:
+    return table.rename_columns([new if name == old else name for name in table.schema.names])
+
+
+def _sum(table: pa.Table, name: str) -> int:
+    return pc.sum(table.column(name)).as_py() or 0
+
+
+def _count(flags: pa.ChunkedArray) -> int:
+    return pc.sum(flags).as_py() or 0
+
+
+def _bound(table: pa.Table, name: str, of: Any) -> int | None:
+    value: int | None = of(table.column(name).cast(LONG)).as_py()
+    return value
+
+
+def _ranks(findings: pa.Table) -> pa.Array:
+    """The place of each finding's weight; an unknown one is a fault's."""
+    weights = findings.column("weight").to_pylist()
+    return pa.array([_WEIGHTS.get(weight, 0) for weight in weights], LONG)
+
+
+def _finding_kinds(findings: pa.Table) -> list[FindingKind]:
+    kinds = findings.group_by(["weight", "kind"]).aggregate(
+        [([], "count_all"), ("count", "sum"), ("journal", "count_distinct")]
     )
+    names = ["weight", "kind", "count_all", "count_sum", "journal_count_distinct"]
+    kinds = kinds.select(names).rename_columns(FindingKind._fields)
+    kinds = kinds.append_column("rank", _ranks(kinds))
+    return _take(kinds, FindingKind, TOP_ROWS, "rank", "-findings", "kind")
 
 
-def _finding_kinds(findings: DataFrame) -> list[FindingKind]:
-    kinds = findings.groupBy("weight", "kind").agg(
-        f.count("*").alias("findings"),
-        f.sum("count").alias("events"),
-        f.count_distinct("journal").alias("journals"),
-    )
-    return _take(kinds, FindingKind, TOP_ROWS, _by_weight(), f.col("findings").desc(), "kind")
-
-
-def _traffic(traffic: DataFrame) -> tuple[int, list[TrafficPoint]]:
+def _traffic(traffic: pa.Table) -> tuple[int, list[TrafficPoint]]:
     """Width of a bucket in seconds, and what the nodes sent in each.
 
     Each event once: what its sender has, or, where that keeps no journal, its receiver.
     """
-    journals = traffic.select(f.col("node").alias("peer")).distinct()
-    sent = traffic.where("direction = 'sent'").withColumn("sender", f.col("node"))
-    heard = (
-        traffic.where("direction = 'received'")
-        .join(journals, "peer", "left_anti")
-        .withColumn("sender", f.col("peer"))
-    )
-    names = ("minute", "sender", "events", "wire_bytes")
-    counted = sent.select(*names).unionByName(heard.select(*names))
-    bounds = _one(traffic.agg(f.min("minute"), f.max("minute")))
-    if bounds[0] is None:
+    names = ["minute", "sender", "events", "wire_bytes"]
+    if not traffic.num_rows:
         return _WIDTHS[0], []
-    seconds = (bounds[1] - bounds[0]) // 1_000_000 + 60
+    kept = pc.unique(traffic.column("node"))
+    sent = _renamed(only(traffic, "direction", "sent"), "node", "sender").select(names)
+    received = only(traffic, "direction", "received")
+    heard = received.filter(pc.invert(pc.is_in(received.column("peer"), kept)))
+    counted = pa.concat_tables([sent, _renamed(heard, "peer", "sender").select(names)])
+    first, last = (_bound(traffic, "minute", of) or 0 for of in (pc.min, pc.max))
+    seconds = (last - first) // 1_000_000 + 60
     width = next((one for one in _WIDTHS if seconds <= one * TIME_BUCKETS), _WIDTHS[-1])
-    first = (
-        counted.groupBy("sender")
-        .agg(f.sum("wire_bytes").alias("wire_bytes"))
-        .orderBy(f.col("wire_bytes").desc(), "sender")
-        .limit(TOP_SENDERS)
-    )
-    top = [row[0] for row in first.select("sender").collect()]
+    senders = grouped(counted, ["sender"], total=["wire_bytes"])
+    top = _first(senders, TOP_SENDERS, "-wire_bytes", "sender").column("sender")
+    shown = pc.is_in(counted.column("sender"), pc.drop_null(top))
+    sender = pc.if_else(shown, counted.column("sender"), pa.scalar(None, TEXT))
     # Of more than the widest buckets hold, which is 13 years, the last ones are shown.
-    bucket = f.floor(f.unix_seconds("minute") / width) * width * 1_000_000
-    points = (
-        counted.select(
-            bucket.cast("long").alias("time"),
-            f.when(f.col("sender").isin(top), f.col("sender")).alias("sender"),
-            "events",
-            "wire_bytes",
-        )
-        .groupBy("time", "sender")
-        .agg(f.sum("events").alias("events"), f.sum("wire_bytes").alias("wire_bytes"))
+    micros = width * 1_000_000
+    bucket = counted.column("minute").cast(LONG).to_numpy() // micros * micros
+    points = pa.table(
+        [pa.array(bucket), sender, counted.column("events"), counted.column("wire_bytes")],
+        names=TrafficPoint._fields,
     )
+    points = grouped(points, ["time", "sender"], total=["events", "wire_bytes"])
     most = (TIME_BUCKETS + 2) * (TOP_SENDERS + 1)
-    taken = _take(points, TrafficPoint, most, f.col("time").desc(), "sender")
+    taken = _take(points, TrafficPoint, most, "-time", "sender")
     return width, sorted(taken, key=lambda point: (point.time, point.sender or ""))
 
 
-def _nodes(graph: DataFrame, traffic: DataFrame, findings: DataFrame) -> DataFrame:
-    """One row for each node, with the columns of `NodeRow`."""
-    none = f.lit(0).cast("long")
-    sums = ("sent_events", "sent_bytes", "received_events", "received_bytes")
-    sending = graph.select(
-        f.col("sender").alias("node"),
-        f.col("receiver").alias("peer"),
-        f.col("events").alias(sums[0]),
-        f.col("wire_bytes").alias(sums[1]),
-        none.alias(sums[2]),
-        none.alias(sums[3]),
-    )
-    receiving = graph.select(
-        f.col("receiver").alias("node"),
-        f.col("sender").alias("peer"),
-        none.alias(sums[0]),
-        none.alias(sums[1]),
-        f.col("events").alias(sums[2]),
-        f.col("wire_bytes").alias(sums[3]),
-    )
-    journals = traffic.select("node", f.lit(True).alias("journal")).distinct()
-    faults = (
-        findings.where(f.col("weight") == FAULT)
-        .groupBy(f.col("journal").alias("node"))
-        .agg(f.count("*").alias("faults"))
-    )
-    return (
-        sending.unionByName(receiving)
-        .groupBy("node")
-        .agg(f.count_distinct("peer").alias("peers"), *(f.sum(name).alias(name) for name in sums))
-        .join(journals, "node", "full")
-        .join(faults, "node", "left")
-        .where(f.col("node").isNotNull())
-        .fillna(0, subset=["peers", "faults", *sums])
-        .fillna(False, subset=["journal"])
-    )
+def _nodes(graph: pa.Table, traffic: pa.Table, findings: pa.Table) -> pa.Table:
+    """One row for each node, with the columns of `NodeRow` and `volume`."""
+    none = repeated(0, LONG, graph.num_rows)
+    events, sizes = graph.column("events"), graph.column("wire_bytes")
+    names = ["node", "peer", *_SUMS]
+    sender, receiver = graph.column("sender"), graph.column("receiver")
+    sending = pa.table([sender, receiver, events, sizes, none, none], names=names)
+    receiving = pa.table([receiver, sender, none, none, events, sizes], names=names)
+    wanted = [("peer", "count_distinct"), *((name, "sum") for name in _SUMS)]
+    nodes = pa.concat_tables([sending, receiving]).group_by("node").aggregate(wanted)
+    nodes = nodes.select(["node", *("_".join(one) for one in wanted)])
+    nodes = nodes.rename_columns(["node", "peers", *_SUMS])
+    kept = pc.unique(traffic.column("node"))
+    journals = pa.table([kept, repeated(True, pa.bool_(), len(kept))], names=["node", "journal"])
+    faulty = only(findings, "weight", FAULT)
+    faults = _renamed(grouped(faulty, ["journal"], count="faults"), "journal", "node")
+    nodes = nodes.join(journals, "node", join_type="full outer")
+    nodes = nodes.join(faults, "node", join_type="left outer")
+    nodes = nodes.filter(nodes.column("node").is_valid())
+    for at, field in enumerate(nodes.schema):
+        if field.name != "node":
+            nothing = pa.scalar(0).cast(field.type)
+            nodes = nodes.set_column(at, field.name, nodes.column(at).fill_null(nothing))
+    volume = pc.add(nodes.column("sent_bytes"), nodes.column("received_bytes"))
+    return nodes.append_column("volume", volume)
 
 
-def _volume() -> Column:
-    return f.col("sent_bytes") + f.col("received_bytes")
-
-
-def _edges(graph: DataFrame, nodes: DataFrame) -> list[Edge]:
+def _edges(graph: pa.Table, nodes: pa.Table) -> list[Edge]:
     """What the busiest nodes sent each other."""
-    busiest = nodes.orderBy(_volume().desc(), "node").limit(TOP_NODES).select("node")
-    named = [row[0] for row in busiest.collect()]
-    between = graph.where(f.col("sender").isin(named) & f.col("receiver").isin(named))
-    return _take(between, Edge, TOP_NODES**2, f.col("events").desc(), "sender", "receiver")
+    named = _first(nodes, TOP_NODES, "-volume", "node").column("node").to_pylist()
+    between = only(only(graph, "sender", *named), "receiver", *named)
+    return _take(between, Edge, TOP_NODES**2, "-events", "sender", "receiver")
 
 
-def _links(tunnels: DataFrame) -> list[TunnelLink]:
+def _links(tunnels: pa.Table) -> list[TunnelLink]:
     """Who joined tunnels with whom: between the nodes with the most."""
-    steps = f.transform(
-        f.sequence(f.lit(0), f.size("path") - 2),
-        lambda at: f.struct(
-            f.col("path")[at].alias("before"), f.col("path")[at + 1].alias("after")
-        ),
-    )
-    between = (
-        tunnels.select("tunnels", "forward", "back", f.explode(steps).alias("step"))
-        .where("step.before is not null and step.after is not null")
-        .groupBy("step.before", "step.after")
-        .agg(*(total(name).alias(name) for name in ("tunnels", "forward", "back")))
-    )
-    nodes = (
-        between.select(f.explode(f.array("before", "after")).alias("node"), "tunnels")
-        .groupBy("node")
-        .agg(f.sum("tunnels").alias("tunnels"))
-        .orderBy(f.col("tunnels").desc(), "node")
-        .limit(TOP_NODES)
-    )
-    named = [row[0] for row in nodes.collect()]
-    if not named:
-        return []
-    shown = between.where(f.col("before").isin(named) & f.col("after").isin(named))
-    by_tunnels = f.col("tunnels").desc()
-    return _take(shown, TunnelLink, TOP_NODES**2, by_tunnels, "before", "after")
+    sums: dict[tuple[str, str], list[int]] = {}
+    columns = (tunnels.column(name).to_pylist() for name in ("path", "tunnels", "forward", "back"))
+    for path, *counts in zip(*columns, strict=True):
+        for before, after in pairwise(path):
+            if before is not None and after is not None:
+                known = sums.setdefault((before, after), [0, 0, 0])
+                known[:] = (
+                    min(one + more, LARGEST) for one, more in zip(known, counts, strict=True)
+                )
+    by_node: Counter[str] = Counter()
+    for nodes, counts in sums.items():
+        for node in nodes:
+            by_node[node] += counts[0]
+    named = {
+        node for node, _ in sorted(by_node.items(), key=lambda one: (-one[1], one[0]))[:TOP_NODES]
+    }
+    links = [
+        TunnelLink(*nodes, *counts) for nodes, counts in sums.items() if named.issuperset(nodes)
+    ]
+    links.sort(key=lambda link: (-link.tunnels, link.before, link.after))
+    return links[: TOP_NODES**2]
 
 
-def _servers(nodes: DataFrame, links: list[TunnelLink]) -> list[NodeRow]:
+def _servers(nodes: pa.Table, links: Sequence[TunnelLink]) -> list[NodeRow]:
     """The nodes of the links, as far as they have sessions or a journal."""
     named = sorted({node for link in links for node in (link.before, link.after)})
-    if not named:
-        return []
-    return _take(nodes.where(f.col("node").isin(named)), NodeRow, TOP_NODES, "node")
+    return _take(only(nodes, "node", *named), NodeRow, TOP_NODES, "node")
 
 
-def _groups(sessions: DataFrame, name: Column) -> list[SessionGroup]:
-    groups = sessions.groupBy(name.alias("name")).agg(f.count("*").alias("sessions"))
-    return _take(groups, SessionGroup, TOP_ROWS, f.col("sessions").desc(), "name")
+def _groups(names: pa.ChunkedArray) -> list[SessionGroup]:
+    groups = grouped(pa.table([names], names=["name"]), ["name"], count="sessions")
+    return _take(groups, SessionGroup, TOP_ROWS, "-sessions", "name")
 
 
-def _closing() -> Column:
+def _closing(sessions: pa.Table) -> pa.ChunkedArray:
     """How a session ended by either end: its code, or that no journal has an end."""
-    return f.coalesce(f.coalesce("initiator_code", "responder_code").cast("string"), f.lit(""))
+    ends = (sessions.column(name) for name in ("initiator_code", "responder_code"))
+    return pc.coalesce(*ends).cast(TEXT).fill_null("")

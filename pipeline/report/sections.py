@@ -1,13 +1,13 @@
 """The sections of the report, each made from the figures.
 
 The caption of a table or picture says what it counts, in which units, and what was left out. Of a
-finding the report says what `pipeline.gold.findings` says of its kind, and adds nothing.
+finding the report says what `pipeline.gold.meanings` says of its kind, and adds nothing.
 """
 
 from typing import Final
 
 from node.protocol.codes import ResultCode
-from pipeline.gold.findings import FAULT, KINDS, NOTICE, UNCHECKED, WEIGHTS
+from pipeline.gold.meanings import FAULT, KINDS, NOTICE, UNCHECKED, WEIGHTS
 from pipeline.report import units
 from pipeline.report.cells import (
     Nodes,

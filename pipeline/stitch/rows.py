@@ -28,6 +28,7 @@ from pipeline.schema import (
 )
 from pipeline.stitch.runs import Runs
 from pipeline.stitch.spans import Linked, Row, link
+from pipeline.summing import told_of
 
 _MANY: Final = 4_096  # rows that wait to be given out
 
@@ -37,7 +38,7 @@ def stitch(walked: DataFrame, before: DataFrame) -> DataFrame:
 
     `walked` are the batch's rows of silver, `before` what this function gave for the batch
     before, or an empty frame. In `part`: events that are final now, findings, and for the next
-    batch what is still pending, tips, segments.
+    batch what is still pending, tips, segments; and summaries.
     """
     rows = walked.where(f.col("part").isin(SEGMENT, SPAN, PENDING)).unionByName(
         before.where(f.col("part").isin(SEGMENT, TIP, PENDING))
@@ -49,6 +50,10 @@ def stitch(walked: DataFrame, before: DataFrame) -> DataFrame:
 
 def stitch_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same of rows in that order, as Arrow batches."""
+    return told_of(_stitched(batches))
+
+
+def _stitched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     journal = _Journal("")
     for batch in batches:
         for start, stop in _groups(batch):

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.cases import CASES
-from benchmarks.event import event_cost
+from benchmarks.event import event_cost, handshake_cost
 from benchmarks.process import Child, ChildError
 from benchmarks.rounds import Round, measure
 from benchmarks.task import Backend, Order, SideName, Task
@@ -69,6 +69,11 @@ def test_settings_reach_our_side() -> None:
 
 def test_the_cost_of_an_event() -> None:
     assert all(us > 0 for us in event_cost(0.02).values())
+
+
+def test_the_cost_of_a_handshake() -> None:
+    cost = handshake_cost(0.02)
+    assert 0 < cost["exchange_us"] + cost["signatures_us"] < cost["handshake_us"]
 
 
 @pytest.mark.parametrize("side", ["ours", "baseline"])

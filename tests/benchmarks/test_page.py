@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import page, store
-from benchmarks.federation import PLOTS
-from benchmarks.growth import SWEEPS
+from benchmarks import federation, growth, page, store
 from benchmarks.plots import plot_growth
 from benchmarks.tables import cases_table, number, table
 
@@ -35,7 +33,7 @@ def test_there_is_something_stored() -> None:
 
 
 def test_every_sweep_has_its_plot() -> None:
-    plots = {*SWEEPS, *PLOTS}
+    plots = {*growth.PLOTS, *federation.PLOTS}
     assert {path.stem for path in store.DIRECTORY.glob("*.svg")} == plots
     assert all(f"performance/{name}.svg" in page.PAGE.read_text() for name in plots)
 

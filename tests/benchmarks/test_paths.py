@@ -7,8 +7,9 @@ import pytest
 from benchmarks.paths import PACKAGES, PATHS, count_paths, line
 from benchmarks.tables import paths_table
 
-# Function calls of one call, both sides together: alone, and of 64 in flight.
-MOST = {"call": 125, "call-64": 75}
+# Function calls, both sides together: of one call, alone and of 64 in flight, and of a connection
+# with one call.
+MOST = {"call": 125, "call-64": 73, "handshake": 1_450}
 # How many of them resuming may add: a Received follows on 256 KiB.
 RESUMING = {"call-64": 3, "bulk": 12}
 
@@ -27,7 +28,7 @@ def test_every_path_is_counted_by_package(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         assert set(row["packages"]) == PACKAGES
         assert row["calls"] == pytest.approx(sum(row["packages"].values()), abs=0.3)
-        assert row["packages"]["crypto"] > 1
+        assert row["packages"]["crypto"] > 0
         assert row["packages"]["node"] > 10
         assert row["path"] in line(row)
 

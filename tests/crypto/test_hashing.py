@@ -7,12 +7,24 @@ from crypto.registry import HASHES
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 
-# FIPS 180-4's "abc"; blake2b-256 as the reference implementation gives it.
+# FIPS 180-4's "abc"; the others as their reference implementations give it.
 ABC = {
+    "blake3": "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
     "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     "blake2b-256": "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319",
     "sha512": "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
     "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+}
+
+# Of the test vectors of BLAKE3's authors, where the input is 0, 1, .., 250, 0, 1, ..: the first 32
+# bytes, by the input's length. They are about its chunks of 1,024 bytes and the tree above them.
+BLAKE3 = {
+    0: "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
+    1: "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213",
+    1024: "42214739f095a406f3fc83deb889744ac00df831c10daa55189b5d121c855af7",
+    1025: "d00278ae47eb27b34faecf67b4fe263f82d5412916c1ffd97c8cb7fb814b8444",
+    3073: "7124b49501012f81cc7f11ca069ec9226cecb8a2c850cfe644e327d22d3e1cd3",
+    6145: "f1323a8631446cc50536a9f705ee5cb619424d46887f3c376c695b70e0f0507f",
 }
 
 # RFC 4231, test case 2.
@@ -26,6 +38,12 @@ JEFE = {
 @each_hash
 def test_published_digest(hash: HashAlgorithm) -> None:
     assert hash.digest(b"abc").hex() == ABC[hash.name]
+
+
+@pytest.mark.parametrize("size", BLAKE3)
+def test_published_digests_of_blake3(size: int) -> None:
+    data = bytes(number % 251 for number in range(size))
+    assert HASHES["blake3"].digest(data).hex() == BLAKE3[size]
 
 
 @each_hash

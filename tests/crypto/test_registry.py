@@ -21,7 +21,7 @@ def test_names_and_their_default_order() -> None:
     assert NAMES == {
         "kex": ("x25519-mlkem768", "x25519"),
         "signing": ("ed25519", "ml-dsa-65", "ecdsa-p256"),
-        "hash": ("sha256", "blake2b-256", "sha512"),
+        "hash": ("blake3", "sha256", "blake2b-256", "sha512"),
         "cipher": ("aes-256-gcm", "chacha20-poly1305", "xchacha20-poly1305"),
         "sealing": ("chain", "each"),
     }
@@ -50,7 +50,7 @@ def test_sizes_of_section_4_and_5() -> None:
 
 def test_suites_are_all_combinations_the_default_first() -> None:
     suites = list(all_suites())
-    assert len(set(suites)) == len(suites) == 2 * 3 * 3 * 3 * 2
+    assert len(set(suites)) == len(suites) == 2 * 3 * 4 * 3 * 2
     assert suites[0].names() == {parameter: NAMES[parameter][0] for parameter in PARAMETERS}
 
 

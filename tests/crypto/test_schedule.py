@@ -5,6 +5,7 @@ import hmac
 from dataclasses import fields
 
 import pytest
+from blake3 import blake3
 
 from crypto.errors import CryptoError
 from crypto.hashing import HashAlgorithm
@@ -40,9 +41,11 @@ def second_extract(name: str, salt: bytes, ikm: bytes) -> bytes:
     def make(data: bytes) -> bytes:
         if name == "blake2b-256":
             return hashlib.blake2b(data, digest_size=32).digest()
+        if name == "blake3":
+            return blake3(data).digest()
         return hashlib.new(name, data).digest()
 
-    key = salt.ljust(64 if name == "sha256" else 128, b"\0")
+    key = salt.ljust(64 if name in ("sha256", "blake3") else 128, b"\0")
     inner = make(bytes(byte ^ 0x36 for byte in key) + ikm)
     return make(bytes(byte ^ 0x5C for byte in key) + inner)
 

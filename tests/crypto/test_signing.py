@@ -216,6 +216,7 @@ def test_p256_private_keys_out_of_range_are_refused(value: int) -> None:
         ECDSA.load(value.to_bytes(32, "big"))
 
 
+@pytest.mark.pure
 def test_p256_scalars_are_drawn_until_in_range(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = iter([bytes(32), b"\xff" * 32, bytes(31) + b"\x07"])
     monkeypatch.setattr("crypto.signing.random_bytes", lambda size: next(draws))

@@ -8,6 +8,7 @@ from crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
 from crypto.kdf import label
 from crypto.registry import CIPHERS, HASHES, Suite
 from crypto.streamkeys import StreamKey
+from tests.crypto.given_key import given_key
 
 AAD = b"\0\0\0\1\0"
 SECRET = b"\x33" * 32
@@ -50,13 +51,13 @@ def test_a_given_key_and_iv_are_used_as_they_are(suite: Suite) -> None:
     cipher = suite.cipher_algorithm
     key, iv = b"k" * cipher.key_size, b"i" * cipher.nonce_size
     blob = cipher.new(key).encrypt(iv, b"data", AAD)
-    assert StreamKey.from_key(cipher, key, iv).encrypt(b"data", AAD) == blob
-    assert StreamKey.from_key(cipher, key, iv).decrypt(blob, AAD) == b"data"
+    assert given_key(cipher, key, iv).encrypt(b"data", AAD) == blob
+    assert given_key(cipher, key, iv).decrypt(blob, AAD) == b"data"
     for bad in (b"", iv[:-1], iv + b"i", b"i" * 8, b"i" * 16):
         with pytest.raises(WrongSizeError):
-            StreamKey.from_key(cipher, key, bad)
+            given_key(cipher, key, bad)
     with pytest.raises(WrongSizeError):
-        StreamKey.from_key(cipher, key[:-1], iv)
+        given_key(cipher, key[:-1], iv)
 
 
 @each_suite

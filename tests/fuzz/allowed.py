@@ -21,6 +21,8 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "frames": (RemoteProtocolError,),
     # Reading payloads of the handshake and of messaging.
     "events": (LbmDecodeError, IdentityError, UnknownAlgorithmError, RemoteProtocolError),
+    # Reading a Batch.
+    "batch": (RemoteProtocolError,),
     # A connection tells its end in a report: nothing may leave what takes its peer's bytes.
     "handshake": (),
     "connection": (),

@@ -40,7 +40,8 @@ def _cut(pieces: list[bytes], limit: int) -> Outcome:
     reader, events = FrameReader(limit), list[bytes]()
     try:
         for piece in pieces:
-            events += map(bytes, reader.feed(piece))
+            reader.feed(piece)
+            events += map(bytes, iter(reader.take, None))
             assert reader.size <= HEADER + limit
     except ALLOWED["frames"]:
         return events, 0, True
@@ -50,9 +51,9 @@ def _cut(pieces: list[bytes], limit: int) -> Outcome:
 def _stopping(stream: bytes, limit: int) -> Outcome:
     """A reader that takes one event at a time, as while a peer is being decided on."""
     reader, events = FrameReader(limit), list[bytes]()
-    reader.hold(stream)
+    reader.feed(stream)
     try:
-        while (event := next(reader.feed(b""), None)) is not None:
+        while (event := reader.take()) is not None:
             events.append(bytes(event))
     except ALLOWED["frames"]:
         return events, 0, True

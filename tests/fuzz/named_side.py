@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import BromineEvent, BromineType
-from node.dialects.named.core import NamedCore, NamedReply
+from node.dialects.named.core import NamedCore
+from node.dialects.named.replies import NamedReply
 from node.messaging.emits import OutgoingEmit
 from node.protocol.codes import ResultCode
 from node.protocol.reports import ConnectionEnded

@@ -5,10 +5,12 @@ hears: every frame opens, every seal is right, every answer has its request.
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Final
 
 from tests.fuzz.meeting import SCALAR, SIGNER, Flights, Setting, frames_of
 from tests.fuzz.script import Step
+from tests.reference.batches import batched, meant
 from tests.reference.exchange import Offer
 from tests.reference.rekeying import Rekeying
 from tests.reference.sealing import Direction, Opened, verify_seal
@@ -73,8 +75,9 @@ class FuzzingPeer:
     def say(self, step: Step, *, sealed: bool) -> bytes:
         """The frame of a step's event, whatever the rules say."""
         event = Event(step.stream, step.async_id, step.category, step.subcategory, step.payload)
-        if event.type in _REQUESTS:
-            self._asked[event.stream, event.async_id] += 1
+        for one in meant(event):
+            if one.type in _REQUESTS:
+                self._asked[one.stream, one.async_id] += 1
         if event.type in _KEY_EVENTS:
             self.deaf = True
         return self._framed(event, sealed)
@@ -123,7 +126,10 @@ class FuzzingPeer:
         for data in frames_of(wire):
             if not self.deaf:
                 assert not self.closed, "something was sent after Close"
-                self._check(self._open(data))
+                opened = self._open(data)
+                is_batch = opened.event.type == TYPES["Batch"]
+                for event in batched(opened.event) if is_batch else [opened.event]:
+                    self._check(replace(opened, event=event))
 
     def _open(self, data: bytes) -> Opened:
         if self._incoming is None:

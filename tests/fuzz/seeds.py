@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from tests.fuzz import dialect_seeds
+from tests.fuzz import batch_seeds, dialect_seeds
 from tests.fuzz.federation import (
     DIAL,
     ENVELOPE,
@@ -211,6 +211,7 @@ def audit() -> Seeds:
         said = [_said(Kind.EVENT, async_id, stream, "Notify", **notes) for async_id in (0, 2)]
         said += [_said(Kind.EVENT, 0, stream, "Notes", notes=[1] * n) for n in (0, 2)]
         yield b"\0" + serialise([*opening, *said])
+        yield b"\0" + serialise([*opening, batch_seeds.together(said)])
     held = _said(Kind.EVENT, 7, 1, "Call", topic="hold", request="x")
     yield b"\0" + serialise([held, _said(Kind.EVENT, 0, 1, "Cancel", request=7, topic=1)])
 
@@ -268,6 +269,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     "handshake": handshake,
     "connection": connection,
     "resume": resume,
+    "batch": batch_seeds.batch,
     **dialect_seeds.SEEDS,
     "journal": journal,
     "audit": audit,
@@ -279,7 +281,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
 def _conversations(setting: int, *, sealed: bool) -> Seeds:
     """The remote steps of each rule, and one script for each thing an application does."""
     kind = Kind.SEALED if sealed else Kind.EVENT
-    for vector in read("rules")["vectors"]:
+    for vector in (*read("rules")["vectors"], *batch_seeds.EXCHANGES):
         steps = [_remote(kind, step) for step in vector["steps"] if step["from"] == "remote"]
         script = serialise(step for step in steps if len(step.payload) < 1024)
         if script and len(script) < 2048:

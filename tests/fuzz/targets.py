@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Final
 
 TARGETS: Final = (
-    *("decoder", "frames", "events", "handshake", "connection", "resume"),
+    *("decoder", "frames", "events", "handshake", "connection", "resume", "batch"),
     *("simproto", "named", "relay", "relay_client", "formats"),
     *("journal", "audit", "federation"),
 )
@@ -20,6 +20,7 @@ SCRIPTED: Final = {
     "handshake": 1,
     "connection": 1,
     "resume": 1,
+    "batch": 1,
     "simproto": 2,
     "named": 2,
     "relay": 2,

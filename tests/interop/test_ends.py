@@ -63,6 +63,7 @@ async def test_a_node_that_stops_says_going_away(side: Side) -> None:
         assert results == []
 
 
+@pytest.mark.pure
 async def test_after_its_own_close_our_node_reads_on_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

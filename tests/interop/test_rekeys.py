@@ -346,6 +346,7 @@ async def test_plain_key_updates_within_a_rekey_are_allowed() -> None:
         assert await ours.ended() == "normal"
 
 
+@pytest.mark.pure
 async def test_an_offer_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.protocol.rekey.REKEY_TIMEOUT", 0.2)
 
@@ -361,6 +362,7 @@ async def test_an_offer_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) ->
         assert closed == await ours.ended() == "timeout"
 
 
+@pytest.mark.pure
 async def test_a_rekey_that_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference answers the offer and keeps its KeyUpdate back: `rekey` ends all the same."""
     monkeypatch.setattr("node.protocol.rekey.REKEY_TIMEOUT", 0.2)
@@ -377,6 +379,7 @@ async def test_a_rekey_that_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> 
         assert closed == await ours.ended() == "timeout"
 
 
+@pytest.mark.pure
 async def test_a_seal_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """`seal_delay_ms` plus the grace (here 0.2 s instead of 10 s) after an unsealed event."""
     monkeypatch.setattr("node.protocol.channel.SEAL_GRACE", 0.2)

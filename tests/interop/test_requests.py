@@ -352,6 +352,7 @@ async def test_requests_of_more_than_32_mib_are_refused() -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
+@pytest.mark.pure
 async def test_64_pings_are_answered_and_many_more_at_once_are_not(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:

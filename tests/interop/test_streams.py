@@ -174,24 +174,25 @@ async def test_what_a_stream_may_go_through(side: Side, name: str) -> None:
 
 @pytest.mark.parametrize("side", SIDES)
 async def test_our_node_sends_no_more_than_it_has_credit_for(side: Side) -> None:
-    """The reference raises for an event without credit; here it counts the last one too."""
+    """The reference raises for an event without credit; here it counts what came at once too."""
 
-    def act(peer: ReferencePeer) -> tuple[int, bytes]:
+    def act(peer: ReferencePeer) -> tuple[list[int], bytes]:
         peer.handshake()
         stream = acts.open_stream(peer, "echo", window=1_000)
         for number in range(6):
             peer.send_event(stream, 0, *TYPES["Data"], bytes([number]) * 600)
         early = data_of(peer, stream, 1_200)
         acts.ping(peer)
-        held = sum(cost(o.event) for o in peer.events if o.event.stream == stream)
+        held = [cost(o.event) for o in peer.events if o.event.stream == stream]
         acts.grant(peer, stream, 10_000)
-        rest = data_of(peer, stream, 2_400)
+        rest = data_of(peer, stream, 3_600 - len(early))
         acts.close(peer)
         return held, early + rest
 
     async with our_node() as ours:
         held, data = await ours.meet(act, side, automatic=False)
-        assert held == 2 * 664  # the second took the credit below zero
+        # The last took the credit below zero, by more where pieces that waited were joined.
+        assert sum(held[:-1]) < 1_000 <= sum(held)
         assert data == b"".join(bytes([number]) * 600 for number in range(6))
 
 

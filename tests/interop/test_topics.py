@@ -141,7 +141,7 @@ async def test_the_order_holds_behind_a_long_queue(side: Side, first_data: int) 
         names = [name for name, _, _ in about]
         assert names[:2] == ["Open", "Result"]
         assert names[-2:] == ["Result", "Finish"]
-        assert set(names[2:-2]) <= {"Notify", "Notes"}
+        assert set(names[2:-2]) <= {"Batch", "Notify", "Notes"}
         assert got == [[number, b"\0"] for number in range(len(got))]
 
 

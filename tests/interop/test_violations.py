@@ -304,10 +304,29 @@ def too_many(peer: ReferencePeer) -> None:
         opened(peer)
 
 
+def batch_after_finish(peer: ReferencePeer) -> None:
+    """Two events at once on a direction that its sender has finished."""
+    stream = opened(peer)
+    acts.finish(peer, stream)
+    acts.send_batch(peer, *[Event(stream, 0, 64, 1, b"x")] * 2)
+
+
+def batch_without_credit(peer: ReferencePeer) -> None:
+    """The first event in it uses up what is left of the window; the second is one too many."""
+    stream = opened(peer)
+    some = Event(stream, 0, 64, 1, bytes(LARGE // 2))
+    peer.send_event(stream, 0, *some.type, some.payload)
+    acts.send_batch(peer, some, Event(stream, 0, 64, 1, b"x"))
+
+
+NOTE: Final = Event(1, 0, 64, 1, b"x")
 STREAMS: Table = {
-    "2/6": (event(1, 2, 6), "protocol-error"),
     "2/255": (event(1, 2, 255), "protocol-error"),
-    "2/6 on an open stream": (lambda p: p.send_event(opened(p), 0, 2, 6), "protocol-error"),
+    "a Batch of nothing": (lambda p: p.send_event(opened(p), 0, 2, 6), "protocol-error"),
+    "a Batch of one": (lambda p: acts.send_batch(p, NOTE), "protocol-error"),
+    "a Ping in a Batch": (lambda p: acts.send_batch(p, NOTE, Event(1, 1, 1, 6)), "protocol-error"),
+    "a Batch after Finish": (batch_after_finish, "protocol-error"),
+    "a Batch whose last event has no credit": (batch_without_credit, "protocol-error"),
     "Open on stream 1": (event(1, 2, 1, label="hold"), "protocol-error"),
     "Finish on stream 1": (event(1, 2, 3), "protocol-error"),
     "Window on stream 1": (event(1, 2, 2, stream=1, credit=1), "protocol-error"),

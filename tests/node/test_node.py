@@ -904,3 +904,18 @@ async def test_a_foreign_stream_that_fails_oddly_ends_its_connection(
             await node.connect_stream(Odd(), trust=AnyPeer())
         assert caught.value.code == CloseCode.CONNECTION_LOST
     assert "odd" in caplog.text
+
+
+async def test_what_connections_are_told_is_made_once() -> None:
+    """Making it anew encodes and checks all that a Proof says."""
+    async with new_node(resume=30.0) as node:
+        said = []
+        for number in range(2):
+            told, unresumed = node._stated(True), node._stated(False)
+            assert (told.resume, unresumed.resume) == (30.0, 0.0)
+            assert node._stated(True) is told
+            assert node._stated(False) is unresumed
+            assert told.proof_payload == unresumed.proof_payload
+            said.append(told.proof_payload)
+            node.on_call(f"order {number}", once=True)(lambda call: None)
+        assert said[0] != said[1]  # with a handler that remembers its calls both say so

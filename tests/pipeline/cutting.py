@@ -30,12 +30,11 @@ from pipeline.schema import (
     TIP,
     WALKED_ARROW,
 )
+from pipeline.stitch.here import in_order
 from pipeline.stitch.rows import stitch_rows
 from pipeline.walk import walker
 
 _COLUMNS: Final = [name for name in WALKED_ARROW.names if name in EVENT_COLUMNS or name == "time"]
-_TEXTS: Final = ("journal", "session", "direction", "segment")
-_ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
 
 
 class Told(NamedTuple):
@@ -61,7 +60,7 @@ class Walks:
 
     def told_by(self, places: Iterable[Path]) -> Told:
         """Read the directory of a journal as it is at several times: a batch at each."""
-        progress, stitched = Progress(), Rows()
+        progress, last = Progress(), Rows()
         walked_all, stitched_all = Rows(), Rows()
         for place in places:
             listing, after = Listing.of(str(place)), Progress(progress.as_offset())
@@ -70,10 +69,10 @@ class Walks:
             parts = ranges_between(progress, after, listing, self._range_size)
             progress = after
             walked = Rows(batch for part in parts for batch in self._walked(part))
-            stitched = _stitched(walked, stitched)
+            last = stitched(walked, last)
             walked_all.add(walked)
-            stitched_all.add(stitched)
-        return _told(walked_all, stitched_all, stitched.of(PENDING))
+            stitched_all.add(last)
+        return _told(walked_all, stitched_all, last.of(PENDING))
 
     def _walked(self, part: SegmentRange) -> list[pa.RecordBatch]:
         key = part.name.stem, part.range
@@ -98,6 +97,10 @@ class Rows:
         for part, batches in more._batches.items():
             self._batches[part] += batches
 
+    def parts(self) -> list[str]:
+        """The parts of which there are rows."""
+        return list(self._batches)
+
     def of(self, *parts: str) -> list[pa.RecordBatch]:
         """The rows of some parts."""
         return [batch for part in parts for batch in self._batches[part]]
@@ -120,16 +123,10 @@ def growing(journal: Path, place: Path) -> Iterator[Path]:
         live.rename(place / (file.name.stem + CLOSED))
 
 
-def _stitched(walked: Rows, before: Rows) -> Rows:
-    """As `pipeline.stitch.stitch` does it."""
+def stitched(walked: Rows, before: Rows) -> Rows:
+    """What stitching makes of a batch's rows and of those before, as `pipeline.stitch.stitch`."""
     batches = walked.of(SEGMENT, SPAN, PENDING) + before.of(SEGMENT, TIP, PENDING)
-    (rows,) = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks().to_batches() or (None,)
-    if rows is None:
-        return Rows()
-    keys = {name: pc.fill_null(rows.column(name), "") for name in _TEXTS}
-    keys |= {"last": pc.equal(rows.column("part"), PENDING), "offset": rows.column("offset")}
-    order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in _ORDER])
-    return Rows(stitch_rows([rows.take(order)]))
+    return Rows(stitch_rows(in_order(batches)))
 
 
 def _told(walked: Rows, stitched: Rows, waiting: list[pa.RecordBatch]) -> Told:

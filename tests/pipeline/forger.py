@@ -15,10 +15,12 @@ from random import Random  # noqa: TID251  # a test is to be repeatable
 from typing import Any
 
 import cbor2
+from blake3 import blake3
 
 BLOCK, CHECKPOINT, START, EVENT, KEY_UPDATE, END, SEGMENT_END = 2, 3, 4, 6, 7, 8, 9
 SEAL_SIZES = {"ed25519": 64, "ecdsa-p256": 64, "ml-dsa-65": 3_309}
 HASHES: dict[str, Callable[[bytes], bytes]] = {
+    "blake3": lambda data: blake3(data).digest(),
     "sha256": lambda data: hashlib.sha256(data).digest(),
     "sha512": lambda data: hashlib.sha512(data).digest(),
     "blake2b-256": lambda data: hashlib.blake2b(data, digest_size=32).digest(),

@@ -1,42 +1,24 @@
-"""Silver frames made by hand: a conversation is written once and kept by both ends.
+"""Silver made by hand: a conversation is written once and kept by both ends.
 
-Rows have exactly the columns of silver. Knows no journals' bytes.
+Rows have the columns of silver. Knows no journals' bytes, and no Spark.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+
+from pipeline.gold.store import EVENT_ROWS
+from pipeline.summary.facts import summary_of
+from pipeline.summary.kinds import merged
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SEGMENT = "{}-20260102T120000000000Z-00000000"
 
-EVENTS = (
-    "journal string, segment string, session string, direction string, sender string, "
-    "receiver string, offset long, place long, time timestamp, stream long, wire_size int, "
-    "blob_size int, digest binary, async_id int, category int, subcategory int, type string, "
-    "topic string, namespace string, label string, code int, opens long, request int, "
-    "payload_size int, payload binary, "
-    "item int, items int, status string, seal_delay_us long, date date"
-)
-SESSIONS = (
-    "journal string, segment string, session string, offset long, time timestamp, what string, "
-    "initiator boolean, local_node string, remote_node string, local_role string, "
-    "remote_role string, address string, suite string, direction string, epoch int, "
-    "generation int, code int, text string, remote boolean, received_place long, "
-    "sent_place long, resumption long, started timestamp"
-)
-FINDINGS = (
-    "kind string, journal string, segment string, session string, direction string, place long, "
-    "time timestamp, offset long, count long, evidence string"
-)
-TUNNELS = (
-    "journal string, segment string, offset long, time timestamp, trace string, hop long, "
-    "length long, before string, after string, began timestamp, ended timestamp, forward long, "
-    "back long"
-)
+CHECK_KEY = bytes(range(16))
 
 Row = dict[str, Any]
 
@@ -57,13 +39,22 @@ class Talk:
 
     def say(self, sender: str, type: str | None, ms: float = 0, **columns: Any) -> None:
         """An event at `ms` by both clocks; `notes` of them are coalesced in it."""
-        place = self._places[sender] = self._places[sender] + 1
         notes = columns.pop("notes", 1)
+        rows = [{"item": item, "items": notes} for item in range(notes)]
+        self._say(sender, ms, [{"type": type} | row | columns for row in rows])
+
+    def batch(self, sender: str, ms: float, *events: Row) -> None:
+        """One event that is a run of these."""
+        self._say(sender, ms, [row | {"inside": at} for at, row in enumerate(events)])
+
+    def _say(self, sender: str, ms: float, rows: list[Row]) -> None:
+        """An event of which there are several rows, by their own columns."""
+        place = self._places[sender] = self._places[sender] + 1
         digest = sha256(f"{self.session} {sender} {place}".encode()).digest()[:16]
         receiver = self.nodes[sender == self.nodes[0]]
         for journal in self.nodes:
             offset = self._offset(journal)
-            for item in range(notes):
+            for own in rows:
                 row: Row = {
                     "journal": journal,
                     "segment": SEGMENT.format(journal),
@@ -78,14 +69,13 @@ class Talk:
                     "wire_size": 100,
                     "blob_size": 79,
                     "digest": digest,
-                    "type": type,
-                    "payload_size": None if type is None else 50,
-                    "item": item,
-                    "items": notes,
+                    "payload_size": None if own["type"] is None else 50,
+                    "item": 0,
+                    "items": 1,
                     "status": "ok",
                     "date": START.date(),
                 }
-                self.events.append(row | columns)
+                self.events.append(row | own)
 
     def call(self, caller: str, topic: str, ms: float, took: float, **more: Any) -> None:
         """A call and its answer; `code`, `async_id` and `chunks` of it, if not 0, 1 and 0."""
@@ -186,15 +176,56 @@ def tunnel(trace: str, *path: str, account: str | None = None, **columns: Any) -
     }
 
 
-def frame(spark: SparkSession, schema: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """A frame of these rows; columns that a row does not name are null."""
-    names = [column.split()[0] for column in schema.split(", ")]
-    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+def events_of(*talks: Talk) -> pa.Table:
+    """The events of these conversations, with the columns that are summed up."""
+    return pa.Table.from_pylist([row for talk in talks for row in talk.events], EVENT_ROWS)
 
 
-def frames(spark: SparkSession, *talks: Talk) -> tuple[DataFrame, DataFrame]:
-    """The events and session rows of these conversations."""
-    return (
-        frame(spark, EVENTS, [row for talk in talks for row in talk.events]),
-        frame(spark, SESSIONS, [row for talk in talks for row in talk.sessions]),
-    )
+def summary(
+    *talks: Talk, found: Iterable[Row] = (), tunnels: Iterable[Row] = ()
+) -> dict[str, pa.Table]:
+    """The summary of these conversations, and of other rows of silver."""
+    parts: list[dict[str, pa.Table]] = [
+        summary_of([(batch, True, True)], CHECK_KEY)
+        for batch in events_of(*talks).to_batches()
+        if batch.num_rows
+    ]
+    others = {
+        "sessions": [row for talk in talks for row in talk.sessions],
+        "findings": list(found),
+        "tunnels": list(tunnels),
+    }
+    for name, rows in others.items():
+        parts.append({name: pa.table({"other": pa.array(map(as_json, rows), pa.string())})})
+    return merged(parts)
+
+
+def as_json(row: Row) -> str:
+    """A row that is no event, as silver has it: times in nanoseconds."""
+    return json.dumps(in_ns(row))
+
+
+def in_ns(row: Row) -> Row:
+    """A row with its times in nanoseconds."""
+    return {
+        f"{name}_ns" if isinstance(value, datetime) else name: (
+            int(value.timestamp() * 1_000_000) * 1_000 if isinstance(value, datetime) else value
+        )
+        for name, value in row.items()
+    }
+
+
+def micros(time: datetime) -> int:
+    """Since the epoch."""
+    return int(time.timestamp()) * 1_000_000
+
+
+def chosen(table: pa.Table, **equal: Any) -> list[dict[str, Any]]:
+    """The rows of a table that have these values."""
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    return [row for row in rows if all(row[name] == value for name, value in equal.items())]
+
+
+def values(rows: Sequence[Row], *columns: str) -> list[tuple[Any, ...]]:
+    """Some columns of rows, in their order."""
+    return sorted((tuple(row[name] for name in columns) for row in rows), key=str)

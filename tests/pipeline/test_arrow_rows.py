@@ -42,6 +42,7 @@ def a_row(number: int, head: tuple[str | None, ...], content: Content) -> Compac
         None if unread else f"topic:{content.topic}",
         None if unread or content.notes else b"payload",
         "gap" if unread else "ok",
+        (number - 1) % 5 or None,
     )
 
 

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from crypto.auditor_file import save_auditor_key
 from node.journal.audit.rows import EVENT_COLUMNS
 from node.journal.names import LIVE
-from pipeline.gold.findings import FAULT
-from pipeline.gold.refresh import read_gold
+from pipeline.gold.cluster import read_gold
+from pipeline.gold.meanings import FAULT
 from pipeline.silver import events
 from pipeline.tables import Tables
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of

@@ -1,31 +1,31 @@
 """The gold tables: what each counts, and what it must not count twice."""
 
-from datetime import UTC, timedelta
-from pathlib import Path
-
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.gold.calls import LAST_CODE, calls
-from pipeline.gold.findings import FAULT, KINDS, NOTICE
-from pipeline.gold.refresh import gold_tables, newest_slot, read_gold, write_gold
+from pipeline.gold.calls import calls
+from pipeline.gold.making import gold_tables
+from pipeline.gold.meanings import FAULT, KINDS, NOTICE
+from pipeline.summary.pairing import LAST_CODE
 from tests.pipeline.silver_frames import (
-    FINDINGS,
+    CHECK_KEY,
     START,
-    TUNNELS,
     Row,
     Talk,
-    frame,
-    frames,
+    chosen,
+    events_of,
+    summary,
     tunnel,
+    values,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+Gold = dict[str, pa.Table]
 
 
-def rows(table: DataFrame, *columns: str) -> list[tuple[object, ...]]:
-    """Some columns of a table, in their order."""
-    return sorted((tuple(row[name] for name in columns) for row in table.collect()), key=str)
+def made(*talks: Talk, found: list[Row] | None = None, tunnels: list[Row] | None = None) -> Gold:
+    """The tables of these conversations."""
+    whole = summary(*talks, found=found or [], tunnels=tunnels or [])
+    return gold_tables(whole, lambda _: events_of(*talks), CHECK_KEY)
 
 
 def conversation() -> list[Talk]:
@@ -37,6 +37,10 @@ def conversation() -> list[Talk]:
     first.say("a", "call", 60, topic="add", async_id=3)  # never answered
     first.say("a", "call", 60, topic="add", async_id=0)  # wants no answer
     first.say("b", "call", 60, topic="add", async_id=1)  # b's ids are its own
+    asked = {"type": "call", "topic": "add", "category": 3}
+    first.batch("a", 61, asked | {"async_id": 5}, asked | {"async_id": 6}, asked)
+    done = {"type": "result", "category": 3}
+    first.batch("b", 63, done | {"async_id": 6, "code": 0}, done | {"async_id": 5, "code": 17})
     first.say("a", "subscribe", 70, topic="news", async_id=4)
     first.say("b", "open", 71, topic="news", stream=2)
     first.say("b", "result", 72, async_id=4, code=0, opens=2)
@@ -57,7 +61,7 @@ def conversation() -> list[Talk]:
 
 
 @pytest.fixture(scope="module")
-def gold(spark: SparkSession) -> dict[str, DataFrame]:
+def gold() -> Gold:
     """The tables of that conversation."""
     found: list[Row] = [
         {"kind": "gap", "journal": "a", "count": 2},
@@ -65,15 +69,8 @@ def gold(spark: SparkSession) -> dict[str, DataFrame]:
     ]
     talks = conversation()
     talks[1].row("a", "a", 1)["status"] = "unsealed"
-    events, sessions = frames(spark, *talks)
     joined = [row for made in tunnelled() for row in made.values()]
-    others = frame(spark, FINDINGS, found), frame(spark, TUNNELS, joined)
-    return gold_tables(events.cache(), sessions, *others)
-
-
-def nothing_else(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-    """No findings and no tunnels."""
-    return frame(spark, FINDINGS, []), frame(spark, TUNNELS, [])
+    return made(*talks, found=found, tunnels=joined)
 
 
 def tunnelled() -> list[dict[str, Row]]:
@@ -90,59 +87,47 @@ def tunnelled() -> list[dict[str, Row]]:
     ]
 
 
-def test_a_refresh_goes_to_the_other_slot(spark: SparkSession, tmp_path: Path) -> None:
-    root = str(tmp_path)
-    assert read_gold(spark, root, "graph") is None
-    times = [START, START + timedelta(minutes=1)]
-    for slot, now in enumerate(times):
-        table = frame(spark, "date date, rows int", [{"date": now.date(), "rows": slot}])
-        write_gold(spark, root, {"traffic": table.limit(slot)}, now)
-        assert newest_slot(spark, root) == slot
-    newest = read_gold(spark, root, "traffic")
-    assert newest is not None
-    assert rows(newest, "rows", "refreshed") == [(1, times[1].replace(tzinfo=None))]
-
-
-def test_traffic_and_graph(gold: dict[str, DataFrame]) -> None:
+def test_traffic_and_graph(gold: Gold) -> None:
     table = gold["traffic"]
-    news = table.where("topic = 'news'")
-    assert rows(news, "node", "peer", "direction", "events", "notes", "wire_bytes") == [
+    news = chosen(table, topic="news")
+    assert values(news, "node", "peer", "direction", "events", "notes", "wire_bytes") == [
         ("a", "b", "received", 3, 6, 300),
         ("a", "b", "sent", 1, 0, 100),
         ("b", "a", "received", 1, 0, 100),
         ("b", "a", "sent", 3, 6, 300),
     ]
-    minutes = table.where("topic = 'add' and node = 'a'").select("minute").distinct()
-    assert {row["minute"].replace(tzinfo=UTC).minute for row in minutes.collect()} == {0, 2}
+    minutes = chosen(table, topic="add", node="a")
+    assert {row["minute"].minute for row in minutes} == {0, 2}
+    assert {row["date"] for row in minutes} == {START.date()}
 
-    assert rows(gold["graph"], "sender", "receiver", "sessions", "events", "wire_bytes") == [
-        ("a", "b", 2, 9, 900),
-        ("b", "a", 2, 17, 1700),
+    assert values(
+        chosen(gold["graph"]), "sender", "receiver", "sessions", "events", "wire_bytes"
+    ) == [
+        ("a", "b", 2, 12, 1_000),
+        ("b", "a", 2, 19, 1_800),
     ]
 
 
-def test_calls(gold: dict[str, DataFrame]) -> None:
+def test_calls(gold: Gold) -> None:
     table = gold["calls"]
     columns = ("caller", "callee", "seen_by", "calls", "answered", "unanswered", "errors")
-    by_pair = table.where("scope = 'pair'")
-    assert rows(by_pair.where("topic = 'add'"), *columns) == [
-        ("a", "b", "callee", 3, 2, 1, 1),
-        ("a", "b", "caller", 4, 3, 1, 1),
+    assert values(chosen(table, scope="pair", topic="add"), *columns) == [
+        ("a", "b", "callee", 5, 4, 1, 2),
+        ("a", "b", "caller", 6, 5, 1, 2),
         ("b", "a", "callee", 1, 0, 1, 0),
         ("b", "a", "caller", 1, 0, 1, 0),
     ]
     timed = ("seen_by", "parts", "p50_us", "p95_us", "p99_us", "max_us")
-    whole = table.where("scope = 'topic'")
-    assert rows(whole.where("topic = 'list'"), *timed) == [
+    assert values(chosen(table, scope="topic", topic="list"), *timed) == [
         ("callee", 3, 30_000, 30_000, 30_000, 30_000),
         ("caller", 3, 30_000, 30_000, 30_000, 30_000),
     ]
-    [row] = whole.where("topic = 'add' and seen_by = 'caller'").collect()
-    assert (row["calls"], row["p50_us"], row["max_us"]) == (5, 7_000, 100_000)
-    assert row["error_codes"] == {16: 1}
+    [row] = chosen(table, scope="topic", topic="add", seen_by="caller")
+    assert (row["calls"], row["p50_us"], row["max_us"]) == (7, 5_000, 100_000)
+    assert row["error_codes"] == {16: 1, 17: 1}
 
 
-def test_a_name_and_its_namespace_are_two_things(spark: SparkSession) -> None:
+def test_a_name_and_its_namespace_are_two_things() -> None:
     talk = Talk("named")
     for number, (namespace, name) in enumerate([("a.b", "c"), ("a", "b.c"), (None, "a.b.c")]):
         talk.say("a", "emit", number, topic=name, namespace=namespace, async_id=1, category=4)
@@ -150,23 +135,22 @@ def test_a_name_and_its_namespace_are_two_things(spark: SparkSession) -> None:
     talk.say("b", "data", 9, stream=2, label="news")
     talk.say("b", "notify", 9, stream=4, label="topic:news", topic="news")
     talk.say("b", "notes", 9, stream=4, label="topic:news", topic="news", items=0)
-    events, sessions = frames(spark, talk)
-    made = gold_tables(events.cache(), sessions, *nothing_else(spark))
-    asked = made["calls"].where("scope = 'topic' and seen_by = 'callee'")
-    assert rows(asked, "topic", "namespace", "calls", "answered") == [
+    tables = made(talk)
+    asked = chosen(tables["calls"], scope="topic", seen_by="callee")
+    assert values(asked, "topic", "namespace", "calls", "answered") == [
         ("a.b.c", None, 1, 1),
         ("b.c", "a", 1, 1),
         ("c", "a.b", 1, 1),
     ]
-    carried = made["traffic"].where("node = 'b' and label is not null")
-    assert rows(carried, "label", "topic", "events", "notes") == [
+    carried = [row for row in chosen(tables["traffic"], node="b") if row["label"]]
+    assert values(carried, "label", "topic", "events", "notes") == [
         ("news", None, 1, 0),
         ("topic:news", "news", 2, 1),
     ]
-    assert rows(made["topics"], "topic", "notes") == [("news", 1)]
+    assert values(chosen(tables["topics"]), "topic", "notes") == [("news", 1)]
 
 
-def test_an_answer_in_a_later_block_and_one_that_is_not_there(spark: SparkSession) -> None:
+def test_an_answer_far_away_and_one_that_is_not_there() -> None:
     talk = Talk("far")
     for number in range(4):
         # What a peer chooses as codes has a bound.
@@ -176,38 +160,40 @@ def test_an_answer_in_a_later_block_and_one_that_is_not_there(spark: SparkSessio
         far = row["place"] > 1 and not (row["type"] == "call" and row["place"] == 2)
         row["offset"] += 2**24 if far else 0
     talk.drop("a", "b", 3)
-    table = calls(frames(spark, talk)[0]).where("scope = 'pair' and seen_by = 'caller'")
-    assert rows(table, "calls", "answered", "unanswered", "p50_us", "max_us", "error_codes") == [
+    table = chosen(calls(summary(talk)), scope="pair", seen_by="caller")
+    assert values(table, "calls", "answered", "unanswered", "p50_us", "max_us", "error_codes") == [
         (4, 3, 1, 2_000, 4_000, {LAST_CODE: 1})
     ]
 
 
-def test_topics_and_sessions(gold: dict[str, DataFrame]) -> None:
+def test_topics_and_sessions(gold: Gold) -> None:
     counted = ("topic", "publisher", "subscriptions", "subscribers", "notes", "payload_bytes")
-    assert rows(gold["topics"], *counted, "slow_resets") == [("news", "b", 1, 1, 6, 300, 1)]
+    assert values(chosen(gold["topics"]), *counted, "slow_resets") == [
+        ("news", "b", 1, 1, 6, 300, 1)
+    ]
 
     columns = (
         "session", "initiator", "responder", "journals", "key_updates", "rekeys", "duration_us",
         "initiator_code", "initiator_remote", "responder_remote", "events", "wire_bytes",
         "resumptions",
     )  # fmt: skip
-    assert rows(gold["sessions"], *columns) == [
-        ("first", "a", "b", 2, 2, 1, 90_000, 0, True, False, 22, 2_200, 2),
+    assert values(chosen(gold["sessions"]), *columns) == [
+        ("first", "a", "b", 2, 2, 1, 90_000, 0, True, False, 27, 2_400, 2),
         ("second", "a", "b", 1, 0, 0, None, None, None, None, 4, 400, 0),
     ]
 
 
-def test_tunnels(gold: dict[str, DataFrame]) -> None:
+def test_tunnels(gold: Gold) -> None:
     columns = ("trace", "path", "length", "hops", "tunnels", "duration_us", "forward", "back")
-    assert rows(gold["tunnels"], *columns) == [
+    assert values(chosen(gold["tunnels"]), *columns) == [
         ("again", ["phone", "a", "b"], 2, 1, 2, 2_000_000, 2**63 - 1, 100_001),
         ("far", ["s", "a", "b", "c", None], 5, 2, 1, 1_000_000, 1_000, 100_000),
         ("lone", [None, None, "b", "c", "t"], 5, 1, 1, 1_000_000, 1_000, 100_000),
     ]
 
 
-def test_findings_have_their_weight(gold: dict[str, DataFrame]) -> None:
-    assert rows(gold["findings"], "kind", "weight", "count") == [
+def test_findings_have_their_weight(gold: Gold) -> None:
+    assert values(chosen(gold["findings"]), "kind", "weight", "count") == [
         ("gap", FAULT, 2),
         ("missing-journal", KINDS["missing-journal"].weight, 1),
         ("no-such-kind", FAULT, 1),
@@ -216,20 +202,19 @@ def test_findings_have_their_weight(gold: dict[str, DataFrame]) -> None:
     ]
 
 
-def test_without_an_auditors_key(spark: SparkSession) -> None:
+def test_without_an_auditors_key() -> None:
     talk = Talk("dark")
     talk.say("a", None, 1)
     talk.close("a", 2)
     for row in talk.events:
         row.update(type=None, category=None, code=None, payload_size=None)
-    events, sessions = frames(spark, talk)
-    made = gold_tables(events.cache(), sessions, *nothing_else(spark))
-    assert rows(made["traffic"], "node", "topic", "events", "ok", "payload_bytes") == [
+    tables = made(talk)
+    assert values(chosen(tables["traffic"]), "node", "topic", "events", "ok", "payload_bytes") == [
         ("a", None, 1, 1, 0),
         ("a", None, 3, 3, 0),
         ("b", None, 1, 1, 0),
         ("b", None, 3, 3, 0),
     ]
-    assert rows(made["sessions"], "events", "responder_code") == [(4, 0)]
+    assert values(chosen(tables["sessions"]), "events", "responder_code") == [(4, 0)]
     for name in ("calls", "topics"):
-        assert made[name].isEmpty()
+        assert tables[name].num_rows == 0

@@ -1,14 +1,17 @@
 """Both ends' journals compared: each difference once, and no fault where it may be honest."""
 
 from datetime import timedelta
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
 
-from pipeline.reconcile import FINDING_COLUMNS, events, reconcile
-from tests.pipeline.silver_frames import TUNNELS, Talk, frame, frames
-
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+from pipeline.gold.making import gold_tables
+from pipeline.reconcile import events
+from pipeline.reconcile.events import Wanted
+from pipeline.summary import facts
+from tests.pipeline.silver_frames import CHECK_KEY, Talk, events_of, summary
 
 
 def talk(session: str, events: int = 9, **nodes: str) -> Talk:
@@ -21,12 +24,32 @@ def talk(session: str, events: int = 9, **nodes: str) -> Talk:
     return made
 
 
-@pytest.mark.parametrize("bits", [events.BLOCK_BITS, 1])
+def findings(*talks: Talk) -> list[dict[str, Any]]:
+    """What is found in these sessions' journals; of events only what is asked for is read."""
+
+    def read(wanted: Wanted) -> pa.Table:
+        rows = events_of(*talks)
+        place = rows.column("place").fill_null(-1)
+        inside = pc.and_(
+            pc.greater_equal(place, wanted.first_place), pc.less_equal(place, wanted.last_place)
+        )
+        session = pc.is_in(rows.column("session"), pa.array(wanted.sessions))
+        return rows.filter(pc.and_(inside, session))
+
+    found: list[dict[str, Any]] = gold_tables(summary(*talks), read, CHECK_KEY)[
+        "findings"
+    ].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("bits", [facts.BLOCK_BITS, 1])
+@pytest.mark.parametrize("many", [events.MANY_EVENTS, 1])
 def test_each_difference_between_two_journals_is_told_once(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, bits: int
+    monkeypatch: pytest.MonkeyPatch, bits: int, many: int
 ) -> None:
-    # Two places in a block as well: what is alike beside what is not.
-    monkeypatch.setattr(events, "BLOCK_BITS", bits)
+    # Two places in a block as well: what is alike beside what is not; and one session at a time.
+    monkeypatch.setattr(facts, "BLOCK_BITS", bits)
+    monkeypatch.setattr(events, "MANY_EVENTS", many)
     whole = talk("whole")
     whole.close("b", 20)
 
@@ -94,11 +117,9 @@ def test_each_difference_between_two_journals_is_told_once(
         whole, hole, shifted, altered, lost, claimed, closed, crashed, cut, pruned, each, copied,
         coded, gone, early, late, *unknown,
     )  # fmt: skip
-    found = reconcile(*frames(spark, *talks), frame(spark, TUNNELS, []))
-    assert tuple(found.columns) == FINDING_COLUMNS
     told = {
         (row["session"], row["kind"], row["journal"], row["direction"], row["place"], row["count"])
-        for row in found.collect()
+        for row in findings(*talks)
     }
     assert told == {
         ("hole", "not-received", "b", "received", 3, 2),
@@ -121,16 +142,12 @@ def test_each_difference_between_two_journals_is_told_once(
     }
 
 
-def test_a_long_run_is_told_in_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "RUN_BITS", 2)
     long = talk("long")
     long.drop("b", "a", 2, 3, 4, 5, 6, 7, 8)
-    found = (
-        reconcile(*frames(spark, long), frame(spark, TUNNELS, []))
-        .select("kind", "place", "count")
-        .collect()
-    )
-    assert sorted(map(tuple, found)) == [
+    found = findings(long)
+    assert sorted((row["kind"], row["place"], row["count"]) for row in found) == [
         ("not-received", 2, 2),
         ("not-received", 4, 4),
         ("not-received", 8, 1),

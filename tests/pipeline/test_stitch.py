@@ -9,7 +9,7 @@ import pytest
 from node.journal.audit.compact import CompactRow
 from node.journal.audit.content import Content
 from pipeline.arrow_rows import event_batches, other_batch
-from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, TIP
+from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP, WAITING
 from pipeline.stitch.rows import stitch_rows
 from pipeline.stitch.runs import Runs, segment_row
 from pipeline.stitch.spans import Linked, link
@@ -161,7 +161,9 @@ def pending(number: int, where: str, payload: bytes = b"x") -> list[pa.RecordBat
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return [row for batch in batches for row in batch.to_pylist()]
+    """What stitching gives, but for the summaries of it."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    return [row for row in rows if row["part"] not in (SUMMARY, WAITING)]
 
 
 @pytest.mark.parametrize("step", [1, 3, 100])

@@ -3,21 +3,15 @@ honest."""
 
 from datetime import timedelta
 
-import pytest
-from pyspark.sql import SparkSession
-
-from pipeline.reconcile import FINDING_COLUMNS
 from pipeline.reconcile.tunnels import MOST_LOST, compare_tunnels
-from tests.pipeline.silver_frames import START, TUNNELS, Row, frame, tunnel
-
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+from tests.pipeline.silver_frames import START, Row, in_ns, micros, tunnel
 
 LATER = START + timedelta(hours=1)
 # `z` keeps no journal, and that of `l` begins too late.
-COVERED = [
-    *({"journal": node, "first": START, "last": LATER} for node in "abcd"),
-    {"journal": "l", "first": LATER, "last": LATER},
-]
+COVERED = {
+    **dict.fromkeys("abcd", (micros(START), micros(LATER))),
+    "l": (micros(LATER), micros(LATER)),
+}
 
 
 def scenes() -> list[list[Row]]:
@@ -70,12 +64,9 @@ def scenes() -> list[list[Row]]:
     ]  # fmt: skip
 
 
-def test_each_difference_between_two_servers_is_told_once(spark: SparkSession) -> None:
-    said = [row for scene in scenes() for row in scene]
-    covered = frame(spark, "journal string, first timestamp, last timestamp", COVERED)
-    found = compare_tunnels(frame(spark, TUNNELS, said), covered)
-    assert tuple(found.columns) == FINDING_COLUMNS
-    rows = found.collect()
+def test_each_difference_between_two_servers_is_told_once() -> None:
+    said = [in_ns(row) for scene in scenes() for row in scene]
+    rows = [found._asdict() for found in compare_tunnels(said, COVERED)]
     told = {
         (row["evidence"].partition(":")[0].partition(",")[0], row["kind"], row["journal"])
         for row in rows
@@ -97,7 +88,7 @@ def test_each_difference_between_two_servers_is_told_once(spark: SparkSession) -
     # Both neighbours of the server that hides it say so.
     assert len(rows) == len(told) + 2
     [outside] = [row for row in rows if row["kind"] == "not-covered"]
-    assert (outside["journal"], outside["count"]) == ("l", 2)
+    assert (outside["journal"], outside["events"]) == ("l", 2)
     evidence = {row["evidence"] for row in rows}
     assert "tunnel made up, forward: 1000 bytes at a, and behind it 1001 at b" in evidence
     assert "tunnel last: a says that it gave it to this node, which has no record of it" in evidence

@@ -7,6 +7,7 @@ nothing private; events that an act does not wait for go to the peer's backlog.
 from collections.abc import Callable
 from typing import Any
 
+from tests.reference.batches import batch_of
 from tests.reference.peer import Closed, ReferencePeer
 from tests.reference.streams import cost
 from tests.reference.wire import (
@@ -84,6 +85,12 @@ def send_data(peer: ReferencePeer, stream: int, data: bytes) -> None:
         if arrived is not None:
             peer.backlog.append(arrived)
     peer.send_event(stream, 0, *event.type, data)
+
+
+def send_batch(peer: ReferencePeer, *events: Event) -> bytes:
+    """2/6 Batch of these, all of one stream; the event as sent."""
+    batch = batch_of(events)
+    return peer.send_event(batch.stream, 0, *batch.type, batch.payload)
 
 
 def finish(peer: ReferencePeer, stream: int) -> None:

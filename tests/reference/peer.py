@@ -8,11 +8,12 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from tests.reference import establish, wire
 from tests.reference.allowances import Allowances
-from tests.reference.cbor import LbmError
+from tests.reference.batches import batched, meant
 from tests.reference.channel import DEFAULT_TIMEOUT, Channel, ConnectionLost
 from tests.reference.establish import HONEST, Established, Misbehaviour
 from tests.reference.handshake import Config
@@ -30,6 +31,8 @@ from tests.reference.wire import (
     Event,
     Violation,
     cells_payload,
+    loose_cells,
+    strict_cells,
 )
 
 Side = Literal["initiator", "responder"]
@@ -55,7 +58,7 @@ class ReferencePeer:
     """`automatic` False: nothing is answered, every event is handed up (keys still change).
 
     `handlers` answer Calls by topic. `signer` replaces the identity's key in later seals.
-    `events` has every event received, in order, with its form.
+    `events` has every event received, in order, with its form; behind a Batch those in it.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class ReferencePeer:
         self.signer: Signer | None = None
         self.events: list[Opened] = []
         self.backlog: deque[Event] = deque()
+        self.inside: deque[Event] = deque()  # of a Batch, what is still to be handed up
         self.unsealed_sent = 0
         self.unsealed_received = 0
         self.newly_sealed = 0  # events in form 0 that the last seal vouched for
@@ -163,8 +167,9 @@ class ReferencePeer:
             limit = self.session.agreement.limits["seal_events"]
             sealed = event.type in ALWAYS_SEALED_TYPES or self.unsealed_sent >= limit
         data = self._encrypted(event, sealed, flip_seal)
-        self.allowances.sent(event)
-        self.streams.written(event, self._loosely(event))
+        for one in meant(event):
+            self.allowances.sent(one)
+            self.streams.written(one, loose_cells(one))
         if corrupt is not None:
             data = corrupt(data)
         self.send_frame(data)
@@ -209,6 +214,8 @@ class ReferencePeer:
 
     def next_event(self) -> Event | None:
         """Takes one event from the wire; None where it was answered or was of no concern."""
+        if self.inside:
+            return self.inside.popleft()
         try:
             if self.automatic:
                 self.seal()
@@ -252,12 +259,12 @@ class ReferencePeer:
         event = opened.event
         self.events.append(opened)
         if self.rekeying is not None and self.rekeying.update_due:
-            if event.type != TYPES["KeyUpdate"] or CELLS["rekey"] not in self._strictly(event):
+            if event.type != TYPES["KeyUpdate"] or CELLS["rekey"] not in strict_cells(event):
                 raise Violation("protocol-error", "RekeyAnswer is followed by its KeyUpdate")
             self.rekeying.update_due = False
         if event.type in HANDSHAKE_ONLY:
             raise Violation("protocol-error", "a handshake event after the handshake")
-        rekeyed = event.type == TYPES["KeyUpdate"] and CELLS["rekey"] in self._strictly(event)
+        rekeyed = event.type == TYPES["KeyUpdate"] and CELLS["rekey"] in strict_cells(event)
         self.allowances.received(event, self.newly_sealed, rekeyed)
         belongs = event.category == 1 or event.type in ON_STREAM_ZERO
         if belongs != (event.stream == 0):
@@ -267,9 +274,16 @@ class ReferencePeer:
             raise Violation("frame-too-large", "payload over its limit")
         if event.category == 1:
             return self._connection_event(opened)
-        if event.category == 2 and event.subcategory > 5:
+        if event.category == 2 and event.subcategory > 6:
             raise Violation("protocol-error", "unknown subcategory")
-        return self._stream_event(event)
+        if event.type != TYPES["Batch"]:
+            return self._stream_event(event)
+        for one in batched(event):
+            self.events.append(replace(opened, event=one))
+            taken = self._stream_event(one)
+            if taken is not None:
+                self.inside.append(taken)
+        return self.inside.popleft() if self.inside else None
 
     def _open(self, data: bytes) -> Opened:
         incoming, remote = self.session.incoming, self.session.remote
@@ -293,7 +307,7 @@ class ReferencePeer:
         return opened
 
     def _connection_event(self, opened: Opened) -> Event | None:
-        event, cells = opened.event, self._strictly(opened.event)
+        event, cells = opened.event, strict_cells(opened.event)
         name = next((name for name, kind in TYPES.items() if kind == event.type), "")
         if name == "Close":
             if CELLS["code"] not in cells:
@@ -348,7 +362,7 @@ class ReferencePeer:
         category_two = event.category == 2 and event.type != TYPES["Data"]
         if event.type == TYPES["Finish"] and event.payload:
             raise Violation("protocol-error", "Finish has no payload")
-        cells = self._strictly(event) if category_two else {}
+        cells = strict_cells(event) if category_two else {}
         if event.type == TYPES["Window"]:
             if CELLS["request"] in cells:
                 return event
@@ -374,7 +388,7 @@ class ReferencePeer:
             self.send("Window", 0, stream=event.stream, credit=grant)
         if event.type != TYPES["Call"]:
             return False
-        cells = self._loosely(event)
+        cells = loose_cells(event)
         handler = self.handlers.get(str(cells.get(CELLS["topic"])))
         if handler is None:
             return False
@@ -382,15 +396,3 @@ class ReferencePeer:
         if event.async_id:
             self.send("Result", event.stream, event.async_id, code=0, data=result)
         return True
-
-    def _strictly(self, event: Event) -> dict[int, Any]:
-        try:
-            return event.cells()
-        except LbmError as error:
-            raise Violation("protocol-error", f"malformed: {error.rule}") from error
-
-    def _loosely(self, event: Event) -> dict[int, Any]:
-        try:
-            return event.cells()
-        except LbmError:
-            return {}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from blake3 import blake3
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa
@@ -22,11 +23,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from nacl import bindings
 from nacl.exceptions import CryptoError
 
+# As a node offers them that has no package for blake3, which is in HASH_SIZES too.
 HASH_NAMES: Final = ("sha256", "blake2b-256", "sha512")
 CIPHER_NAMES: Final = ("aes-256-gcm", "chacha20-poly1305", "xchacha20-poly1305")
 SIGNING_NAMES: Final = ("ed25519", "ml-dsa-65", "ecdsa-p256")
 
-HASH_SIZES: Final = {"sha256": 32, "blake2b-256": 32, "sha512": 64}
+HASH_SIZES: Final = {"sha256": 32, "blake2b-256": 32, "sha512": 64, "blake3": 32}
 NONCE_SIZES: Final = {"aes-256-gcm": 12, "chacha20-poly1305": 12, "xchacha20-poly1305": 24}
 PUBLIC_SIZES: Final = {"ed25519": 32, "ml-dsa-65": 1952, "ecdsa-p256": 65}
 SIGNATURE_SIZES: Final = {"ed25519": 64, "ml-dsa-65": 3309, "ecdsa-p256": 64}
@@ -42,6 +44,8 @@ class CryptoFailure(Exception):
 def _hasher(name: str) -> Callable[..., Any]:
     if name == "blake2b-256":
         return lambda data=b"": hashlib.blake2b(data, digest_size=32)
+    if name == "blake3":
+        return blake3
     return {"sha256": hashlib.sha256, "sha512": hashlib.sha512}[name]
 
 

@@ -19,7 +19,7 @@ from tests.reference.peer import Closed, ReferencePeer
 from tests.reference.primitives import CIPHER_NAMES, HASH_NAMES, SIGNING_NAMES, SigningKey
 from tests.reference.recorded import seed
 from tests.reference.sealing import Suite
-from tests.reference.wire import CELLS, TYPES, Violation
+from tests.reference.wire import CELLS, TYPES, Event, Violation, cells_payload
 
 Act = Callable[[ReferencePeer], object]
 TIMEOUT = 3.0
@@ -201,6 +201,39 @@ def test_more_data_than_credit() -> None:
     assert isinstance(failure, Violation)
 
 
+def test_a_batch_is_its_events() -> None:
+    limits = {"stream_window": 1_024}
+    topic = cells_payload(topic="parley.echo", data="hello")
+
+    def send(peer: ReferencePeer) -> None:
+        peer.handshake()
+        stream = open_stream(peer, "app/test")
+        for number in (1, stream):
+            asked = [Event(number, async_id, *TYPES["Call"], topic) for async_id in (7, 8, 0)]
+            acts.send_batch(peer, *asked)
+            for async_id in (8, 7):
+                assert acts.result(peer, async_id, number)[CELLS["data"]] == "hello"
+        spent = 3 * (len(topic) + 64)
+        assert peer.streams.streams[stream].send_credit == 1_024 - spent
+        acts.send_batch(peer, *[Event(stream, 0, 64, 1, bytes(400))] * 3)
+        acts.wait_for(peer, lambda event: event.type == TYPES["Result"])
+        acts.close(peer)
+
+    def read(peer: ReferencePeer) -> None:
+        while len([o for o in peer.events if o.event.category == 64]) < 3:
+            peer.next_event()
+        peer.send("Result", 1, 9, code=0)
+        acts.serve(peer)
+
+    settings = (config("initiator", limits=limits), config("responder", limits=limits))
+    one, two, failure = run(send, read, settings=settings)
+    assert failure is None
+    assert acts.received(one, "Window")
+    kinds = [opened.event.type for opened in two.events]
+    assert kinds.count(TYPES["Batch"]) == 3
+    assert kinds.count(TYPES["Call"]) == 6
+
+
 def test_reset_is_answered() -> None:
     def cancel(peer: ReferencePeer) -> None:
         peer.handshake()
@@ -271,6 +304,8 @@ def flip(at: int) -> Callable[[bytes], bytes]:
         (lambda p: p.send_event(0, 0, 1, 13), "protocol-error"),
         (lambda p: p.send_event(1, 0, 2, 3), "protocol-error"),
         (lambda p: p.send("Data", 5), "protocol-error"),
+        (lambda p: acts.send_batch(p, Event(1, 0, 64, 1)), "protocol-error"),
+        (lambda p: acts.send_batch(p, *[Event(3, 0, 64, 1)] * 2), "protocol-error"),
         (lambda p: p.send("Open", 4, label="even"), "protocol-error"),
         (lambda p: p.send("Ping", 1, 1), "protocol-error"),
         (lambda p: p.send("KeyUpdate", 0, epoch=2), "protocol-error"),

@@ -76,6 +76,15 @@ def accept_vectors() -> list[Vector]:
         add(f"Reply without a {name}", reply(suite={k: v for k, v in names.items() if k != number}))
     restricted = Config(IDENTITY, cipher=("chacha20-poly1305",))
     add("Reply choosing a known cipher that was not offered", reply(), config=restricted)
+    having = Config(IDENTITY, hash=("blake3", *usual.hash))
+    add("Reply choosing blake3", reply(suite=names | {3: "blake3"}), config=having)
+    add("Reply choosing sha256 where blake3 came first", reply(), config=having)
+    add("Reply choosing blake3, not offered", reply(suite=names | {3: "blake3"}))
+    add(
+        "Reply choosing sha256, not offered",
+        reply(),
+        config=Config(IDENTITY, hash=("blake3",)),
+    )
     add(
         "Reply for a kex without a share",
         reply(suite=names | {1: "x25519"}, shares={"x25519": short}),

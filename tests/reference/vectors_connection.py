@@ -32,6 +32,7 @@ SUITES: Final = {
         seed("network key"),
         False,
     ),
+    "blake3": (Suite("x25519", hash="blake3"), None, False),
 }
 
 
@@ -99,8 +100,9 @@ class Play:
         return event
 
     def send(self, side: str, name: str, stream: int, async_id: int = 0, /, **cells: Any) -> bytes:
-        """One event after the handshake; the chain value behind it."""
-        event = Event(stream, async_id, *TYPES[name], cells_payload(**cells) if cells else b"")
+        """One event after the handshake, of cells or of `bytes`; the chain value behind it."""
+        payload = cells.get("bytes", b"") or (cells_payload(**cells) if cells else b"")
+        event = Event(stream, async_id, *TYPES[name], payload)
         sealed = name in wire.ALWAYS_SEALED or name == "Result"
         direction = self.directions[side]
         data = direction.write(stream, event.inner, RecordedKey(self.keys[side]), sealed=sealed)

@@ -153,7 +153,26 @@ def respond_vectors() -> list[Vector]:
         ambiguous="section 5 does not name the code of this refusal",
     )
     add("cell 13 false is an encrypted Hello", usual, hello(usual, hybrid, plaintext=False))
-    return vectors + _network_vectors()
+    return vectors + _optional_hash_vectors() + _network_vectors()
+
+
+def _optional_hash_vectors() -> list[Vector]:
+    """blake3 is offered and taken where it is there, and is one more unknown name elsewhere."""
+    without = Config(IDENTITY)
+    having = Config(IDENTITY, hash=("blake3", *without.hash))
+    alone = Config(IDENTITY, hash=("blake3",))
+    pairs = {
+        "both sides have it": (having, having),
+        "the initiator lacks it": (having, without),
+        "the responder lacks it": (without, having),
+        "the responder wants it, the initiator lacks it": (alone, without),
+        "the initiator wants it, the responder lacks it": (without, alone),
+        "a name in capitals is another name": (alone, Config(IDENTITY, hash=("BLAKE3",))),
+    }
+    return [
+        _respond(f"blake3: {name}", ours, hello(theirs, "x25519"))
+        for name, (ours, theirs) in pairs.items()
+    ]
 
 
 def _malformed() -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from tests.reference import exchange, primitives, schedule
-from tests.reference.primitives import HASH_NAMES, HASH_SIZES, NONCE_SIZES
+from tests.reference.primitives import HASH_SIZES, NONCE_SIZES
 from tests.reference.recorded import recorded_answer, seed
 from tests.reference.sealing import Suite, associated_data, stream_key
 
@@ -34,8 +34,7 @@ LABELS: dict[str, tuple[str, int | None]] = {
 def label_vectors() -> dict[str, Any]:
     """labels.json."""
     vectors: list[Vector] = []
-    for name in HASH_NAMES:
-        size = HASH_SIZES[name]
+    for name, size in HASH_SIZES.items():
         secret = (seed("a secret") + seed("its second half"))[:size]
         hashed = (seed("a hash") + seed("a second hash"))[:size]
         contexts = {"empty": b"", "hash": hashed, "stream": (3).to_bytes(4)}
@@ -113,7 +112,7 @@ def schedule_vectors() -> dict[str, Any]:
     shared = seed("shared secret")
     t1 = b"Hello event" + b"Reply event"
     proof_r, proof_i = b"responder's Proof event", b"initiator's Proof event"
-    for name in HASH_NAMES:
+    for name in HASH_SIZES:
         for network_key in (None, seed("network key")):
             keys = schedule.handshake_keys(name, t1, shared, network_key)
             application = schedule.application_keys(keys, proof_r, proof_i)
@@ -191,7 +190,7 @@ def stream_key_vectors() -> dict[str, Any]:
     """stream-keys.json."""
     vectors: list[Vector] = []
     inner = bytes.fromhex("000703016869")
-    for name in HASH_NAMES:
+    for name in HASH_SIZES:
         secret = (seed("ap secret") + seed("its second half"))[: HASH_SIZES[name]]
         for cipher in NONCE_SIZES:
             suite = Suite(hash=name, cipher=cipher)

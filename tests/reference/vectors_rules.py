@@ -187,7 +187,7 @@ RULES: dict[str, tuple[str, list[Step], str]] = {
     "an unknown subcategory of category 3": ("2", [raw(1, 0, 3, 9, b"\xa0")], "ignored"),
     "an unknown subcategory of category 1": ("2", [raw(0, 0, 1, 13)], "fails: protocol-error"),
     "an unknown subcategory of category 2": ("2", [raw(0, 0, 2, 7)], "fails: protocol-error"),
-    "the reserved 2/6": ("12", [OPEN, raw(2, 0, 2, 6, b"x")], "fails: protocol-error"),
+    "a Batch of one byte": ("8", [OPEN, raw(2, 0, 2, 6, b"x")], "fails: protocol-error"),
     "Hello after the handshake": ("2", [raw(0, 0, 1, 1, b"\xa0")], "fails: protocol-error"),
     "Reject after the handshake": (
         "5",

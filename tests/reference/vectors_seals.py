@@ -8,7 +8,6 @@ from typing import Any
 
 from tests.reference import primitives, wire
 from tests.reference.primitives import (
-    HASH_NAMES,
     HASH_SIZES,
     SIGNATURE_SIZES,
     SIGNING_NAMES,
@@ -27,12 +26,11 @@ Vector = dict[str, Any]
 def seal_vectors() -> dict[str, Any]:
     """seals.json."""
     vectors: list[Vector] = []
-    for hash_name in HASH_NAMES:
-        size = HASH_SIZES[hash_name]
+    for hash_name, size in HASH_SIZES.items():
         commit = (seed("commit") + seed("commit, more"))[:size]
         chain = (seed("chain value") + seed("chain value, more"))[:size]
         for signing in SIGNING_NAMES:
-            if signing == "ml-dsa-65" and hash_name == "blake2b-256":
+            if signing == "ml-dsa-65" and hash_name in ("blake2b-256", "blake3"):
                 continue  # 20 KB each; two hashes show the 3,309 bytes of mask
             suite = Suite(signing=signing, hash=hash_name)
             key = SigningKey(signing, seed(f"identity {signing}"))
@@ -57,7 +55,7 @@ def seal_vectors() -> dict[str, Any]:
                     "expected": {"mask": mask.hex()},
                 }
             )
-            if hash_name == "sha256":
+            if hash_name == "sha256" or (signing, hash_name) == ("ed25519", "blake3"):
                 vectors += _wrong_seals(suite, key, commit, chain, seal, given)
     return {
         "about": "seal = signature over 'parley1 seal' || chain, XOR the mask of this chain value.",
@@ -69,6 +67,7 @@ def seal_vectors() -> dict[str, Any]:
 def _wrong_seals(
     suite: Suite, key: SigningKey, commit: bytes, chain: bytes, seal: bytes, given: Vector
 ) -> list[Vector]:
+    title = suite.signing if suite.hash == "sha256" else f"{suite.signing}, {suite.hash}"
     other = SigningKey(suite.signing, seed(f"another {suite.signing}"))
     signer = RecordedKey(key)
 
@@ -96,7 +95,7 @@ def _wrong_seals(
         except CryptoFailure:
             vectors.append(
                 {
-                    "name": f"{suite.signing}: {name}",
+                    "name": f"{title}: {name}",
                     **given,
                     "seal": data.hex(),
                     "fails": "seal-violation",
@@ -170,6 +169,7 @@ def sealed_event_vectors() -> dict[str, Any]:
         Suite(signing="ecdsa-p256", hash="sha512", cipher="xchacha20-poly1305"),
         Suite(hash="blake2b-256", cipher="chacha20-poly1305", sealing="each"),
         Suite(signing="ecdsa-p256", sealing="each"),
+        Suite(hash="blake3"),
     ):
         vectors += _suite_script(suite)
     large = Script(Suite(signing="ml-dsa-65"))

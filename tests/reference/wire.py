@@ -73,6 +73,7 @@ TYPES: Final = {
     "Finish": (2, 3),
     "Reset": (2, 4),
     "Data": (2, 5),
+    "Batch": (2, 6),
     "Call": (3, 1),
     "Subscribe": (3, 2),
     "Unsubscribe": (3, 3),
@@ -248,6 +249,22 @@ class Event:
         if not self.payload:
             return {}
         return named_types(cbor.decode_payload(self.payload, max_items=max_items))
+
+
+def strict_cells(event: Event) -> dict[int, Any]:
+    """The cells of an event that must be right; raises Violation."""
+    try:
+        return event.cells()
+    except cbor.LbmError as error:
+        raise Violation("protocol-error", f"malformed: {error.rule}") from error
+
+
+def loose_cells(event: Event) -> dict[int, Any]:
+    """The cells of an event, none where it is malformed."""
+    try:
+        return event.cells()
+    except cbor.LbmError:
+        return {}
 
 
 def parse_inner(stream: int, inner: bytes) -> Event:

@@ -11,7 +11,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from node.protocol.frames import FrameReader, frame
 from node.transport.address import Address
-from tests.node.protocol.pair import ANY_SIZE
+from tests.node.protocol.pair import ANY_SIZE, fed
 from tests.security.middle import LATER, Passing, Tamper
 from tests.security.shapes import FROM_INITIATOR, Shape
 
@@ -53,7 +53,7 @@ async def _carry(
     try:
         while True:
             onward = back = b""
-            for event in reader.feed(await source.receive()):
+            for event in fed(reader, await source.receive()):
                 passing = Passing(
                     names.pop(0) if names else LATER, frame(bytes(event)), dict(passed)
                 )

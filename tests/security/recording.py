@@ -4,7 +4,7 @@ Nothing is assumed about the caller that asks for a key or in which file; the re
 are replaced by ones that record and then do the real work. Knows no events.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,13 +46,17 @@ class AeadRecord:
     def assert_no_key_is_shared(self) -> None:
         """No (key, nonce) encrypts twice; no key, of either direction, has two writers.
 
-        A direction's sender keeps one object for a key. Two objects that encrypt under it
-        are the two directions, two streams, two epochs or a counter that began anew.
+        Under each key the nonces are its counter from 0 on, XORed with the iv, one after another.
+        A sender that rested goes on with a new object for its key. Two directions, two streams or
+        two epochs under one key, or a counter that began anew, would not follow one another so.
         """
         assert self.encryptions, "nothing was recorded"
         assert [pair for pair, count in Counter(self.encryptions).items() if count > 1] == []
-        writers = Counter(made.key for made in self.objects if made.encrypted)
-        assert [key for key, count in writers.items() if count > 1] == []
+        counters = defaultdict[bytes, list[int]](list)
+        for key, nonce in self.encryptions:
+            counters[key].append(int.from_bytes(nonce, "big"))
+        for found in counters.values():
+            assert [nonce ^ found[0] for nonce in found] == list(range(len(found)))
         assert [made for made in self.objects if made.encrypted and made.decrypted] == []
 
 

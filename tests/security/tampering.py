@@ -272,6 +272,7 @@ def _other(suite: dict[Any, Any]) -> Iterator[tuple[str, Value]]:
         "ed25519": "ecdsa-p256",
         "ecdsa-p256": "ed25519",
         "ml-dsa-65": "ed25519",
+        "blake3": "sha256",
         "sha256": "sha512",
         "blake2b-256": "sha256",
         "sha512": "sha256",

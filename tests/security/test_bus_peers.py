@@ -122,6 +122,7 @@ async def test_one_stream_speaks_for_so_many_consumers(
         assert len(await bus.store.groups(NAME)) == 1
 
 
+@pytest.mark.pure
 async def test_who_takes_no_answers_is_handed_little(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

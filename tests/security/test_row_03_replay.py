@@ -24,7 +24,7 @@ from node.protocol.reports import ConnectionEnded
 from node.protocol.states import State
 from node.transport.memory import memory_pair
 from tests.interop.meeting import our_config
-from tests.node.protocol.pair import ANY_SIZE, START, Pair, Side, events_of
+from tests.node.protocol.pair import ANY_SIZE, START, Pair, Side, events_of, fed
 from tests.reference.handshake import handshake_cells
 from tests.security.shapes import SHAPES, Shape, identity
 from tests.security.witness import TRANSPORTS, TappedStream, Witness, witness
@@ -161,7 +161,7 @@ async def replay(stream: ByteStream, wire: bytes, events: int, *, speaks_first: 
             if not speaks_first:
                 await stream.send(frames.pop(0))
             while received < events:
-                received += len(list(reader.feed(await stream.receive())))
+                received += len(list(fed(reader, await stream.receive())))
             await stream.send(b"".join(frames))
             return len(await stream.receive())
     except (anyio.EndOfStream, anyio.BrokenResourceError):

@@ -181,6 +181,7 @@ def test_a_bad_share_in_a_rekey(kex: str, who: int) -> None:
 
 
 @each_side
+@pytest.mark.pure
 def test_a_wrong_ciphertext_in_a_rekey(who: int) -> None:
     """Its keys are then keys that nobody else has: the first event under them ends it."""
     pair = open_pair(algorithms={"kex": (HYBRID,)})

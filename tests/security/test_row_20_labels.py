@@ -86,6 +86,7 @@ def sources() -> Iterator[ast.Module]:
             yield ast.parse(path.read_text("utf-8"))
 
 
+@pytest.mark.pure
 def test_these_are_all_the_labels_and_domains_in_the_code() -> None:
     labels, domains = set(), set()
     for tree in sources():
@@ -196,6 +197,7 @@ def noticed() -> bool:
     return False
 
 
+@pytest.mark.pure
 def test_nothing_fails_that_was_not_changed() -> None:
     assert not noticed()
     values = {place.value for place in PLACES}
@@ -203,6 +205,7 @@ def test_nothing_fails_that_was_not_changed() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=[f"{place.name} {place.value!r}" for place in PLACES])
+@pytest.mark.pure
 def test_a_changed_label_is_noticed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     other: bytes | str = (
         place.value + "x" if isinstance(place.value, str) else place.value[:-1] + b"\x7e"

@@ -138,7 +138,7 @@ async def load(pair: Both, between: Callable[[int], None] = lambda round: None) 
 
 LIMITS: Final[dict[str, tuple[dict[str, Any], int]]] = {
     # What is set, and how many epochs of each direction that makes at least.
-    "events": ({"update_after_events": 40}, 8),
+    "events": ({"update_after_events": 8}, 8),  # a Batch is one
     "bytes": ({"update_after_bytes": 8_000}, 6),
     "time": ({"update_after_seconds": 2.0}, 4),
     "rekey": ({"rekey_interval": 2.0}, 4),

@@ -22,8 +22,9 @@ from lbm import keys
 from lbm.codec import encode
 from node.config import NodeConfig
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.protocol.codes import FINISH, OPEN, RESET, STREAM, CloseCode
-from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER, Limits
+from node.protocol.batch_event import serialise_batch
+from node.protocol.codes import CALL, FINISH, OPEN, RESET, SIM, STREAM, CloseCode
+from node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER, STREAM_CONTROL_BUFFER, Limits
 from tests.interop.meeting import our_config, their_config, with_bystander
 from tests.node.protocol.pair import Pair, open_pair
 from tests.reference.channel import ConnectionLost
@@ -59,6 +60,14 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "seal_delay_ms": (PROTOCOL + "test_channel.py::test_no_seal_for_delay_and_10_seconds",),
     "stream_window": (PROTOCOL + "test_multiplexer.py::test_an_event_at_no_credit",),
     "max_streams": (PROTOCOL + "test_multiplexer.py::test_too_many_streams",),
+    "BATCH_COUNT": (
+        PROTOCOL + "test_batch_event.py::test_what_is_no_batch",
+        PROTOCOL + "test_batches_written.py::test_no_more_than_256_events",
+    ),
+    "BATCH_SIZE": (
+        PROTOCOL + "test_batch_event.py::test_what_is_no_batch",
+        PROTOCOL + "test_batches_written.py::test_no_more_than_32_kib",
+    ),
     # NodeConfig.
     "handshake_timeout": (
         "tests/security/test_row_18_half_open.py::test_each_has_one_deadline_whatever_it_says",
@@ -425,7 +434,16 @@ FLOODS: Final[dict[str, Flood]] = {
     "answers that nobody asked for": lambda p, n: p.send("Result", 1, 9, code=0, data=bytes(LARGE)),
     "events of an application": lambda p, n: p.send_event(1, 0, 64, 1, bytes(LARGE)),
     "subscriptions": lambda p, n: p.send("Subscribe", 1, n % 65_535 + 1, topic="news"),
+    "short calls, in Batches": lambda p, n: p.send_event(1, 0, *TYPES["Batch"], short_calls(n)),
 }
+
+
+def short_calls(number: int) -> bytes:
+    """The payload of a Batch of as many calls as it may hold, under ids of their own."""
+    call = encode({keys.TOPIC: "hold", keys.DATA: bytes(60)})
+    first = number * BATCH_COUNT
+    ids = [(first + count) % 65_535 + 1 for count in range(BATCH_COUNT)]
+    return serialise_batch((id, SIM, CALL, call) for id in ids)
 
 
 class Forgetful(list[Any]):

@@ -62,6 +62,7 @@ ALLOWED: Final = {
 }
 
 
+@pytest.mark.pure
 def test_no_secret_is_compared_with_an_operator() -> None:
     found = set()
     for path, tree in modules():
@@ -91,6 +92,7 @@ def compared(where: Any, name: str) -> Iterator[list[tuple[bytes, bytes]]]:
         yield seen
 
 
+@pytest.mark.pure
 def test_chain_values_are_compared_in_constant_time() -> None:
     """The 16 bytes of each event that stand for its place in the chain."""
     pair = open_pair()
@@ -102,6 +104,7 @@ def test_chain_values_are_compared_in_constant_time() -> None:
     assert [set(pair_of) for pair_of in seen[: len(values)]] == [{value} for value in values]
 
 
+@pytest.mark.pure
 def test_a_network_mac_is_compared_in_constant_time() -> None:
     key = bytes(range(32))
     pair = Pair(make_config(ALICE, network_key=key), make_config(BOB, network_key=key))
@@ -324,7 +327,10 @@ def test_no_key_outlives_its_connection(ending: str) -> None:
 
 # One package that does cryptography.
 
-LIBRARIES: Final = {"cryptography", "nacl", "Crypto", "ssl", "secrets", "_ssl", "_hashlib"}
+LIBRARIES: Final = {
+    *("cryptography", "nacl", "blake3", "Crypto"),
+    *("ssl", "secrets", "_ssl", "_hashlib"),
+}
 # TLS to a Redis, with the system's authorities: not ours, and nothing of ours rests on it.
 TLS_OUTSIDE: Final = {"node/bus/redis/redis_address.py": {"ssl"}}
 # Hashes of files and of simulations for people to compare, the names under which Redis knows
@@ -353,6 +359,7 @@ def imported(tree: ast.Module) -> set[str]:
     return names
 
 
+@pytest.mark.pure
 def test_only_crypto_imports_cryptography_and_nacl() -> None:
     """import-linter holds it too; this also sees what it is not asked about."""
     found = {path: imported(tree) & LIBRARIES for path, tree in modules()}
@@ -361,9 +368,10 @@ def test_only_crypto_imports_cryptography_and_nacl() -> None:
     }
     assert outside == TLS_OUTSIDE
     text = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert "only crypto imports cryptography and nacl" in text
+    assert "only crypto imports cryptography, nacl and blake3" in text
 
 
+@pytest.mark.pure
 def test_hashes_outside_crypto_protect_nothing() -> None:
     found = {
         path: name

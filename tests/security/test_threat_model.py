@@ -55,6 +55,7 @@ def test_every_row_names_tests_and_what_prevents_the_mistake() -> None:
         assert _TEST.search(tests), number
 
 
+@pytest.mark.pure
 def test_every_file_it_names_is_there() -> None:
     text = DOCUMENT.read_text()
     named = {*_TEST.findall(text), *_MODULE.findall(text)}

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tests.reference import (
     vectors_accept,
+    vectors_batches,
     vectors_bus,
     vectors_connection,
     vectors_events,
@@ -44,6 +45,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "handshake.json": vectors_accept.handshake_vectors,
     "payloads.json": vectors_events.payload_vectors,
     "rules.json": vectors_rules.rule_vectors,
+    "batch.json": vectors_batches.batch_vectors,
     "connections.json": vectors_connection.connection_vectors,
     "resume.json": vectors_resume.resume_vectors,
     "topics.json": vectors_topics.topic_vectors,

@@ -8,7 +8,7 @@ import pytest
 from crypto.ciphers import CipherAlgorithm
 from crypto.errors import DecryptError, WrongSizeError
 from crypto.registry import CIPHERS
-from crypto.streamkeys import StreamKey
+from tests.crypto.given_key import given_key
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case
 
@@ -21,27 +21,27 @@ def run_with(cipher: CipherAlgorithm) -> Run:
             with pytest.raises(WrongSizeError):
                 cipher.new(key)
             with pytest.raises(WrongSizeError):
-                StreamKey.from_key(cipher, key, bytes(cipher.nonce_size))
+                given_key(cipher, key, bytes(cipher.nonce_size))
             return Verdict(f"with keys of other than {cipher.key_size} bytes: refused")
         if len(nonce) != cipher.nonce_size:
             with pytest.raises(WrongSizeError):
-                StreamKey.from_key(cipher, key, nonce)
+                given_key(cipher, key, nonce)
             return Verdict(f"with nonces of other than {cipher.nonce_size} bytes: refused")
         blob, aad = case.bytes("ct") + case.bytes("tag"), case.bytes("aad")
         if not case.valid:
-            reader = StreamKey.from_key(cipher, key, nonce)
+            reader = given_key(cipher, key, nonce)
             for data in (blob, memoryview(blob)):
                 with pytest.raises(DecryptError):
                     reader.decrypt(data, aad)
             assert reader.counter == 0
             # And what we make of the same plaintext is not that blob.
-            written = StreamKey.from_key(cipher, key, nonce).encrypt(case.bytes("msg"), aad)
+            written = given_key(cipher, key, nonce).encrypt(case.bytes("msg"), aad)
             assert written != blob
             return AS_SAID
         for view in (bytes, memoryview):
-            written = StreamKey.from_key(cipher, key, nonce).encrypt(view(case.bytes("msg")), aad)
+            written = given_key(cipher, key, nonce).encrypt(view(case.bytes("msg")), aad)
             assert written == blob
-            read = StreamKey.from_key(cipher, key, nonce).decrypt(view(blob), aad)
+            read = given_key(cipher, key, nonce).decrypt(view(blob), aad)
             assert read == case.bytes("msg")
         return AS_SAID
 

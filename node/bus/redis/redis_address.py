@@ -1,21 +1,13 @@
-"""The address of a Redis: `redis://`, `rediss://` (TLS) and `unix://`, as coredis needs it. No
+"""The address of a Redis: `redis://`, `rediss://` (TLS) and `unix://`. No
 password is ever shown.
 """
 
-import ssl
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from coredis.connection import (
-    BaseConnection,
-    TCPConnection,
-    TCPLocation,
-    UnixDomainSocketConnection,
-    UnixDomainSocketLocation,
-)
-
 from node.errors import AddressError
+from node.transport.address import Address
 
 DEFAULT_PORT: Final = 6379
 DEFAULT_HOST: Final = "localhost"
@@ -38,25 +30,16 @@ class RedisAddress:
     password: str | None = field(default=None, repr=False)
     tls: bool = False
 
-    def connection(self, timeout: float) -> BaseConnection:
-        """A connection, not connected yet; it may take `timeout` seconds to be."""
+    @property
+    def place(self) -> Address:
+        """Where it is dialled, without TLS.
+
+        Raises:
+            AddressError: there is no such place.
+        """
         if self.path:
-            return UnixDomainSocketConnection(
-                UnixDomainSocketLocation(self.path),
-                connect_timeout=timeout,
-                db=self.database,
-                username=self.username,
-                password=self.password,
-            )
-        return TCPConnection(
-            TCPLocation(self.host, self.port),
-            connect_timeout=timeout,
-            db=self.database,
-            username=self.username,
-            password=self.password,
-            socket_keepalive=True,
-            ssl_context=ssl.create_default_context() if self.tls else None,
-        )
+            return Address("unix", path=self.path)
+        return Address("tcp", self.host, self.port)
 
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
@@ -83,20 +66,23 @@ def parse_address(url: str) -> RedisAddress:
         if parts.path in ("", "/"):
             raise AddressError("a Unix socket needs a path: unix:///run/redis.sock")
         database = parse_qs(parts.query).get("db", ["0"])[0]
-        return RedisAddress(
+        found = RedisAddress(
             path=unquote(parts.path),
             database=_database(database),
             username=username,
             password=password,
         )
-    return RedisAddress(
-        host=parts.hostname or DEFAULT_HOST,
-        port=DEFAULT_PORT if port is None else port,
-        database=_database(parts.path.strip("/") or "0"),
-        username=username,
-        password=password,
-        tls=parts.scheme == "rediss",
-    )
+    else:
+        found = RedisAddress(
+            host=parts.hostname or DEFAULT_HOST,
+            port=DEFAULT_PORT if port is None else port,
+            database=_database(parts.path.strip("/") or "0"),
+            username=username,
+            password=password,
+            tls=parts.scheme == "rediss",
+        )
+    _ = found.place  # raises for one that cannot be
+    return found
 
 
 def _database(text: str) -> int:

@@ -19,10 +19,10 @@ from node.bus.errors import BusClosedError, BusError
 from node.bus.redis.group_notes import GroupKeys
 from node.bus.redis.redis_address import RedisAddress
 from node.bus.redis.redis_errors import bus_error, is_missing_group, is_no_answer
-from node.bus.redis.redis_link import RedisLink
+from node.bus.redis.redis_link import RedisLink, RedisRequest
 from node.bus.redis.scripts import Script
 from node.errors import ParleyError
-from node.transport.loop import Loop
+from node.transport.backend import Backend
 from node.transport.waiting import Changes
 
 Word: TypeAlias = str | bytes | int | float
@@ -49,7 +49,7 @@ class RedisClient:
     """The client of one server; `open` first. `timeout` is seconds for each answer; at most
     `waiting` commands are under way, further ones wait in line."""
 
-    def __init__(self, loop: Loop, address: RedisAddress, timeout: float, waiting: int) -> None:
+    def __init__(self, loop: Backend, address: RedisAddress, timeout: float, waiting: int) -> None:
         self._loop = loop
         self._address = address
         self._timeout = timeout
@@ -86,7 +86,7 @@ class RedisClient:
         with anyio.move_on_after(self._timeout):
             await self._changes.until(lambda: not self._under_way and not self._finishing)
         for link in list(self._links):
-            await link.aclose()
+            link.close()
         self._links.clear()
 
     @property
@@ -143,13 +143,10 @@ class RedisClient:
             link = await self._link()
         except ParleyError as error:
             return [error for _ in callers]  # one attempt is enough for all
+        together = [words for several in callers for words in several]
         try:
-            if len(callers) == 1:  # it may be cancelled without losing the connection
-                requests = [link.send(words, self._timeout) for words in callers[0]]
-                return [[await _answer(request) for request in requests]]
-            together = [words for several in callers for words in several]
             answers = iter(await link.answers(together, self._timeout))
-        except (RedisError, OSError) as error:
+        except RedisError as error:
             return [self._lost(link, error) for _ in callers]
         return [self._outcome(link, list(islice(answers, len(several)))) for several in callers]
 
@@ -208,9 +205,9 @@ class RedisClient:
             coredis.exceptions.RedisError: the server's error. BusError: everything else.
         """
         reader = await self._reader()
-        request = None
+        request: RedisRequest
         try:
-            request = reader.send(words, block + self._timeout)
+            request = reader.send([words], block + self._timeout)
             answer = await _answer(request)
         except get_cancelled_exc_class():
             self._finishing += 1
@@ -275,7 +272,7 @@ class RedisClient:
             self.check_open()
 
     async def _connect(self) -> RedisLink:
-        link = RedisLink(self._loop, self._address, self._timeout)
+        link = RedisLink(self._loop, self._address)
         self._links.add(link)
         try:
             await link.connect(self._timeout)
@@ -299,7 +296,7 @@ class RedisClient:
     async def _finish(
         self,
         reader: RedisLink,
-        request: Any,
+        request: RedisRequest,
         unwanted: Callable[[Any], Awaitable[object]],
         over: Callable[[], None],
     ) -> None:
@@ -336,18 +333,16 @@ class RedisClient:
             self._changes.notify()
 
 
-async def _answer(request: Any) -> Any:
+async def _answer(request: RedisRequest) -> Any:
     """The server's answer, be it an error.
 
     Raises:
         coredis.exceptions.ConnectionError, TimeoutError: no answer came.
     """
-    try:
-        return await request
-    except RedisError as error:
-        if is_no_answer(error):
-            raise
-        return error
+    (answer,) = await request.wait()
+    if isinstance(answer, BaseException) and is_no_answer(answer):
+        raise answer
+    return answer
 
 
 def _cost(several: Commands) -> Cost:

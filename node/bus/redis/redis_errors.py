@@ -27,7 +27,7 @@ from node.bus.errors import (
     BusRefusedError,
     BusUnavailableError,
 )
-from node.errors import ConfigError
+from node.errors import ConfigError, UnreachableError
 
 # The oldest version of Redis: streams with MINID and exclusive ranges came with it.
 OLDEST: Final = (6, 2)
@@ -76,7 +76,7 @@ def bus_error(error: BaseException) -> BusError:
     for raised, kind in _TYPES:
         if isinstance(error, raised):
             return kind(f"Redis: {text}")
-    if isinstance(error, (OSError, TimeoutError)):
+    if isinstance(error, (OSError, UnreachableError)):
         return BusUnavailableError(f"Redis: {text}")
     return BusDamagedError(f"Redis: {text}")
 

@@ -1,61 +1,83 @@
-"""One connection to Redis, in a task of its own: commands in, answers out, in their order.
+"""One connection to Redis: commands out, answers in, in their order (RESP3).
 
-coredis's connection is entered and left in this one task, and callers may be cancelled: the answer
-is then taken and dropped. Nothing is sent twice.
+Bytes go straight to the loop's transport, and answers to those who wait for them, without a task,
+a scope or a timer for each. Parser and errors are coredis's; its connection has all three, which
+cost more than everything else together. Callers may be cancelled: the answer is then taken and
+dropped. Nothing is sent twice.
 """
 
+import ssl
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from coredis.connection import BaseConnection
+from coredis.constants.resp import DataType
+from coredis.exceptions import ConnectionError as LostConnectionError
+from coredis.parser import NotEnoughData, Parser
 
 from node.bus.redis.redis_address import RedisAddress
 from node.bus.redis.redis_errors import bus_error, check_version, is_too_old
 from node.errors import ConfigError
-from node.transport.loop import Loop, Runner
-from node.transport.waiting import Changes
+from node.transport.alarm import Alarm
+from node.transport.backend import Backend
+from node.transport.gate import Outlet
+from node.transport.loop import Waiter
+from node.transport.stream_outlet import StreamOutlet
 
-# Seconds that a connection may take to close.
-_CLOSE_PATIENCE: Final = 2.0
+# Whom to log in as with a password alone.
+_DEFAULT_USER: Final = "default"
 
 
-class _Command(NamedTuple):
-    """A command as coredis takes it for a batch."""
+class RedisRequest:
+    """Commands that were sent together, and their answers as they come. `due` is when the last one
+    has to be there, in seconds of the loop."""
 
-    name: bytes
-    serialized_arguments: tuple[Any, ...]
-    decode: bool = False
+    __slots__ = ("_loop", "_waiter", "answers", "due", "wanted")
+
+    def __init__(self, loop: Backend, wanted: int, due: float) -> None:
+        self._loop = loop
+        self._waiter: Waiter | None = None
+        self.answers: list[Any] = []
+        self.wanted = wanted
+        self.due = due
+
+    async def wait(self) -> list[Any]:
+        """The answers, texts as bytes; the server's error, or the loss of the connection, in place
+        of an answer. After a cancellation it can be asked again."""
+        while len(self.answers) < self.wanted:
+            self._waiter = self._loop.waiter()
+            await self._waiter
+        return self.answers
+
+    def take(self, answer: object) -> bool:
+        """The next answer; whether it was the last."""
+        self.answers.append(answer)
+        if len(self.answers) < self.wanted:
+            return False
+        if self._waiter is not None:
+            self._waiter.wake()
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """No further answer comes."""
+        while not self.take(error):
+            pass
 
 
 class RedisLink:
     """A connection; `await connect()` first. Once it is not `usable` any more, discard it."""
 
-    def __init__(self, loop: Loop, address: RedisAddress, timeout: float) -> None:
+    def __init__(self, loop: Backend, address: RedisAddress) -> None:
         self._loop = loop
         self._address = address
-        self._connection: BaseConnection = address.connection(timeout)
-        self._changes = Changes(loop.waiter)
-        self._runner: Runner | None = None
-        self._failed: Exception | None = None
-        self._began = False
-        self._ended = False
-
-    @property
-    def usable(self) -> bool:
-        """Whether commands can be sent."""
-        return self._connection.usable
-
-    @property
-    def client_id(self) -> int:
-        """The number by which the server knows it."""
-        return self._connection.client_id or 0
-
-    @property
-    def server_version(self) -> str | None:
-        """The version of the server, as it says."""
-        return self._connection.server_version
+        self._outlet: Outlet | None = None
+        self._parser = Parser()
+        self._requests: deque[RedisRequest] = deque()
+        self._alarm = Alarm(loop, self._rung)
+        self._ended: BaseException | None = None  # why
+        self.usable = False
+        self.client_id = 0  # the number by which the server knows it
 
     async def connect(self, timeout: float) -> None:
         """Connect and greet, within `timeout` seconds.
@@ -64,88 +86,138 @@ class RedisLink:
             BusUnavailableError: no server answers. BusRefusedError: the server wants another user
                 or password. ConfigError: it is too old.
         """
-        self._runner = self._loop.spawn(self._run)
         try:
             with anyio.fail_after(timeout):
-                await self._changes.until(lambda: self._ended or self.usable)
-            if not self.usable:
-                raise self._failed or ConnectionError("the connection was lost at once")
-            check_version(self.server_version)
+                await self._dial()
+                await self._greet(timeout)
         except ConfigError:
             self.close()
             raise
         except Exception as error:
             self.close()
-            if is_too_old(error):
-                check_version(None)
-            refusal = bus_error(error)
-            raise type(refusal)(f"{refusal} ({self._address})") from error
+            if not is_too_old(error):
+                refusal = bus_error(error)
+                raise type(refusal)(f"{refusal} ({self._address})") from error
         except BaseException:
             self.close()
             raise
+        if not self.usable:  # said here: what so old a server answers has the password in it
+            check_version(None)
 
-    def send(self, words: tuple[Any, ...], timeout: float) -> Any:
-        """Send a command; await what is returned for the answer, as the server has it, texts as
-        bytes.
+    def send(self, several: Sequence[tuple[Any, ...]], timeout: float) -> RedisRequest:
+        """Send commands together; wait at what is returned for their answers.
 
         Raises:
             coredis.exceptions.ConnectionError: the connection is lost.
         """
-        return self._connection.create_request(words[0], *words[1:], decode=False, timeout=timeout)
+        if self._outlet is None or self._ended is not None:
+            raise LostConnectionError("the connection was lost") from self._ended
+        data = b"".join(map(packed, several))
+        request = RedisRequest(self._loop, len(several), self._loop.now() + timeout)
+        self._requests.append(request)
+        self._outlet.write(data)
+        if request.due < self._alarm.at:
+            self._alarm.set(request.due)
+        return request
 
     async def answers(self, several: Sequence[tuple[Any, ...]], timeout: float) -> list[Any]:
-        """The answers to commands that are sent together, or for each the error in its place. A
-        caller that is cancelled gives up the connection.
-
-        Raises:
-            coredis.exceptions.ConnectionError: the connection is lost.
-        """
-        commands: Any = [_Command(words[0], words[1:]) for words in several]
-        return list(await self._connection.create_request_batch(commands, timeout=timeout))
+        """What `RedisRequest.wait` gives for commands that are sent together; raises as `send`."""
+        return await self.send(several, timeout).wait()
 
     def close(self) -> None:
         """Close now; callers that wait for an answer get an error."""
-        self._connection.invalidate()
-        if self._runner is not None and not self._connection.transport_healthy:
-            self._runner.cancel()
-        if not self._began:
-            self._end()
+        self._lose(LostConnectionError("the connection was closed"))
 
-    async def aclose(self) -> None:
-        """Close, and wait until everything is gone."""
-        self.close()
-        if self._runner is not None:
-            with anyio.move_on_after(_CLOSE_PATIENCE, shield=True):
-                await self._changes.until(lambda: self._ended)
+    # From the transport.
 
-    # For coredis, which calls this once it is connected.
+    def connected(self, outlet: Outlet) -> None:
+        """The transport is there."""
+        self._outlet = outlet
+        if self._ended is not None:  # given up while it was being dialled
+            outlet.close()
 
-    def started(self, value: object = None) -> None:
-        """The connection can be used."""
-        self._changes.notify()
-
-    async def _run(self) -> None:
-        self._began = True
+    def received(self, data: bytes) -> None:
+        """Answers came, or parts of them."""
+        parser, requests = self._parser, self._requests
         try:
-            await self._connection.run(task_status=self)
-        except Exception as error:
-            self._failed = error
-        finally:
-            self._end()
+            parser.feed(data)
+            while not isinstance(parsed := parser.parse(), NotEnoughData):
+                if parsed[0] is not DataType.PUSH and requests[0].take(parsed[1]):
+                    requests.popleft()
+        except Exception as error:  # not the language of Redis, or more than was asked for
+            lost = LostConnectionError(f"an answer that cannot be read: {error}")
+            lost.__cause__ = error
+            self._lose(lost)
 
-    def _end(self) -> None:
-        self._ended = True
-        close_buffers(self._connection)
-        self._changes.notify()
+    def ended(self) -> None:
+        """The server is gone."""
+        self._lose(LostConnectionError("the connection was lost"))
+
+    def may_write(self) -> None:
+        """Nothing is held back: how many commands are under way is bounded before."""
+
+    # Inside.
+
+    async def _dial(self) -> None:
+        address = self._address
+        if not address.tls:
+            await self._loop.connect(address.place, lambda: self)
+            return
+        stream = await anyio.connect_tcp(
+            address.host,
+            address.port,
+            tls=True,
+            ssl_context=ssl.create_default_context(),
+            tls_standard_compatible=False,
+        )
+        StreamOutlet(stream, self, self._loop)
+
+    async def _greet(self, timeout: float) -> None:
+        address = self._address
+        hello: tuple[Any, ...] = (b"HELLO", 3)
+        if address.username or address.password:
+            user = address.username or _DEFAULT_USER
+            hello = (*hello, b"AUTH", user, address.password or "")
+        commands = [hello]
+        if address.database:
+            commands.append((b"SELECT", address.database))
+        answers = await self.answers(commands, timeout)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        self.client_id = answers[0][b"id"]
+        check_version(answers[0][b"version"].decode())
+        self.usable = True
+
+    def _rung(self, now: float) -> None:
+        """The first of the requests is the one that is served: has it waited too long?"""
+        if not self._requests:
+            return
+        due = self._requests[0].due
+        if due <= now:
+            self._lose(TimeoutError("timed out"))
+        else:
+            self._alarm.set(max(due, self._alarm.earliest))
+
+    def _lose(self, error: BaseException) -> None:
+        if self._ended is not None:
+            return
+        self._ended = error
+        self.usable = False
+        self._alarm.stop()
+        if self._outlet is not None:
+            self._outlet.close()
+        while self._requests:
+            self._requests.popleft().fail(error)
 
 
-def close_buffers(connection: BaseConnection) -> None:
-    """Close the buffers that a connection made in its constructor.
-
-    coredis 6.9 closes them only at the end of a `run` that got as far as a connected socket;
-    `invalidate` cancels tasks, and nothing else of its interface closes them. Left open, anyio
-    warns of each when it is collected.
-    """
-    for held in vars(connection).values():
-        if isinstance(held, (MemoryObjectSendStream, MemoryObjectReceiveStream)):
-            held.close()
+def packed(words: Sequence[str | bytes | float]) -> bytes:
+    """A command as Redis reads it: an array of bulk strings."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        if isinstance(word, str):
+            word = word.encode()
+        elif not isinstance(word, bytes):
+            word = (b"%d" if isinstance(word, int) else b"%.15g") % word
+        parts.append(b"$%d\r\n%b\r\n" % (len(word), word))
+    return b"".join(parts)

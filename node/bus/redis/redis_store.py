@@ -29,7 +29,7 @@ from node.bus.redis.redis_client import RedisClient
 from node.bus.redis.settler import Settler
 from node.bus.redis.stream_publisher import StreamPublisher
 from node.bus.redis.upkeep import Upkeep
-from node.transport.loop import Loop
+from node.transport.backend import Backend
 
 logger = logging.getLogger("parley.bus")
 
@@ -66,7 +66,7 @@ class RedisStore:
         self._config = config
         self._open: _Parts | None = None
 
-    async def open(self, loop: Loop) -> None:
+    async def open(self, loop: Backend) -> None:
         """Connect."""
         config = self._config
         client = RedisClient(loop, self._address, config.timeout, config.waiting)

@@ -9,6 +9,7 @@ import resource
 import stat
 from collections.abc import Iterable, Iterator
 from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from crypto.selftest import library_versions, self_test
 from node.cli.doctor.findings import Diagnosis, Level
 from node.config import NodeConfig
 from node.errors import ConfigError, KnownPeersError
+from node.protocol import session
 from node.trust.known_peers import KnownPeers, default_known_peers
 from parley.shadows import DISTRIBUTION, Clash, Shadow, find_shadows
 
@@ -24,7 +26,7 @@ SPARE_DESCRIPTORS: Final = 64
 FEW_DESCRIPTORS: Final = 256
 MOST_FILES: Final = 1_000  # of the home that are looked at
 
-_OPTIONAL: Final = ("uvloop", "trio")
+_OPTIONAL: Final = ("uvloop", "trio", "blake3")
 _SHADOW_LEVELS: Final = {
     Clash.INSTEAD: Level.PROBLEM,
     Clash.MIXED: Level.PROBLEM,
@@ -39,11 +41,18 @@ def versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {
         "parley": _version(DISTRIBUTION),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "core": core(),
         "platform": platform.platform(),
         "anyio": _version("anyio"),
         **library_versions(),
     }
     return found | {name: _version(name) for name in _OPTIONAL}
+
+
+def core() -> str:
+    """Which core this is; both are of one source, and do the same."""
+    compiled = (session.__file__ or "").endswith(tuple(EXTENSION_SUFFIXES))
+    return "compiled" if compiled else "pure Python"
 
 
 def check_machine() -> Iterator[Diagnosis]:

@@ -31,7 +31,7 @@ _LONG: Final = frozenset(
 )
 _INT: Final = frozenset(
     {"wire_size", "blob_size", "payload_size", "async_id", "category", "subcategory"}
-    | {"item", "items"}
+    | {"inside", "item", "items"}
 )
 _BYTES: Final = frozenset({"digest", "payload"})
 _FLAGS: Final = frozenset({"initiator", "remote"})

@@ -24,7 +24,10 @@ from node.cli.pipeline.session import (
     Memory,
     NoPayloads,
     Remote,
+    are_small,
+    gold_store,
     is_there,
+    nothing_new,
     places,
     spark_session,
 )
@@ -45,13 +48,20 @@ def run(
     memory: Memory = "2g",
     as_json: Json = False,
 ) -> None:
-    """Make tables of journals: what is new since the last run, then all of gold."""
+    """Make tables of journals: what is new since the last run.
+
+    Spark is started only if there is something new.
+    """
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
-    with places(journals, tables, remote), spark_session(master, remote, memory) as spark:
-        from pipeline.jobs import run as run_job
+    with places(journals, tables, remote):
+        outcome = nothing_new(journals, tables, remote)
+        if outcome is None:
+            brief = are_small(journals)
+            with spark_session(master, remote, memory, brief=brief) as spark:
+                from pipeline.jobs import run as run_job
 
-        outcome = run_job(spark, journals, tables, keys, payloads=not no_payloads)
+                outcome = run_job(spark, journals, tables, keys, payloads=not no_payloads)
     statuses = ", ".join(f"{count:,} {status}" for status, count in outcome.events.most_common())
     out.say(f"{outcome.events.total():,} events and notes ({statuses or 'none'})")
     if outcome.findings:
@@ -80,7 +90,7 @@ def follow(
         float, typer.Option(min=0.1, help="Seconds from one batch to the next, at least.")
     ] = 2.0,
     refresh: Annotated[
-        float, typer.Option(min=1, help="Seconds between two makings of the gold tables.")
+        float, typer.Option(min=1, help="Seconds between two updates of the gold tables.")
     ] = 60.0,
     master: Master = None,
     remote: Remote = None,
@@ -135,15 +145,18 @@ def report(
     memory: Memory = "2g",
     as_json: Json = False,
 ) -> None:
-    """Write the report of the tables as one HTML page."""
+    """Write the report of the tables as one HTML page.
+
+    Spark is started only if this machine does not see the tables.
+    """
     out = Output(as_json)
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")
-    with spark_session(master, remote, memory) as spark:
-        from pipeline.jobs import write_report
+    with gold_store(tables, master, remote, memory) as store:
+        from pipeline.report.writing import write_report
 
         try:
-            write_report(spark, tables, html)
+            write_report(store, html)
         except OSError as error:
             raise FileError(f"{html} cannot be written: {error.strerror}") from error
     out.say(f"wrote {html}")

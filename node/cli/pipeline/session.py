@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from glob import has_magic
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -21,6 +21,9 @@ from node.logs import needs_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pipeline.gold.outcome import Outcome
+    from pipeline.gold.store import GoldStore
 
 Master = Annotated[
     str | None,
@@ -46,13 +49,19 @@ NoPayloads = Annotated[bool, typer.Option("--no-payloads", help="Keep no payload
 
 
 _CONNECT_PORT = 15002
+# Java compiles what it runs often, and what it runs very often once more, better and slower: that
+# takes a third of its time where there is little to do.
+_BRIEF = "-XX:TieredStopAtLevel=1"
+_SMALL = 2**28  # bytes of journals
 _PATIENCE = 10  # seconds until a server must have answered
 LOCK = ".lock"  # in the directory of tables, held by the command that writes them
 
 
 @contextmanager
-def spark_session(master: str | None, remote: str | None, memory: str) -> Iterator["SparkSession"]:
-    """A session that ends with the command.
+def spark_session(
+    master: str | None, remote: str | None, memory: str, *, brief: bool = False
+) -> Iterator["SparkSession"]:
+    """A session that ends with the command; a `brief` one is over before its Java would be warm.
 
     Raises ConfigError without the extra, for options that do not go together or a Java that
     does not start with them, NoJavaError, UnreachableError for a server that does not answer.
@@ -64,11 +73,13 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
 
         from pipeline.spark import open_session
     except ImportError as error:
-        raise ConfigError(needs_extra(f"the pipeline ({error.name})", "pipeline")) from error
+        raise _without_extra(error) from error
     if remote is not None:
         _check_server(remote)
     try:
-        session = open_session(master=master, remote=remote, memory=memory)
+        session = open_session(
+            master=master, remote=remote, memory=memory, java_options=_BRIEF if brief else ""
+        )
     except PySparkException as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise ConfigError(
@@ -80,6 +91,51 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
         yield session
     finally:
         session.stop()
+
+
+def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | None":
+    """What the tables hold, if nothing in the journals is new; None if that is not known."""
+    if remote is not None:
+        return None
+    try:
+        from pipeline.again import unchanged
+    except ImportError:
+        return None  # it is said when Spark is asked for
+    return unchanged(journals, tables)
+
+
+@contextmanager
+def gold_store(
+    tables: str, master: str | None, remote: str | None, memory: str
+) -> Iterator["GoldStore"]:
+    """Where gold is: a directory, or else what Spark sees. Raises as `spark_session`."""
+    if remote is None:
+        try:
+            from pipeline.again import gold_directory
+        except ImportError as error:
+            raise _without_extra(error) from error
+        directory = gold_directory(tables)
+        if directory is not None:
+            yield directory
+            return
+    with spark_session(master, remote, memory) as spark:
+        from pipeline.gold.cluster import GoldCluster
+        from pipeline.tables import Tables
+
+        yield GoldCluster(Tables(spark, tables))
+
+
+def are_small(journals: str) -> bool:
+    """Whether the journals, as far as they are seen here, are soon done with."""
+    places = glob(journals) if has_magic(journals) else [journals.removeprefix("file://")]
+    return sum(_size(path) for place in places for path in Path(place).glob("*")) <= _SMALL
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # a node has just closed that segment, and it has another name
+        return 0
 
 
 def is_there(journals: str, remote: str | None) -> bool:
@@ -137,6 +193,10 @@ def _check_server(remote: str) -> None:
         socket.create_connection((host, port), _PATIENCE).close()
     except OSError as error:
         raise UnreachableError(f"no server of Spark's at {host}:{port}: {error}") from error
+
+
+def _without_extra(error: ImportError) -> ConfigError:
+    return ConfigError(needs_extra(f"the pipeline ({error.name})", "pipeline"))
 
 
 def _first_line(error: Exception) -> str:

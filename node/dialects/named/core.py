@@ -23,9 +23,9 @@ from node.dialects.named.codec import (
     serialise_head,
 )
 from node.dialects.named.intake import NamedIntake
+from node.dialects.named.replies import NamedReply
 from node.messaging.deadlines import Deadlines, within_reason
-from node.messaging.emits import UNREAD, OutgoingEmit, Reply
-from node.messaging.payloads import FormattedPayload
+from node.messaging.emits import UNREAD, OutgoingEmit
 from node.messaging.pending import LOST
 from node.protocol.account import SHARE, Account
 from node.protocol.codes import EVENT_FAILED, CloseCode, ResultCode
@@ -271,23 +271,6 @@ class NamedCore(ForeignCore):
             emit.close_code = code
             emit.close_text = reason
             emit.finish(LOST, None)
-
-
-class NamedReply(FormattedPayload, Reply):
-    """A reply to an event of ours: `event` as it came. `last` says that it came with the End.
-
-    Nothing on the wire says what its bytes are, so the reader chooses: `data` takes the first
-    byte for a format id, `raw` and `tandem` take all of them.
-    """
-
-    __slots__ = ("event",)
-
-    def __init__(self, event: BromineEvent) -> None:
-        super().__init__(event.data)
-        self.event = event
-        self.name = event.name
-        self.namespace = event.namespace
-        self.last = event.type is BromineType.END
 
 
 def cost_of(event: BromineEvent) -> int:

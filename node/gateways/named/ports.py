@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from node.dialects.named.codec import BromineEvent, Flavour
 from node.dialects.named.core import NamedCore
+from node.dialects.named.replies import NamedReply
 from node.errors import PeerClosedError
 from node.gateways.guest import Guest
 from node.handlers.items import TURN_SIZE
@@ -134,7 +135,7 @@ def on_wire(payload: Payload) -> bytes:
     Raises:
         FormatError: the crate has no such format, or a value has no form in it.
     """
-    if payload.format is None or isinstance(payload, FormattedPayload):
+    if payload.format is None or isinstance(payload, FormattedPayload | NamedReply):
         return payload.raw
     if payload.format in _OURS:
         raise FormatError("named events (bromine) have neither LBM nor CBOR: msgpack, json or raw")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from crypto.errors import CryptoError
+from crypto.errors import AlgorithmNotInstalledError, CryptoError
 from crypto.hashing import SHA256
 from crypto.registry import PARAMETERS, Suite
 from lbm.codec import encode
@@ -83,9 +83,14 @@ class KnownSession(NamedTuple):
 
 
 def suite_of(facts: SessionFacts) -> Suite:
-    """The suite of a session; raises JournalFormatError if it is unknown."""
+    """The suite of a session; raises JournalFormatError if it is unknown.
+
+    AlgorithmNotInstalledError if it is this machine that lacks something, not the journal.
+    """
     try:
         return Suite.of(dict(zip(PARAMETERS, facts.suite, strict=True)))
+    except AlgorithmNotInstalledError:
+        raise
     except (CryptoError, KeyError) as error:
         raise JournalFormatError(f"an unknown suite: {error}") from error
 

@@ -1,7 +1,7 @@
 """Events as an audit holds them until they are final: one short row each, notes included.
 
 What many rows have in common is one object in all of them (`head`, `content`), and an event that
-carries many notes is one row until it is given out.
+carries many notes is one row until it is given out. Each event of a batch has a row of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,8 @@ class CompactRow(NamedTuple):
     """One event. `head` has the values of `HEAD_COLUMNS`, `number` is category << 8 |
     subcategory. If it could not be decrypted, `async_id`, `number` and `payload` are None.
     `topic` is the event's own or that of its stream, `label` the stream's. If `content` has
-    notes, they replace `payload`, which is None."""
+    notes, they replace `payload`, which is None. `inside` is its place in a batch, from 0, None
+    outside of one; the events of a batch share its offset, place, sizes and digest."""
 
     head: tuple[str | None, ...]
     offset: int
@@ -32,6 +33,7 @@ class CompactRow(NamedTuple):
     label: str | None
     payload: bytes | None
     status: str
+    inside: int | None = None
 
 
 # The contents of an event that was not decrypted, and of a Proof.
@@ -67,4 +69,4 @@ def event_rows(
         for item, piece in enumerate(content.notes or [row.payload]):
             size = None if piece is None else len(piece)
             kept = piece if payloads else None
-            yield (*fixed, size, kept, item, count, row.status, delay)
+            yield (*fixed, size, kept, row.inside, item, count, row.status, delay)

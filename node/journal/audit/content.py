@@ -4,26 +4,31 @@ Events are read by the table that nodes use (`node.protocol.event_types`), so wh
 node takes for absent is absent here, and what a node refuses is malformed.
 """
 
+from collections.abc import Sequence
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from lbm import keys
 from lbm.codec import encode_value
 from lbm.errors import LbmError
 from lbm.heads import BYTES, encode_head
+from node.journal.audit.labels import LONGEST_TOPIC
 from node.journal.audit.rows import MALFORMED, OK
 from node.protocol import codes
-from node.protocol.event import NO_PAYLOAD
+from node.protocol.batch_event import parse_batch
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.event_types import EVENT_TYPES
 from node.protocol.limits import CONNECTION_STREAM_PAYLOAD
 
-_NOTIFY: Final = codes.SIM << 8 | codes.NOTIFY
 _DATA: Final = codes.STREAM << 8 | codes.DATA
 _NOTES: Final = codes.SIM << 8 | codes.NOTES
+_BATCH: Final = codes.STREAM << 8 | codes.BATCH
 # Types from here on may stand on any stream but 0.
 _FIRST_OF_STREAMS: Final = (codes.STREAM + 1) << 8
-_TOPIC_PREFIX: Final = "topic:"
 # The beginning of a payload that is one note, before the note.
 _NOTIFY_HEAD: Final = bytes.fromhex("a116")
+_unpack_head: Final = Struct(">HH").unpack_from
 
 # For payloads whose last cell is a byte string, which means nothing here: their content by type,
 # size and everything before those bytes; and how long that is.
@@ -32,8 +37,10 @@ _opening_sizes: dict[tuple[int, int], int] = {}
 _MOST_OPENINGS: Final = 4_096
 _LONGEST_OPENING: Final = 256
 _EMPTY_MAP: Final = 0xA0  # plus its number of cells it is the head of a payload
-# How many characters of a topic, name, namespace or label rows have: a peer may send a million.
-LONGEST_TOPIC: Final = 1_024
+
+
+# An event, or one of a Batch: its place in that, from 0, async id, type, payload.
+SingleEvent = tuple[int | None, int, int, bytes]
 
 
 class Content(NamedTuple):
@@ -52,35 +59,32 @@ class Content(NamedTuple):
     label: str | None = None
 
 
-class Label(NamedTuple):
-    """A stream's label, and the topic whose notes the stream carries, if it does."""
-
-    text: str
-    topic: str | None
-
-    def topic_of(self, number: int, own: str | None) -> str | None:
-        """The topic of an event of type `number` on the stream, with a topic of its `own` or
-        None: a note on a topic's stream belongs to that topic, whatever it says."""
-        if self.topic is None or (own is not None and number != _NOTIFY):
-            return own
-        return self.topic
-
-
 _APPLICATION: Final = Content("application")
 _UNKNOWN: Final = Content("unknown")
 _UNKNOWN_REQUEST: Final = Content("unknown", status=MALFORMED)  # as its answer says
 _EMPTY: Final = {number: Content(of.name) for number, of in EVENT_TYPES.items()}
 
 
-def read_label(text: str) -> Label:
-    """A label in the form of rows."""
-    topic = text.removeprefix(_TOPIC_PREFIX) if text.startswith(_TOPIC_PREFIX) else None
-    return Label(text[:LONGEST_TOPIC], topic and topic[:LONGEST_TOPIC])
+def single_events(stream: int, plain: bytes) -> Sequence[SingleEvent]:
+    """What a decrypted event means: itself, or the events of a Batch that a node takes."""
+    async_id, number = _unpack_head(plain)
+    if number == _BATCH:
+        try:
+            events = parse_batch(Event(stream, async_id, codes.STREAM, codes.BATCH, plain[4:]))
+        except RemoteProtocolError:
+            pass
+        else:
+            return [
+                (inside, one.async_id, one.category << 8 | one.subcategory, one.payload)
+                for inside, one in enumerate(events)
+            ]
+    return ((None, async_id, number, plain[4:]),)
 
 
 def read_content(stream: int, number: int, payload: bytes) -> Content:
     """Read the payload of an event of type `number` (category << 8 | subcategory); its bytes
-    never make this raise."""
+    never make this raise. A Batch is read by `single_events`, and is
+    here only if a node refuses it."""
     if (number < _FIRST_OF_STREAMS or not stream) and not _may_stand(stream, number, payload):
         known = EVENT_TYPES.get(number)
         return Content(known.name if known else "unknown", status=MALFORMED)
@@ -98,7 +102,7 @@ def read_content(stream: int, number: int, payload: bytes) -> Content:
         return _UNKNOWN_REQUEST if category == codes.BUS else _UNKNOWN
     name, own, _ = kind
     if own is None:
-        fits = payload == NO_PAYLOAD or number == _DATA
+        fits = number == _DATA or (payload == NO_PAYLOAD and number != _BATCH)
         return _EMPTY[number] if fits else Content(name, status=MALFORMED)
     try:
         cells = own.read(b"" if payload == NO_PAYLOAD else payload)

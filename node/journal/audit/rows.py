@@ -42,6 +42,7 @@ EVENT_COLUMNS: Final = (
     "request",
     "payload_size",
     "payload",
+    "inside",
     "item",
     "items",
     "status",

@@ -23,10 +23,11 @@ from node.journal.audit.claims import (
     suite_of,
 )
 from node.journal.audit.keyring import Keyring
+from node.journal.audit.labels import labels_of
 from node.journal.audit.output import LONGEST_TEXT, AuditOutput, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
 from node.journal.audit.search import Search, report_copy
-from node.journal.audit.track import Track, TrackContext, labels_of
+from node.journal.audit.track import Track, TrackContext
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd, SessionParted, SessionResumed
 from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT

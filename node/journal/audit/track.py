@@ -5,10 +5,7 @@ for that chain. What happens when the chain breaks is in `search`.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-from struct import Struct
 from typing import Final
 
 from crypto.chain import HashChain, check_seal
@@ -20,8 +17,9 @@ from lbm.cells import read_text
 from lbm.codec import decode
 from lbm.keys import TEXT
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
-from node.journal.audit.content import Label, read_content, read_label
+from node.journal.audit.content import read_content, single_events
 from node.journal.audit.keyring import Keyring, Lanes
+from node.journal.audit.labels import Label, add_label
 from node.journal.audit.output import SessionOutput
 from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
 from node.journal.audit.tallies import BadSeals, Unread
@@ -34,23 +32,18 @@ from node.protocol import codes
 _FORM_AT: Final = EVENT_HEAD + 4
 _PREFIX_AT: Final = _FORM_AT + 1
 _BLOB_AT: Final = EVENT_HEAD + HEAD
-_unpack_inner: Final = Struct(">HH").unpack_from
 _CLOSE: Final = codes.CONNECTION << 8 | codes.CLOSE
-_PROOF: Final = codes.CONNECTION << 8 | codes.PROOF
+# The columns from the async id on of an event that was not decrypted, and of a Proof.
+_UNREAD: Final = (None, None, UNREAD, None, None, None)
+_PROOF: Final = (0, codes.CONNECTION << 8 | codes.PROOF, PROOF, None, None, None)
 # Takes half the time of calling the class.
 _row: Final = tuple.__new__
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are recognised
-MAX_LABELS: Final = 2**14  # of streams, in one session
 # The most rows that wait for a seal, and about how many bytes of memory their events take: more
 # than most receivers would have waited for.
 MAX_PENDING: Final = 2**20
 MAX_PENDING_SIZE: Final = 2**30
 _NOTE_SIZE: Final = 64  # of memory, beside its bytes
-
-
-def labels_of(labels: Mapping[int, str]) -> dict[int, Label]:
-    """The labels of a checkpoint, by stream; no more than a session may have."""
-    return {stream: read_label(text) for stream, text in islice(labels.items(), MAX_LABELS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +182,9 @@ class Track:
         chain.value = value
         self.place = place = self.place + 1
         self.recent.append(digest)
-        row = self._row(self.head, offset, time, size, stream4, blob, b"\0", place, digest, OK)
-        if row is not None:
-            self._hold(row)
+        rows = self._rows(self.head, offset, time, size, stream4, blob, b"\0", place, digest, OK)
+        if rows:
+            self._hold(rows)
         return True
 
     def value_after(self, wire: WireEvent) -> bytes:
@@ -203,27 +196,27 @@ class Track:
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        row = self._row_of(wire, self.place, value[:PREFIX], status)
+        rows = self._rows_of(wire, self.place, value[:PREFIX], status)
         if wire.seal is None:
-            if row is not None:
-                self._hold(row)
+            if rows:
+                self._hold(rows)
         elif self.each or self._seal_is_valid(wire, value):
-            self._sealed(wire, row)
+            self._sealed(wire, rows)
         else:
             self.bad_seals.add(self.place, wire)
-            self._give(row, BAD_SEAL)
+            self._give(rows, BAD_SEAL)
 
     def accept_marked_wrongly(self, wire: WireEvent, value: bytes, status: str) -> None:
         """Take `wire`, whose blob fits the chain, but not its prefix (or, in `each`, its seal)."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        self._give(self._row_of(wire, self.place, value[:PREFIX], status), status)
+        self._give(self._rows_of(wire, self.place, value[:PREFIX], status), status)
 
     def refuse(self, wire: WireEvent, place: int | None, status: str) -> None:
-        """Give out the row of an event to which the chain does not lead."""
+        """Give out the rows of an event to which the chain does not lead."""
         if not self.silent:
-            self._give(self._row_of(wire, place, wire.prefix, status), status)
+            self._give(self._rows_of(wire, place, wire.prefix, status), status)
 
     def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
         """A key update: after a rekey with `generation` and its `commit`, otherwise a plain one."""
@@ -269,25 +262,27 @@ class Track:
             else keyring.secret(self.generation, self.updates, self.initiator)
         )
 
-    def _hold(self, row: CompactRow) -> None:
-        self.pending.append(row)
-        notes = row.content.notes
-        self._pending_size += row.wire_size + (0 if notes is None else _NOTE_SIZE * len(notes))
+    def _hold(self, rows: list[CompactRow]) -> None:
+        self.pending += rows
+        self._pending_size += rows[0].wire_size
+        for row in rows:
+            if row.content.notes is not None:
+                self._pending_size += _NOTE_SIZE * len(row.content.notes)
         if len(self.pending) > MAX_PENDING or self._pending_size > MAX_PENDING_SIZE:
             self.give_up_pending()
 
-    def _give(self, row: CompactRow | None, status: str) -> None:
-        """Give out a row that is final without a seal."""
-        if row is not None:
-            self.out.rows([row._replace(status=status)])
+    def _give(self, rows: list[CompactRow], status: str) -> None:
+        """Give out an event's rows that are final without a seal."""
+        if rows:
+            self.out.rows([row._replace(status=status) for row in rows])
 
-    def _sealed(self, wire: WireEvent, row: CompactRow | None) -> None:
+    def _sealed(self, wire: WireEvent, own: list[CompactRow]) -> None:
         self.bad_seals.tell(mended=True)
         if self.sealed_ns is None:
             self.sealed_ns = wire.time
         rows = self.take_pending()
-        if row is not None:
-            rows.append(row)
+        if own:
+            rows += own
             self.out.rows(rows, wire.time)
 
     def _seal_is_valid(self, wire: WireEvent, value: bytes) -> bool:
@@ -300,10 +295,10 @@ class Track:
             return False
         return True
 
-    def _row_of(
+    def _rows_of(
         self, wire: WireEvent, place: int | None, digest: bytes, status: str
-    ) -> CompactRow | None:
-        return self._row(
+    ) -> list[CompactRow]:
+        return self._rows(
             wire.head,
             wire.offset,
             wire.time,
@@ -316,7 +311,7 @@ class Track:
             status,
         )
 
-    def _row(
+    def _rows(
         self,
         head: tuple[str, ...],
         offset: int,
@@ -328,58 +323,49 @@ class Track:
         place: int | None,
         digest: bytes,
         status: str,
-    ) -> CompactRow | None:
-        """The row of an event; None while it is silent."""
-        stream = int.from_bytes(stream4, "big")
+    ) -> list[CompactRow]:
+        """The row of an event, or of each in a batch; none while it is silent."""
+        stream, blob_size = int.from_bytes(stream4, "big"), len(blob)
         plain = self.lanes.decrypt(stream4, blob, form)
-        async_id: int | None
-        number: int | None
-        payload: bytes | None
         if plain is None:
-            content, topic, label, payload = UNREAD, None, None, None
-            async_id = number = None
-            if place == 0:
-                content, async_id, number = PROOF, 0, _PROOF
-            elif place and self.keyring is not None:
+            if place and self.keyring is not None:
                 status = self._unread(place, time, offset, status)
-        else:
-            async_id, number = _unpack_inner(plain)
-            payload = plain[4:]
+            about = _PROOF if place == 0 else _UNREAD
+            known = (head, offset, place, time, stream, size, blob_size, digest)
+            return [] if self.silent else [_row(CompactRow, (*known, *about, status, None))]
+        rows: list[CompactRow] = []
+        for inside, async_id, number, payload in single_events(stream, plain):
             content = read_content(stream, number, payload)
             topic, label = content.topic, None
             if content.label is not None:
-                self._add_label(stream, content.label)
+                add_label(self.labels, stream, content.label)
             elif number == _CLOSE and content.status == OK and content.code is not None:
                 self.closed = content.code, read_text(decode(payload), TEXT, default="")
-            known = self.labels.get(stream)
-            if known is not None:
-                label, topic = known.text, known.topic_of(number, topic)
-            if status == OK:
-                status = content.status
-            if content.notes:
-                payload = None
-        if self.silent:
-            return None
-        return _row(
-            CompactRow,
-            (
+            stands = self.labels.get(stream)
+            if stands is not None:
+                label, topic = stands.text, stands.topic_of(number, topic)
+            if self.silent:
+                continue
+            row = (
                 head,
                 offset,
                 place,
                 time,
                 stream,
                 size,
-                len(blob),
+                blob_size,
                 digest,
                 async_id,
                 number,
                 content,
                 topic,
                 label,
-                payload,
-                status,
-            ),
-        )
+                None if content.notes else payload,
+                content.status if status == OK else status,
+                inside,
+            )
+            rows.append(_row(CompactRow, row))
+        return rows
 
     def _unread(self, place: int, time: int, offset: int, status: str) -> str:
         """An event does not open although there are keys; returns its status."""
@@ -388,8 +374,3 @@ class Track:
             return status
         self.unread.add(place, time, offset, self.lanes, self.generation, told=self.silent)
         return UNDECRYPTABLE
-
-    def _add_label(self, stream: int, text: str) -> None:
-        if len(self.labels) >= MAX_LABELS:
-            del self.labels[next(iter(self.labels))]
-        self.labels[stream] = read_label(text)

@@ -77,8 +77,8 @@ def test_every_algorithm_is_offered(parameter: str) -> None:
 
 
 def test_a_comma_list_goes_on_with_what_is_not_in_it() -> None:
-    offered = algorithms("hash")("sha256,blake2b-256,s")
-    assert offered == [("sha256,blake2b-256,sha512", "")]
+    offered = algorithms("hash")("blake3,sha256,blake2b-256,s")
+    assert offered == [("blake3,sha256,blake2b-256,sha512", "")]
     assert algorithms("kex")("x25519,") == [("x25519,x25519-mlkem768", "")]
 
 

@@ -5,7 +5,7 @@ that the other side meets exactly that one fault. The cores' insides are touched
 only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -61,10 +61,16 @@ def algorithms(suite: Suite) -> dict[str, tuple[str, ...]]:
     return {parameter: (suite.names()[parameter],) for parameter in PARAMETERS}
 
 
+def fed(reader: FrameReader, data: bytes) -> Iterator[bytes | memoryview]:
+    """What the reader hands out when it gets `data`."""
+    reader.feed(data)
+    return iter(reader.take, None)
+
+
 def events_of(wire: bytes | bytearray) -> list[bytes]:
     """The events in some frames, which must be whole."""
     reader = FrameReader(ANY_SIZE)
-    events = [bytes(event) for event in reader.feed(bytes(wire))]
+    events = [bytes(event) for event in fed(reader, bytes(wire))]
     assert not reader.size
     return events
 

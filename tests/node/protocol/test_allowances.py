@@ -252,3 +252,20 @@ def test_where_many_updates_were_plain_a_rekey_comes_instead() -> None:
         pair.pump()
     assert [told.rekey for told in pair.b.all(KeysUpdated) if not told.sent][:2] == [0, 1]
     assert pair.a.code == pair.b.code == ALIVE
+
+
+def test_a_reader_may_grant_as_it_reads_what_was_joined() -> None:
+    """Data that was sent in crumbs is a reason for as many Windows as if it had been sent whole."""
+    pair = open_pair(stream_window=1_024)
+    stream = pair.a.core.open_stream("x")
+    pair.a.core.send_data(stream, bytes(960))  # all the credit: what follows waits, and is joined
+    pair.pump()
+    for _ in range(1_000):
+        pair.a.core.send_data(stream, bytes(100), 256 * 1024)
+    pair.b.core.consume(stream, 1_024)
+    pair.pump()
+    assert [len(data) for data in pair.b.payloads] == [960, 100_000]
+    for _ in range(100_064 // 512):
+        pair.b.core.consume(stream, 512, 0)
+        pair.pump()
+    assert (pair.a.code, pair.a.core.has_credit(stream)) == (ALIVE, True)

@@ -575,6 +575,7 @@ def test_network_keys_that_differ_and_one_that_is_missing() -> None:
             assert pair.a.core.ended
 
 
+@pytest.mark.pure
 def test_no_key_outlives_the_connection() -> None:
     for ending in ("close", "lost", "violation"):
         pair = open_pair()

@@ -5,15 +5,22 @@ import pytest
 from lbm import keys
 from node.protocol.codes import PING, PONG, CloseCode
 from node.protocol.errors import LocalProtocolError
-from node.protocol.keepalive import KeepAlive
+from node.protocol.keepalive import AWAKE, REST, KeepAlive
 from node.protocol.reports import PongReceived
 from node.protocol.states import State
-from tests.node.protocol.pair import ALIVE, assert_violation, events_of, open_pair
+from tests.node.protocol.pair import ALIVE, Pair, assert_violation, events_of, open_pair
 
 
 def test_the_clock() -> None:
     keepalive = KeepAlive(0.0, 15.0, 10.0)
+    assert keepalive.due == REST
+    assert not keepalive.rest_due(REST - 0.1)
+    assert keepalive.rest_due(REST)
+    assert not keepalive.probe_due(REST)
+    keepalive.rests()
+    assert not keepalive.rest_due(100.0)
     assert keepalive.due == 15.0
+    assert keepalive.silent_for(14.9) == 14.9
     assert not keepalive.probe_due(14.9)
     assert keepalive.probe_due(15.0)
     keepalive.probe_sent(15.0)
@@ -21,9 +28,45 @@ def test_the_clock() -> None:
     assert keepalive.due == 25.0
     assert not keepalive.expired(24.9)
     assert keepalive.expired(25.0)
-    keepalive.due, keepalive.probing = 24.9 + keepalive.idle, False
+    assert keepalive.silent_for(25.0) == 25.0
+    keepalive.due, keepalive.stage = 24.9 + keepalive.awake, AWAKE
     assert not keepalive.expired(25.0)
-    assert keepalive.due == 24.9 + 15.0
+    assert keepalive.due == 24.9 + REST
+
+
+def test_who_pings_sooner_than_it_would_rest_does_both_at_once() -> None:
+    keepalive = KeepAlive(0.0, REST / 2, 10.0)
+    assert keepalive.due == REST / 2
+    keepalive.rests()
+    assert keepalive.probe_due(REST / 2)
+
+
+def lanes(pair: Pair) -> int:
+    """How many stream keys both sides hold."""
+    return sum(
+        len(direction._lanes)
+        for side in pair.sides
+        for direction in (side.channel._sender, side.channel._receiver)
+    )
+
+
+def test_a_connection_that_rests_holds_no_stream_key_and_goes_on_where_it_was() -> None:
+    pair = open_pair()
+    for at in range(3):
+        for side in pair.sides:
+            side.core.send(1, 0, 7, 1, b"\xa0" * (at + 1))
+        pair.pump()
+        pair.run(0.1)
+    before = pair.a.session.checkpoint()
+    assert lanes(pair) >= 4
+    pair.run(REST + 0.1)
+    assert lanes(pair) == 0
+    assert pair.a.session.checkpoint() == before
+    for side in pair.sides:
+        side.core.send(1, 0, 7, 1, b"\xa0")
+    pair.pump()
+    assert lanes(pair) == 4
+    assert pair.a.payloads == pair.b.payloads == [b"\xa0", b"\xa0\xa0", b"\xa0\xa0\xa0", b"\xa0"]
 
 
 def test_64_pings_are_unanswered_at_most() -> None:

@@ -119,11 +119,14 @@ def test_a_window_of_ours_out_of_range(window: int) -> None:
 
 
 def test_when_memory_is_short_open_names_less() -> None:
-    pair = open_pair(peer_memory=600_000)
-    ids = [pair.a.core.open_stream(str(n)) for n in range(3)]
+    pair = open_pair(peer_memory=4_600_000)
+    ids = [pair.a.core.open_stream(str(n)) for n in range(50)]
     pair.pump()
     table = pair.b.session.mux._streams.open
-    assert [table[id].credit.left for id in ids] == [262_144, 300_000 - 262_144, 1_024]
+    windows = [table[id].credit.left for id in ids]
+    room = 2_300_000 - 262_144  # an eighth of what is left, for each
+    assert windows[:3] == [262_144, room // 8, (room - room // 8) // 8]
+    assert windows[-1] == 1_024
 
 
 # What a side does with an event on a stream: the first table.

@@ -1,6 +1,8 @@
 """The queues of events that wait: turns, credit, dropping."""
 
-from node.protocol.account import Account
+from node.protocol.account import OUTGOING_WEIGHT, Account
+from node.protocol.codes import DATA, FINISH, STREAM
+from node.protocol.limits import EVENT_COST
 from node.protocol.outbox import Outbox, OutgoingEvent
 from node.protocol.window import SendCredit
 
@@ -165,7 +167,45 @@ def test_views_become_bytes_of_their_own() -> None:
     outbox.own(5)  # of which nothing waits
     assert (outbox.size, outbox.count, outbox.waiting(3)) == (40, 4, 3)
     payloads = {}
-    for waiting in outbox.take(1 << 20):
-        payloads[waiting.stream, waiting.async_id] = waiting.payload
+    while taken := outbox.take(1):  # one at a time: nothing is joined
+        payloads[taken[0].stream, taken[0].async_id] = taken[0].payload
     assert all(type(payload) is bytes for payload in payloads.values())
     assert [payloads[3, number] for number in range(3)] == [whole[n : n + 10] for n in range(3)]
+
+
+def data(stream: int, payload: bytes | memoryview) -> OutgoingEvent:
+    return OutgoingEvent(stream, 0, STREAM, DATA, payload, False, len(payload) + EVENT_COST)
+
+
+def test_data_joins_what_waits_last_up_to_a_size() -> None:
+    account = Account(1 << 20)
+    outbox, credit = Outbox(account), SendCredit(1_000)
+    assert not outbox.extend(3, b"nothing waits", 100)
+    outbox.put(data(3, memoryview(b"one")), credit)
+    assert outbox.extend(3, b"two", 9)
+    assert outbox.extend(3, memoryview(b"six"), 9)
+    assert not outbox.extend(3, b"!", 9)
+    assert (outbox.count, outbox.size, account.held) == (1, 9, 9 + OUTGOING_WEIGHT)
+    (event,) = outbox.take(100)
+    assert (event.payload, event.cost) == (b"onetwosix", 9 + EVENT_COST)
+    assert (credit.left, outbox.size, account.held) == (1_000 - 9 - EVENT_COST, 0, 0)
+
+
+def test_data_does_not_join_what_is_no_data_or_of_another_stream() -> None:
+    outbox, credit = Outbox(Account(1 << 20)), SendCredit(1_000)
+    outbox.put(data(3, b"one"), credit)
+    outbox.put(event(3, 7, cost=74), credit)
+    outbox.put(OutgoingEvent(5, 0, STREAM, FINISH, b"\0"), credit)
+    assert not outbox.extend(3, b"two", 100)
+    assert not outbox.extend(5, b"two", 100)
+    assert drained(outbox) == [(3, 0), (5, 0), (3, 7)]
+
+
+def test_joined_data_wakes_whoever_writes() -> None:
+    outbox, woken = Outbox(Account(1 << 20)), list[int]()
+    outbox.waker.wake = lambda: woken.append(outbox.size)
+    outbox.waker.count, outbox.waker.size = 1_000, 8
+    outbox.put(data(3, b"four"), SendCredit(1_000))
+    assert not woken
+    assert outbox.extend(3, b"more", 100)
+    assert woken == [8]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -165,6 +166,7 @@ def test_a_handshake_with_other_cells(
     junk=st.none() | st.binary(),
     unsigned=st.integers(-5, 63),
 )
+@pytest.mark.pure
 def test_a_proof_with_other_cells(
     changes: dict[int, Any],
     without: set[int],

@@ -25,7 +25,7 @@ from node.protocol.reports import (
     PeerIdentified,
     Report,
 )
-from tests.node.protocol.pair import ALICE, BOB, START, make_config
+from tests.node.protocol.pair import ALICE, BOB, START, fed, make_config
 
 INITIATOR, RESPONDER = True, False
 
@@ -196,7 +196,7 @@ def read(limit: int, pieces: list[bytes]) -> tuple[list[bytes], bool, int]:
     reader, events = FrameReader(limit), []
     try:
         for piece in pieces:
-            for event in reader.feed(piece):
+            for event in fed(reader, piece):
                 events.append(bytes(event))  # noqa: PERF401 - kept also when the next one raises
     except RemoteProtocolError:
         return events, True, 0

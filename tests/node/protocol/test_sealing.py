@@ -137,6 +137,7 @@ def test_what_is_sent_is_counted() -> None:
     assert line.sender.bytes_sent == 150 + 2 * 20
 
 
+@pytest.mark.pure
 def test_no_pair_of_key_and_nonce_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[tuple[int, bytes]] = []
 

@@ -4,7 +4,7 @@ import pytest
 
 from node.protocol.codes import TUNNEL_LABEL
 from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import EVENT_COST
+from node.protocol.limits import EVENT_COST, Limits
 from node.protocol.reports import EventReceived, StreamOpened, StreamReset, StreamWritable
 from node.protocol.window import TUNNEL_WINDOW
 from tests.node.protocol.pair import Pair, open_pair
@@ -28,7 +28,8 @@ def test_credit_is_the_same_whatever_was_agreed(window: int) -> None:
 
 
 def test_windows_of_tunnels_take_nothing_from_others() -> None:
-    memory = 1 << 20
+    # Windows may add up to half of it; a stream gets an eighth of what is left of that.
+    memory = 2 * 8 * Limits().stream_window
     pair = open_pair(peer_memory=memory)
     streams = [opened(pair) for _ in range(32)]
     other = pair.a.core.open_stream("x")

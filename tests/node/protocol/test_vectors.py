@@ -12,6 +12,7 @@ from crypto.registry import SIGNING, Suite
 from crypto.schedule import next_secret
 from lbm.errors import LbmDecodeError
 from node.protocol import codes as wire_codes
+from node.protocol.batch_event import parse_batch, serialise_batch
 from node.protocol.codes import (
     ALWAYS_SEALED,
     CONNECTION,
@@ -27,7 +28,7 @@ from node.protocol.frames import FrameReader
 from node.protocol.limits import NEGOTIATED, Limits, frame_limit
 from node.protocol.sealing import Receiver
 from node.protocol.states import State
-from tests.node.protocol.pair import ALIVE, Pair, events_of, open_pair
+from tests.node.protocol.pair import ALIVE, Pair, events_of, fed, open_pair
 from tests.vectors.load import Vector, codes, of_kind, read, unhex, vectors
 
 
@@ -74,17 +75,17 @@ def test_an_event_that_is_not_sent(vector: Vector) -> None:
 @vectors("events", of_kind("frames"), fails=False)
 def test_frames(vector: Vector) -> None:
     reader, data = FrameReader(vector["limit"]), unhex(vector["input"])
-    assert [event.hex() for event in reader.feed(data)] == vector["expected"]
+    assert [event.hex() for event in fed(reader, data)] == vector["expected"]
     assert reader.size == vector.get("rest", 0)
     single = FrameReader(vector["limit"])
-    events = [event.hex() for byte in data for event in single.feed(bytes([byte]))]
+    events = [event.hex() for byte in data for event in fed(single, bytes([byte]))]
     assert events == vector["expected"]
 
 
 @vectors("events", of_kind("frames"), fails=True)
 def test_a_frame_that_is_too_large(vector: Vector) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        list(FrameReader(vector["limit"]).feed(unhex(vector["input"])))
+        list(fed(FrameReader(vector["limit"]), unhex(vector["input"])))
     assert caught.value.code in codes(vector)
 
 
@@ -224,6 +225,11 @@ def read_by_remote(pair: Pair) -> list[Event]:
 
 @vectors("rules", core_alone)
 def test_a_rule(vector: Vector) -> None:
+    follow(vector)
+
+
+def follow(vector: Vector) -> None:
+    """Take an exchange's steps, and see that its outcome is the one that it names."""
     limits: dict[str, Any] = {name: int(value) for name, value in read("rules")["limits"].items()}
     algorithms = {"kex": ("x25519",), "sealing": ("each",)}
     # Time passes in some; keep-alive is none of their business.
@@ -253,6 +259,50 @@ def test_a_rule(vector: Vector) -> None:
     assert (str(answer.category), str(answer.subcategory)) == expected.groups()[:2]
     if "async id" in expected[3]:
         assert f"async id {answer.async_id} " in expected[3]
+
+
+# batch.json
+
+
+@vectors("batch", of_kind("batch"), fails=False)
+def test_a_batch(vector: Vector) -> None:
+    batch = parse_raw(unhex(vector["raw_event"]))
+    events = parse_batch(batch)
+    given = [{**event._asdict(), "payload": application_payload(event).hex()} for event in events]
+    assert given == vector["expected"]
+    assert serialise_batch([event[1:] for event in events]) == batch.payload
+    pair = open_pair()
+    remote_step(pair, batch)
+    handed = [(one.stream, one.async_id, one.payload) for one in pair.a.events]
+    assert handed == [(one.stream, one.async_id, application_payload(one)) for one in events]
+
+
+@vectors("batch", of_kind("batch"), fails=True)
+def test_no_batch(vector: Vector) -> None:
+    batch = parse_raw(unhex(vector["raw_event"]))
+    with pytest.raises(RemoteProtocolError) as caught:
+        parse_batch(batch)
+    assert caught.value.code in codes(vector)
+    pair = open_pair()
+    remote_step(pair, batch)
+    assert pair.a.code in codes(vector)
+    assert not pair.a.events
+
+
+@vectors("batch", of_kind("sizes"))
+def test_how_long_a_batch_may_be(vector: Vector) -> None:
+    pair = open_pair(max_payload=vector["max_payload"])
+    payload = serialise_batch([(0, 64, 1, bytes(size)) for size in vector["sizes"]])
+    remote_step(pair, Event(1, 0, STREAM, wire_codes.BATCH, payload))
+    if "fails" in vector:
+        assert pair.a.code in codes(vector)
+    else:
+        assert len(pair.a.events) == len(vector["sizes"])
+
+
+@vectors("batch", of_kind("rule"))
+def test_a_rule_of_batches(vector: Vector) -> None:
+    follow(vector)
 
 
 # tables.json

@@ -22,12 +22,13 @@ from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import Limits
+from node.streams.stream import LARGEST_PIECE
 from parley import Call, Stream
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
-MANY = bytes(range(256)) * 4096  # 1 MiB
+MANY = bytes(range(256)) * 16384  # 4 MiB: more than a window, and what waits
 
 
 @pytest.fixture
@@ -163,6 +164,15 @@ async def test_a_closed_stream_neither_sends_nor_receives(met: Meeting, anyio_ba
     assert isinstance(error, StreamResetError)
     assert error.code == CloseCode.CANCELLED
     await eventually(lambda: none_open(met))
+
+
+async def test_what_is_sent_at_once_comes_in_one_event(met: Meeting, anyio_backend: str) -> None:
+    ours, theirs = await opened(met)
+    for number in range(10):
+        await ours.send(bytes([number]) * 1_000)
+    await eventually(lambda: bool(theirs._bytes))
+    assert len(theirs._bytes) == 1
+    assert await theirs.receive() == b"".join(bytes([number]) * 1_000 for number in range(10))
 
 
 async def test_closing_ends_the_waits_of_other_tasks(met: Meeting, anyio_backend: str) -> None:
@@ -353,14 +363,14 @@ async def test_a_slow_reader_slows_its_sender_and_nobody_else(
         writing = await started(tasks, write)
         with fail_after(5):
             async with met.peer.open_stream("sink") as fast:
-                await fast.send(MANY * 8)
+                await fast.send(MANY * 2)
             assert await met.peer.call("echo", 1) == 1
         window = met.peer.limits.stream_window
         # What is on its way: the window, one event over it, and what waits to be sent.
-        assert sent <= window + 6 * (1 << 16)
+        assert sent <= window + 5 * LARGEST_PIECE + (1 << 16)
         assert not writing
         held = sum(len(data) for data, _ in theirs._bytes._items)
-        assert held <= window + (1 << 16) + 64
+        assert held <= window + LARGEST_PIECE + 64
         received = 0
         while received < 4 << 20:
             received += len(await theirs.receive(50_000))

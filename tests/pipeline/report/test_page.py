@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.gold.findings import UNCHECKED
+from pipeline.gold.meanings import UNCHECKED
 from pipeline.report.figures import FindingKind
 from pipeline.report.page import render
 from tests.pipeline.report.page_figures import HOSTILE, ONE, hostile_figures, no_figures

@@ -1,11 +1,13 @@
-"""Figures from gold tables, by Spark."""
+"""Figures from gold tables."""
 
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.gold.arrow import TIME
+from pipeline.gold.making import SCHEMAS
 from pipeline.report import queries
 from pipeline.report.figures import (
     CallRow,
@@ -20,35 +22,14 @@ from pipeline.report.figures import (
 )
 from pipeline.report.page import render
 from pipeline.report.queries import collect
-from tests.pipeline.silver_frames import START, frame
-
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+from tests.pipeline.silver_frames import START
 
 LATER = START + timedelta(days=1)
 MICROS = int(START.timestamp()) * 1_000_000
 DAY = 86_400_000_000
 
-SCHEMAS = {
-    "traffic": "minute timestamp, node string, peer string, direction string, events long, "
-    "ok long, wire_bytes long, payload_bytes long, refreshed timestamp",
-    "calls": "scope string, kind string, topic string, namespace string, caller string, "
-    "callee string, seen_by string, calls long, unanswered long, errors long, p50_us long, "
-    "p95_us long, p99_us long, max_us long, error_codes map<long,long>",
-    "topics": "topic string, publisher string, subscriptions long, subscribers long, "
-    "notes long, payload_bytes long, slow_resets long",
-    "sessions": "session string, initiator string, responder string, suite string, "
-    "journals int, started timestamp, duration_us long, key_updates long, rekeys long, "
-    "events long, wire_bytes long, initiator_code long, responder_code long",
-    "findings": "weight string, kind string, journal string, session string, direction string, "
-    "place long, time timestamp, segment string, offset long, count long, evidence string",
-    "graph": "sender string, receiver string, sessions long, events long, wire_bytes long, "
-    "first timestamp, last timestamp",
-    "tunnels": "trace string, path array<string>, hops int, tunnels long, began timestamp, "
-    "duration_us long, forward long, back long",
-}
 
-
-def tables(spark: SparkSession) -> dict[str, DataFrame]:
+def tables() -> dict[str, pa.Table]:
     """Three nodes in two sessions, of which c keeps no journal."""
     minute = {"minute": START, "payload_bytes": 9, "refreshed": LATER}
     call = {"kind": "call", "topic": "<script>", "calls": 2, "unanswered": 0, "errors": 1}
@@ -96,11 +77,14 @@ def tables(spark: SparkSession) -> dict[str, DataFrame]:
             when | {"sender": "c", "receiver": "a", "sessions": 1, "events": 2, "wire_bytes": 200},
         ],
     }  # fmt: skip
-    return {name: frame(spark, schema, rows[name]) for name, schema in SCHEMAS.items()}
+    return {
+        name: pa.Table.from_pylist(rows[name], schema.append(pa.field("refreshed", TIME)))
+        for name, schema in SCHEMAS.items()
+    }
 
 
-def test_figures_of_small_tables(spark: SparkSession) -> None:
-    figures = collect(tables(spark))
+def test_figures_of_small_tables() -> None:
+    figures = collect(tables())
     assert (figures.refreshed, figures.first, figures.last) == (MICROS + DAY, MICROS, MICROS + DAY)
     assert (figures.nodes, figures.journals) == (3, 2)
     assert (figures.sessions, figures.both_ends) == (2, 1)
@@ -147,11 +131,11 @@ def test_figures_of_small_tables(spark: SparkSession) -> None:
     assert "&lt;script&gt;" in render(figures)
 
 
-def test_every_list_has_its_bound(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_list_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = {"TOP_ROWS": 1, "FINDING_ROWS": 1, "TOP_NODES": 2, "TOP_SENDERS": 1, "TIME_BUCKETS": 1}
     for name, bound in bounds.items():
         monkeypatch.setattr(queries, name, bound)
-    figures = queries.collect(tables(spark))
+    figures = queries.collect(tables())
     cut = ["finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes"]
     cut += ["session_rows", "suites", "closings", "node_rows", "tunnel_rows", "links"]
     assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)

@@ -3,11 +3,14 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from traceback import format_exception
 from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
+from coredis.exceptions import ConnectionError as LostConnectionError
+from coredis.exceptions import RedisError
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError, BusError, BusRefusedError, BusUnavailableError
@@ -15,7 +18,7 @@ from node.bus.ids import BEFORE_ALL
 from node.bus.redis import redis_client as module
 from node.bus.redis.redis_address import parse_address
 from node.bus.redis.redis_client import RedisClient
-from node.bus.redis.redis_link import RedisLink
+from node.bus.redis.redis_link import RedisLink, packed
 from node.bus.redis.redis_store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
@@ -126,6 +129,16 @@ async def test_servers_that_cannot_be_used(
             with pytest.raises(kind) as caught:
                 await store.open(backend)
         assert text in str(caught.value)
+
+
+async def test_a_password_is_in_no_traceback(anyio_backend: str) -> None:
+    """A Redis of before version 6 says of a command that it does not know what came with it."""
+    answer = b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `it`, `s3`\r\n"
+    async with pretender(answer) as url, ground() as backend:
+        store = RedisStore(url.replace("//", "//it:s3@"), BusConfig(timeout=1))
+        with pytest.raises(ConfigError) as caught:
+            await store.open(backend)
+    assert "s3" not in "".join(format_exception(caught.value))
 
 
 async def test_nobody_there(anyio_backend: str) -> None:
@@ -253,19 +266,31 @@ async def test_closing_ends_who_waits_for_a_connection(
     assert [type(each[0]) for each in waiting] == [BusClosedError] * 2
 
 
-async def test_a_connection_that_does_not_end_is_not_waited_for_for_long(
-    redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("node.bus.redis.redis_link._CLOSE_PATIENCE", 0.01)
-    async with ground() as backend:
-        link = RedisLink(backend, parse_address(redis_url), 5.0)
+async def test_an_answer_that_nobody_asked_for_ends_the_connection(anyio_backend: str) -> None:
+    async with pretender(HELLO, b"+OK\r\n+OK\r\n") as url, ground() as backend:
+        link = RedisLink(backend, parse_address(url))
         await link.connect(5.0)
-        with monkeypatch.context() as patch:
-            patch.setattr(RedisLink, "close", lambda link: None)
-            await link.aclose()
-        assert link.usable
-        await link.aclose()
-        assert not link.usable
+        with suppress(RedisError):
+            assert await link.answers([("PING",)], 5.0) == [b"OK"]
+        await eventually(lambda: not link.usable)
+        with pytest.raises(LostConnectionError):
+            link.send([("PING",)], 5.0)
+
+
+async def test_answers_in_parts_and_pushed_messages(anyio_backend: str) -> None:
+    pushed = b">2\r\n+message\r\n:1\r\n"
+    async with pretender(HELLO, pushed + b"$4\r\nha", b"lf\r\n:2\r\n") as url, ground() as backend:
+        link = RedisLink(backend, parse_address(url))
+        await link.connect(5.0)
+        one = link.send([("ONE",)], 5.0)
+        two = link.send([("TWO", b"\r\n", 3, 0.5)], 5.0)
+        assert (await one.wait(), await two.wait()) == ([b"half"], [2])
+        link.close()
+
+
+def test_a_command_as_redis_reads_it() -> None:
+    command = b"*4\r\n$2\r\n\xc3\xa9\r\n$0\r\n\r\n$2\r\n-1\r\n$3\r\n0.5\r\n"
+    assert packed(("é", b"", -1, 0.5)) == command
 
 
 async def test_who_is_too_long_in_ending_is_let_go(

@@ -17,6 +17,7 @@ from node.cli.doctor.machine import (
     versions,
 )
 from parley.shadows import Clash, Shadow
+from tests.compiled import is_compiled
 
 
 @pytest.fixture
@@ -41,7 +42,8 @@ def levels(found: list[Diagnosis]) -> dict[str, Level]:
 @pytest.mark.process
 def test_versions() -> None:
     found = versions()
-    assert list(found)[:3] == ["parley", "python", "platform"]
+    assert list(found)[:4] == ["parley", "python", "core", "platform"]
+    assert found["core"] == ("compiled" if is_compiled("node.protocol.session") else "pure Python")
     assert found["anyio"]
     assert found["openssl"]
     assert {"uvloop", "trio", "pynacl", "cryptography"} <= set(found)

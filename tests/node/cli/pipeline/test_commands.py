@@ -15,9 +15,14 @@ from pathlib import Path
 import pytest
 
 from node.cli.pipeline import commands
+from node.cli.pipeline import session as sessions
 from node.cli.pipeline.session import LOCK
-from pipeline import jobs
+from pipeline import again, jobs
 from pipeline.errors import NoTablesError
+from pipeline.gold.cluster import GoldCluster
+from pipeline.gold.outcome import Outcome
+from pipeline.gold.store import GoldDirectory
+from pipeline.report import writing
 from tests.node.cli.conftest import Parley
 
 WHERE = ("--journals", "j", "--tables", "t")
@@ -37,13 +42,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None,
     given: list[tuple[str | None, str | None, str]] = []
 
     @contextmanager
-    def session(master: str | None, remote: str | None, memory: str) -> Iterator[None]:
+    def session(
+        master: str | None, remote: str | None, memory: str, *, brief: bool = False
+    ) -> Iterator[None]:
         given.append((master, remote, memory))
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as PySpark's do
         yield
         signal.signal(signal.SIGINT, before)
 
-    monkeypatch.setattr(commands, "spark_session", session)
+    for module in (commands, sessions):
+        monkeypatch.setattr(module, "spark_session", session)
     return given
 
 
@@ -52,9 +60,9 @@ def test_run_says_what_the_tables_hold(
 ) -> None:
     told: list[tuple[object, ...]] = []
 
-    def run(*arguments: object, payloads: bool) -> jobs.Outcome:
+    def run(*arguments: object, payloads: bool) -> Outcome:
         told.append((*arguments, payloads))
-        return jobs.Outcome(Counter(ok=1200, unsealed=3), Counter(gap=2))
+        return Outcome(Counter(ok=1200, unsealed=3), Counter(gap=2))
 
     monkeypatch.setattr(jobs, "run", run)
     done = parley("pipeline", "run", *WHERE, "--master", "local[3]", "--no-payloads")
@@ -68,6 +76,32 @@ def test_run_says_what_the_tables_hold(
     assert (last["events"], last["kinds"], last["decrypted"]) == (1203, {"gap": 2}, False)
     assert told == [(None, "j", "t", [], False), (None, "j", "t", [], True)]
     assert asked == [("local[3]", None, "2g"), (None, "sc://somewhere", "2g")]
+
+
+def test_a_run_with_nothing_new_starts_no_spark(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object]
+) -> None:
+    outcomes = [Outcome(Counter(ok=7), Counter()), None]
+    monkeypatch.setattr(again, "unchanged", lambda *_: outcomes.pop(0))
+    monkeypatch.setattr(jobs, "run", lambda *_, payloads: Outcome(Counter(ok=8), Counter()))
+    assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 7
+    assert asked == []
+    assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 8
+    assert len(asked) == 1
+
+
+def test_small_journals_are_those_of_at_most_so_many_bytes(
+    monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    monkeypatch.setattr(sessions, "_SMALL", 10)
+    for name, size in (("a", 6), ("b", 4)):
+        (place / "j" / name).write_bytes(bytes(size))
+    assert sessions.are_small("j")
+    assert sessions.are_small("[j]")
+    (place / "j" / "c").write_bytes(b"1")
+    assert not sessions.are_small("j")
+    assert not sessions.are_small((place / "j").as_uri())
+    assert sessions.are_small("not there")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -98,17 +132,20 @@ def test_follow_ends_on_the_first_signal(
 def test_report_writes_a_page_or_says_why_not(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], tmp_path: Path
 ) -> None:
-    def write_report(spark: None, tables: str, path: Path) -> None:
-        if tables == "none":
+    def write_report(store: GoldDirectory | GoldCluster, path: Path) -> None:
+        if isinstance(store, GoldCluster):
             raise NoTablesError("there are no tables")
         path.write_text("a page")
 
-    monkeypatch.setattr(jobs, "write_report", write_report)
+    monkeypatch.setattr(writing, "write_report", write_report)
     page = tmp_path / "page.html"
+    (tmp_path / "t" / "gold").mkdir(parents=True)
     last = parley("pipeline", "report", "--tables", "t", "--html", str(page), "--json").last
     assert (last["html"], last["size"]) == (str(page), 6)
+    assert asked == []  # what is seen here needs no Spark
     done = parley("pipeline", "report", "--tables", "none", "--html", str(page))
     assert (done.code, done.err) == (1, "parley: there are no tables\n")
+    assert len(asked) == 1
     done = parley("pipeline", "report", "--tables", "t", "--html", str(tmp_path / "a" / "b"))
     assert (done.code, done.err) == (6, f"parley: there is no directory {tmp_path / 'a'}\n")
 
@@ -116,7 +153,7 @@ def test_report_writes_a_page_or_says_why_not(
 def test_tables_are_for_their_owner_and_journals_must_be_there(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], place: Path
 ) -> None:
-    monkeypatch.setattr(jobs, "run", lambda *_, payloads: jobs.Outcome(Counter(), Counter()))
+    monkeypatch.setattr(jobs, "run", lambda *_, payloads: Outcome(Counter(), Counter()))
     assert parley("pipeline", "run", "--journals", "[jk]", "--tables", "a/t").code == 0
     assert stat.S_IMODE((place / "a" / "t").stat().st_mode) == 0o700
     # What a server sees is not looked for here.
@@ -148,7 +185,7 @@ def test_one_command_at_a_time_writes_tables(
     place: Path,
     command: str,
 ) -> None:
-    monkeypatch.setattr(jobs, command, lambda *_, **options: jobs.Outcome(Counter(), Counter()))
+    monkeypatch.setattr(jobs, command, lambda *_, **options: Outcome(Counter(), Counter()))
     assert parley("pipeline", command, *WHERE).code == 0
     with (place / "t" / LOCK).open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -3,7 +3,8 @@
 import pytest
 
 from node.dialects.named.codec import BromineType
-from node.dialects.named.core import NamedReply, cost_of
+from node.dialects.named.core import cost_of
+from node.dialects.named.replies import NamedReply
 from node.messaging.emits import Reply
 from node.messaging.formats import FormatError
 from node.messaging.payloads import Tandem

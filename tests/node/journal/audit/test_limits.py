@@ -121,7 +121,7 @@ def unsealed() -> Records:
     made = Recorded(seal_events=128)
     for number in range(60):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
-    made.pump()
+        made.pump()
     made.run(0.05)
     made.end()
     return without_seals(records_of(made.journals[1].segments))
@@ -145,7 +145,7 @@ def test_a_seal_that_comes_too_late_vouches_for_what_still_waits(
     made = Recorded(seal_events=128)
     for number in range(25):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
-    made.pump()
+        made.pump()
     made.run(0.05)
     made.end()
     records = records_of(made.journals[1].segments)

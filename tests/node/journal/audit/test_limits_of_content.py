@@ -9,10 +9,10 @@ from crypto.ciphers import XChaCha20Poly1305
 from crypto.schedule import application_secrets, next_secret
 from lbm.codec import encode
 from node.journal import keys
-from node.journal.audit import keyring, session, track
+from node.journal.audit import keyring, labels, session
 from node.journal.audit.claims import suite_of
-from node.journal.audit.content import LONGEST_TOPIC
 from node.journal.audit.keyring import Boxes, Keyring, labels_key
+from node.journal.audit.labels import LONGEST_TOPIC
 from node.journal.bodies import Secret
 from node.journal.records import Record
 from node.journal.sessions import Checkpoint, Generation, SessionStart
@@ -25,7 +25,7 @@ from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 def test_the_labels_of_a_session_are_bounded_and_the_newest_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(track, "MAX_LABELS", 4)
+    monkeypatch.setattr(labels, "MAX_LABELS", 4)
     made = Recorded()
     streams = [made.pair.a.core.open_stream(f"topic:t{number}") for number in range(10)]
     for stream in streams:
@@ -80,7 +80,7 @@ def test_a_label_in_a_checkpoint_is_not_repeated_with_each_event_at_any_length()
 
 
 def test_a_checkpoint_has_no_more_labels_than_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(track, "MAX_LABELS", 4)
+    monkeypatch.setattr(labels, "MAX_LABELS", 4)
     audited = from_its_checkpoint([[stream, f"topic:t{stream}"] for stream in range(1, 20)])
     assert audited.findings == []
     assert set(audited.statuses) == {"ok"}

@@ -14,14 +14,24 @@ from node.journal.audit import Audit
 from node.journal.audit.rows import EVENT_COLUMNS
 from node.journal.records import Record, read_records
 from tests.reference import journal, schedule
+from tests.reference.batches import batch_of, meant
 from tests.reference.exchange import Offer
 from tests.reference.identity import Identity
 from tests.reference.journal import KINDS, Fields
 from tests.reference.recorded import RECORDS, recorded_answer, seed
 from tests.reference.vectors_connection import SIDES, SUITES, Play
+from tests.reference.wire import TYPES, Event, cells_payload
 
 AUDITOR = AuditorPrivateKey.create()
 TIME = 1_767_225_600_000_000_000
+HEAD = ("stream", "async_id", "category", "subcategory")
+BATCH = batch_of(
+    [
+        Event(3, 9, *TYPES["Call"], cells_payload(topic="parley.echo")),
+        Event(3, 0, 64, 1),
+        Event(3, 0, *TYPES["Notify"], cells_payload(data=b"a note")),
+    ]
+)
 NULLS = {"after_offer": None, "after_answer": None, "rekey_commit": None}
 
 
@@ -158,6 +168,8 @@ def played(suite: str, local: str) -> Journaled:
     play.block()
     play.send("responder", "Result", 1, 7, code=0, data="hello")
     play.send("initiator", "Open", 3, label="app/test")
+    play.send("initiator", "Batch", 3, bytes=BATCH.payload)
+    play.send("responder", "Batch", 1, bytes=BATCH.payload[:-1])  # none, though it is sealed
     play.update("initiator")
     play.block()
     play.send("initiator", "Finish", 3)
@@ -194,31 +206,36 @@ def test_every_event_is_verified_and_read(suite: str, local: str) -> None:
     for side in SIDES:
         way = "sent" if side == local else "received"
         found = sorted((row for row in rows if row["direction"] == way), key=lambda r: r["place"])
-        assert [row["place"] for row in found] == list(range(play.places[side] + 1))
+        assert sorted({row["place"] for row in found}) == list(range(play.places[side] + 1))
         assert found[0]["type"] == "proof"
         sent = [opened for opened in play.opened if opened["from"] == side]
-        for row, opened in zip(found[1:], sent, strict=True):
-            for name in ("stream", "async_id", "category", "subcategory"):
-                assert row[name] == opened[name]
-            assert row["payload"].hex() == (opened["payload"] or "00")
-    sealed = {row["status"] for row in rows}
-    assert sealed <= {"ok", "unsealed"}
+        for place, opened in enumerate(sent, 1):
+            head = {name: opened[name] for name in HEAD}
+            event = Event(**head, payload=bytes.fromhex(opened["payload"]))
+            told = [row for row in found if row["place"] == place]
+            insides = [row["inside"] for row in told]
+            assert insides == ([None] if len(told) == 1 else list(range(len(told))))
+            for row, one in zip(told, meant(event), strict=True):
+                assert [row[name] for name in HEAD] == [getattr(one, name) for name in HEAD]
+                assert row["payload"] == (one.payload or b"\0")
     # The responder's last Result is sealed, the initiator's Close too.
-    assert sealed == {"ok"}
+    assert [row["type"] for row in rows if row["status"] != "ok"] == ["batch"]
+    assert {row["status"] for row in rows} == {"ok", "malformed"}
     for row in audited(play, records):
-        assert (row["status"], row["payload"]) == ("ok", None)
+        assert (row["status"], row["payload"], row["inside"]) == ("ok", None, None)
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_reading_may_begin_at_every_block(suite: str) -> None:
     play = played(suite, "initiator")
     records = list(read_records(play.data))
-    whole = {(row["direction"], row["place"]): row for row in audited(play, records, AUDITOR)}
+    rows = audited(play, records, AUDITOR)
+    whole = {(row["direction"], row["place"], row["inside"]): row for row in rows}
     begins = [number for number, record in enumerate(records) if record.kind == KINDS["block"]]
     assert len(begins) == 5
     for begin in begins[1:]:
         rows = audited(play, records[begin:], AUDITOR)
         assert rows
         for row in rows:
-            of_all = whole[row["direction"], row["place"]]
-            assert (row["payload"], row["status"]) == (of_all["payload"], "ok")
+            of_all = whole[row["direction"], row["place"], row["inside"]]
+            assert (row["payload"], row["status"]) == (of_all["payload"], of_all["status"])

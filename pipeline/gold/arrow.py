@@ -1,0 +1,73 @@
+"""What gold's functions do with Arrow tables, in words."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TEXT: Final = pa.string()
+LONG: Final = pa.int64()
+INT: Final = pa.int32()
+FLAG: Final = pa.bool_()
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+def grouped(
+    table: pa.Table,
+    keys: Sequence[str],
+    *,
+    total: Sequence[str] = (),
+    least: Sequence[str] = (),
+    most: Sequence[str] = (),
+    count: str | None = None,
+) -> pa.Table:
+    """One row for each key: sums, smallest and greatest values, and how many rows there were."""
+    wanted: list[Any] = [(name, "sum") for name in total]
+    wanted += [(name, "min") for name in least]
+    wanted += [(name, "max") for name in most]
+    names = [*keys, *(f"{name}_{how}" for name, how in wanted)]
+    named = [*keys, *total, *least, *most]
+    if count is not None:
+        wanted.append(([], "count_all"))
+        names.append("count_all")
+        named.append(count)
+    return table.group_by(list(keys)).aggregate(wanted).select(names).rename_columns(named)
+
+
+def numbered(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """For each row the number of its key among the different ones, from 0; nulls are alike."""
+    numbers = np.zeros(table.num_rows, np.int64)
+    for name in keys:
+        texts = table.column(name).combine_chunks().dictionary_encode("encode")
+        codes = texts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        # Before the product of so many columns is too large it is numbered anew.
+        numbers = np.unique(numbers * (len(texts.dictionary) + 1) + codes, return_inverse=True)[1]
+    return numbers.astype(np.int64)
+
+
+def of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """A table of rows whose values are in the schema's order; times are microseconds."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
+        schema=schema,
+    )
+
+
+def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, in its order and of its types."""
+    return table.select(schema.names).cast(schema)
+
+
+def repeated(value: Any, type_: pa.DataType, count: int) -> pa.Array:
+    """A column of one value."""
+    return pa.repeat(pa.scalar(value, type_), count)
+
+
+def only(table: pa.Table, name: str, *values: Any) -> pa.Table:
+    """The rows that have one of these values in a column."""
+    column = table.column(name)
+    return table.filter(pc.is_in(column, pa.array(values, column.type)))

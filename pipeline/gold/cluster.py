@@ -1,0 +1,105 @@
+"""Where gold is kept if only Spark sees it: on a cluster's file system, or a Connect server's.
+
+What comes here are summaries and gold's own tables, as Arrow; events only where two journals are
+not alike.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession, is_remote
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from pipeline.gold.refresh import newest
+from pipeline.gold.store import DATED, EVENT_ROWS, PACKED, GoldDirectory, GoldStore
+from pipeline.reconcile.events import Wanted
+from pipeline.schema import EVENT, PENDING, WALKED
+from pipeline.tables import BATCH, Tables, local_directory
+
+
+def store_of(tables: Tables) -> GoldStore:
+    """Where gold is kept: in a directory if this process sees the one that Spark writes."""
+    root = local_directory(tables.root)
+    if root is None or is_remote() or not (root / "stitched").is_dir():
+        return GoldCluster(tables)
+    return GoldDirectory(root)
+
+
+def read_gold(spark: SparkSession, root: str, name: str) -> DataFrame | None:
+    """A gold table as it was completed last; None if none was."""
+    tables = Tables(spark, root)
+    slot, _ = newest(store_of(tables))
+    return None if slot is None else spark.read.parquet(_path(tables, name, slot))
+
+
+class GoldCluster:
+    """A `GoldStore` that Spark reads and writes."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def last_batch(self) -> int:
+        """The last one that is whole; -1 without any."""
+        last = self._tables.read("stitched", WALKED).agg(f.max(BATCH)).collect()[0][0]
+        return -1 if last is None else int(last)
+
+    def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
+        """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
+        rows = self._tables.read(name, WALKED).where(f.col("part").isin(*parts))
+        rows = rows.where(f.col(BATCH).between(first, last))
+        return _arrow(rows.select(*PACKED.names), PACKED)
+
+    def events(self, wanted: Wanted, last: int) -> pa.Table:
+        """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
+        here = f.col("session").isin(*wanted.sessions)
+        here &= f.col("place").between(wanted.first_place, wanted.last_place)
+        own, stitched = (self._tables.read(name, WALKED) for name in ("silver", "stitched"))
+        batch, part = f.col(BATCH), f.col("part")
+        own = own.where(batch.between(wanted.first_batch, wanted.last_batch) & (part == EVENT))
+        final = stitched.where((batch >= wanted.first_batch) & (part == EVENT))
+        waiting = stitched.where((batch == last) & (part == PENDING))
+        waiting = waiting.withColumn("status", f.lit("unsealed"))
+        rows = own.unionByName(final).unionByName(waiting).where(here)
+        return _arrow(rows.select(*EVENT_ROWS.names), EVENT_ROWS)
+
+    def read(self, name: str, slot: int) -> pa.Table | None:
+        """A table of a slot; None if it is not there."""
+        try:
+            return self._tables.spark.read.parquet(_path(self._tables, name, slot)).toArrow()
+        except AnalysisException:
+            return None
+
+    def has(self, name: str, slot: int) -> bool:
+        """Whether a table of a slot is there and, as far as its schema, can be read."""
+        try:
+            # Over Connect nothing is looked at before this.
+            return bool(self._tables.spark.read.parquet(_path(self._tables, name, slot)).columns)
+        except AnalysisException:
+            return False
+
+    def write(self, name: str, slot: int, table: pa.Table) -> None:
+        """A table, in place of what was there."""
+        schema = from_arrow_schema(table.schema)
+        # Of an empty table Spark takes no schema of Arrow's.
+        rows = table if table.num_rows else []
+        frame = self._tables.spark.createDataFrame(rows, schema)
+        writer = frame.coalesce(1).write.mode("overwrite")
+        if name in DATED:
+            writer = writer.partitionBy("date")
+        writer.parquet(_path(self._tables, name, slot))
+
+    def remove(self, slot: int, names: Iterable[str]) -> None:
+        """Nothing: the next refresh but one writes over it."""
+
+    def forget(self, batches: Iterable[int]) -> None:
+        """Nothing: who keeps the file system sees to that."""
+
+
+def _path(tables: Tables, name: str, slot: int) -> str:
+    return f"{tables.root}/gold/{name}/slot={slot}"
+
+
+def _arrow(rows: DataFrame, schema: pa.Schema) -> pa.Table:
+    return rows.toArrow().cast(schema)

@@ -1,0 +1,233 @@
+"""Where gold is kept, and the rows of silver that it is made of: a directory that we see.
+
+    gold/NAME/slot=0|1[/date=D]/      a table, each time in the other slot
+    gold/summary/slot=0|1/            what the tables of that slot were made of
+    gold/refreshed/slot=0|1/          one row: when all of that slot was complete, of which batches
+
+Readers take the slot that was completed last, and a refresh writes to the other one, so a reader
+sees tables of one moment even while they are made anew. A reader that is still busy two
+refreshes later must start again. Nothing here starts Spark.
+
+A batch may be stitched while gold is made of those before. So what the next batch needs of one, and
+gold of the last one, is taken away here, when gold is made of a later one.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from pipeline.errors import NoTablesError
+from pipeline.gold.arrow import LONG, TEXT, TIME
+from pipeline.reconcile.events import Wanted
+from pipeline.schema import EVENT, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
+from pipeline.summary.facts import NEEDED
+from pipeline.tables import FILES
+
+MARK: Final = "refreshed"
+SUMMARY_TABLE: Final = "summary"
+DATED: Final = frozenset({"traffic"})
+MARKS: Final = pa.schema([(MARK, TIME), ("batch", LONG), ("statuses", pa.map_(TEXT, LONG))])
+# What rows that are not events are, packed.
+PACKED: Final = pa.schema(
+    [("batch", LONG), ("part", TEXT), ("other", TEXT), ("payload", pa.binary())]
+)
+EVENT_ROWS: Final = pa.schema([WALKED_ARROW.field(name) for name in NEEDED])
+_BATCH: Final = "batch="
+_FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a complete slot was made of: all batches up to `batch`, whose events have `statuses`."""
+
+    time: datetime
+    batch: int
+    statuses: Counter[str]
+
+
+def read_mark(table: pa.Table) -> Mark | None:
+    """The mark in a table of one row; None in another.
+
+    Raises NoTablesError: it is of tables that have no summaries, as earlier versions made them.
+    """
+    if table.schema.names != MARKS.names:
+        raise NoTablesError(
+            "the tables are an earlier version's: `parley pipeline run` makes new ones, elsewhere"
+        )
+    if table.num_rows != 1:
+        return None
+    [row] = table.to_pylist()
+    return Mark(row[MARK], row["batch"], Counter(dict(row["statuses"])))
+
+
+def mark_table(mark: Mark) -> pa.Table:
+    """The mark as a table of one row."""
+    statuses = sorted(mark.statuses.items())
+    return pa.table([[mark.time], [mark.batch], pa.array([statuses], MARKS.types[2])], schema=MARKS)
+
+
+class GoldStore(Protocol):
+    """Where silver and gold are, however they are reached."""
+
+    def last_batch(self) -> int:
+        """The last one that is whole; -1 without any."""
+
+    def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
+        """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
+
+    def events(self, wanted: Wanted, last: int) -> pa.Table:
+        """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
+
+    def read(self, name: str, slot: int) -> pa.Table | None:
+        """A table of a slot; None if it is not there."""
+
+    def has(self, name: str, slot: int) -> bool:
+        """Whether a table of a slot is there and, as far as its schema, can be read."""
+
+    def write(self, name: str, slot: int, table: pa.Table) -> None:
+        """A table, in place of what was there."""
+
+    def remove(self, slot: int, names: Iterable[str]) -> None:
+        """Take a slot's tables away."""
+
+    def forget(self, batches: Iterable[int]) -> None:
+        """Take away what only the batch after each of these needed, and gold of it as the last."""
+
+
+class GoldDirectory:
+    """A `GoldStore` in a directory of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def last_batch(self) -> int:
+        """The last one that is whole; -1 without any."""
+        stitched, silver = (
+            {_number(path.parent) for path in self._root.glob(f"{name}/{_BATCH}*/_SUCCESS")}
+            # Of one that is made again silver is, before it is stitched anew.
+            for name in ("stitched", "silver")
+        )
+        return max(stitched & silver, default=-1)
+
+    def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
+        """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
+        tables = [PACKED.empty_table()]
+        for batch, path in self._batches(name, first, last):
+            for part in parts:
+                for file in sorted(path.glob(f"part={part}/date=*/{FILES}")):
+                    rows = pq.ParquetFile(file).read(["other", "payload"])
+                    more = {"batch": batch, "part": part}
+                    columns = [pa.repeat(value, rows.num_rows) for value in more.values()]
+                    tables.append(pa.table([*columns, *rows.columns], schema=PACKED))
+        return pa.concat_tables(tables)
+
+    def events(self, wanted: Wanted, last: int) -> pa.Table:
+        """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
+        final = [
+            *self._events("silver", EVENT, wanted.first_batch, wanted.last_batch),
+            # What waited for a seal became final with a later batch.
+            *self._events("stitched", EVENT, wanted.first_batch, last),
+        ]
+        waiting = self._scanned(self._events("stitched", PENDING, last, last), wanted)
+        status = waiting.schema.get_field_index("status")
+        unsealed = pa.repeat("unsealed", waiting.num_rows)
+        return pa.concat_tables(
+            [self._scanned(final, wanted), waiting.set_column(status, "status", unsealed)]
+        )
+
+    def read(self, name: str, slot: int) -> pa.Table | None:
+        """A table of a slot; None if it is not there."""
+        try:
+            tables = [_dated(file.read(), path) for path, file in self._files(name, slot)]
+        except (OSError, pa.ArrowInvalid):
+            return None
+        return pa.concat_tables(tables) if tables else None
+
+    def has(self, name: str, slot: int) -> bool:
+        """Whether a table of a slot is there and, as far as its schema, can be read."""
+        try:
+            return bool(list(self._files(name, slot)))
+        except (OSError, pa.ArrowInvalid):
+            return False
+
+    def write(self, name: str, slot: int, table: pa.Table) -> None:
+        """A table, in place of what was there."""
+        directory = self._slot(name, slot)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        pieces: Mapping[str, pa.Table] = {"": table}
+        if name in DATED and table.num_rows:
+            pieces = {f"date={one}": of for one, of in _by_date(table)}
+        for piece, rows in pieces.items():
+            (directory / piece).mkdir(exist_ok=True)
+            hidden = directory / piece / "_part.parquet"
+            pq.write_table(rows, hidden)
+            hidden.rename(hidden.with_name("part.parquet"))
+
+    def remove(self, slot: int, names: Iterable[str]) -> None:
+        """Take a slot's tables away."""
+        for name in names:
+            shutil.rmtree(self._slot(name, slot), ignore_errors=True)
+
+    def forget(self, batches: Iterable[int]) -> None:
+        """Take away what only the batch after each of these needed, and gold of it as the last."""
+        for batch in batches:
+            for part in _FOR_THE_NEXT:
+                old = self._root / "stitched" / f"{_BATCH}{batch}" / f"part={part}"
+                shutil.rmtree(old, ignore_errors=True)
+
+    # Inside.
+
+    def _slot(self, name: str, slot: int) -> Path:
+        return self._root / "gold" / name / f"slot={slot}"
+
+    def _files(self, name: str, slot: int) -> Iterator[tuple[Path, pq.ParquetFile]]:
+        for path in sorted(self._slot(name, slot).glob(f"**/{FILES}")):
+            yield path, pq.ParquetFile(path)
+
+    def _batches(self, name: str, first: int, last: int) -> Iterator[tuple[int, Path]]:
+        for path in self._root.joinpath(name).glob(f"{_BATCH}*"):
+            batch = _number(path)
+            if first <= batch <= last:
+                yield batch, path
+
+    def _events(self, name: str, part: str, first: int, last: int) -> Iterator[str]:
+        for _, path in self._batches(name, first, last):
+            yield from map(str, path.glob(f"part={part}/date=*/{FILES}"))
+
+    def _scanned(self, files: Iterable[str], wanted: Wanted) -> pa.Table:
+        data = ds.dataset(list(files), schema=EVENT_ROWS, format="parquet")
+        return data.to_table(
+            filter=pc.field("session").isin(list(wanted.sessions))
+            & (pc.field("place") >= wanted.first_place)
+            & (pc.field("place") <= wanted.last_place)
+        )
+
+
+def _number(path: Path) -> int:
+    text = path.name.removeprefix(_BATCH)
+    return int(text) if text.isdigit() else -1
+
+
+def _by_date(table: pa.Table) -> Iterator[tuple[Any, pa.Table]]:
+    dates = table.column("date")
+    for date in pc.unique(dates):
+        yield date.as_py(), table.filter(pc.equal(dates, date)).drop_columns(["date"])
+
+
+def _dated(table: pa.Table, file: Path) -> pa.Table:
+    """With the date that the file's directory is named by, if it is."""
+    name, _, value = file.parent.name.partition("=")
+    if name != "date":
+        return table
+    date = pa.scalar(value).cast(pa.date32())
+    return table.add_column(0, "date", pa.repeat(date, table.num_rows))

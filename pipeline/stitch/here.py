@@ -1,0 +1,93 @@
+"""Stitching in the driver, where tables are in a directory that it sees and there is little to do.
+
+A job of Spark's takes longer than the few rows of most batches. What takes more memory than a
+driver should is Spark's all the same; both do it by `stitch_rows`.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
+from pipeline.stitch.rows import stitch_rows
+from pipeline.tables import FILES
+
+# Bytes of files that are read at once; in memory they are some three times as many.
+MOST_BYTES: Final = 2**25
+
+_TEXTS: Final = ("journal", "session", "direction", "segment")
+_ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
+# What directories are named by.
+_NAMED: Final = ("part", "date")
+
+
+def stitch_here(root: Path, batch: int) -> bool:
+    """Write the stitched rows of a batch whose silver is there, or say that it is too much.
+
+    As Spark does it the directory appears when it is whole, in place of what was there.
+    """
+    found = {
+        part: [*_files(root / "silver", batch, here), *_files(root / "stitched", batch - 1, before)]
+        for part, here, before in (
+            (SEGMENT, SEGMENT, SEGMENT),
+            (SPAN, SPAN, None),
+            (TIP, None, TIP),
+            (PENDING, PENDING, PENDING),
+        )
+    }
+    if sum(path.stat().st_size for paths in found.values() for path in paths) > MOST_BYTES:
+        return False
+    files = [(part, path) for part, paths in found.items() for path in paths]
+    batches = [rows for part, path in files for rows in _read(path, part)]
+    place = root / "stitched" / f"batch={batch}"
+    hidden = place.with_name(f"_{place.name}")
+    shutil.rmtree(hidden, ignore_errors=True)
+    hidden.mkdir(parents=True)
+    for number, rows in enumerate(stitch_rows(in_order(batches))):
+        _write(hidden, number, rows)
+    (hidden / "_SUCCESS").touch()
+    shutil.rmtree(place, ignore_errors=True)
+    hidden.rename(place)
+    return True
+
+
+def in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Rows in the order in which `stitch_rows` takes them, as `stitch` has Spark sort them."""
+    rows = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks()
+    keys = {name: pc.fill_null(rows.column(name), "") for name in _TEXTS}
+    keys |= {"last": pc.equal(rows.column("part"), PENDING), "offset": rows.column("offset")}
+    order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in _ORDER])
+    sorted_: list[pa.RecordBatch] = rows.take(order).combine_chunks().to_batches()
+    return sorted_
+
+
+def _files(table: Path, batch: int, part: str | None) -> list[Path]:
+    if part is None:
+        return []
+    return sorted(table.glob(f"batch={batch}/part={part}/date=*/{FILES}"))
+
+
+def _read(path: Path, part: str) -> list[pa.RecordBatch]:
+    """A file's rows with the columns of `WALKED`; no step needs their date."""
+    rows = pq.ParquetFile(path).read()
+    rows = rows.append_column("part", pa.repeat(part, rows.num_rows))
+    rows = rows.append_column("date", rows.column("time").cast(pa.date32()))
+    found: list[pa.RecordBatch] = rows.select(WALKED_ARROW.names).cast(WALKED_ARROW).to_batches()
+    return found
+
+
+def _write(place: Path, number: int, rows: pa.RecordBatch) -> None:
+    """Rows of one part, in a file for each date."""
+    if not rows.num_rows:
+        return
+    part, dates = rows.column("part")[0].as_py(), rows.column("date")
+    for date in pc.unique(dates):
+        some = rows.filter(pc.equal(dates, date)).drop_columns(list(_NAMED))
+        directory = place / f"part={part}" / f"date={date}"
+        directory.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_batches([some]), directory / f"{number:05d}.parquet")

@@ -1,0 +1,203 @@
+"""The kinds of summaries: Arrow tables of counts by keys, and how several become one.
+
+Merging is associative: whatever ranges and batches events came in, the sums are the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_TEXT: Final = pa.string()
+_LONG: Final = pa.int64()
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_FLAG: Final = pa.bool_()
+
+Summary = Mapping[str, pa.Table]
+
+
+class SummaryKind(NamedTuple):
+    """A kind's columns by what merging does with them; `firsts` are of the row whose first of
+    them is least. One without keys keeps all rows."""
+
+    keys: Mapping[str, pa.DataType]
+    sums: Mapping[str, pa.DataType] = {}
+    least: Mapping[str, pa.DataType] = {}
+    most: Mapping[str, pa.DataType] = {}
+    firsts: Mapping[str, pa.DataType] = {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, keys first."""
+        return pa.schema(
+            [
+                (name, type_)
+                for part in (self.keys, self.sums, self.least, self.most, self.firsts)
+                for name, type_ in part.items()
+            ]
+        )
+
+
+_SPAN: Final = {"first": _TIME}, {"last": _TIME}
+_CALL: Final = {
+    "kind": _TEXT,
+    "topic": _TEXT,
+    "namespace": _TEXT,
+    "caller": _TEXT,
+    "callee": _TEXT,
+    "seen_by": _TEXT,
+}
+
+KINDS: Final[dict[str, SummaryKind]] = {
+    # What each journal says of each minute.
+    "traffic": SummaryKind(
+        {
+            "minute": _TIME,
+            "node": _TEXT,
+            "peer": _TEXT,
+            "topic": _TEXT,
+            "namespace": _TEXT,
+            "label": _TEXT,
+            "direction": _TEXT,
+        },
+        dict.fromkeys(("events", "notes", "ok", "wire_bytes", "payload_bytes"), _LONG),
+    ),
+    # What each journal has of each direction of a session.
+    "directions": SummaryKind(
+        dict.fromkeys(("session", "sender", "receiver", "direction"), _TEXT),
+        {"events": _LONG, "wire_bytes": _LONG},
+        *_SPAN,
+    ),
+    # Rows by status, when they were, and the first event among them.
+    "statuses": SummaryKind(
+        dict.fromkeys(("journal", "session", "direction", "status"), _TEXT),
+        {"rows": _LONG, "count": _LONG, "places": _LONG},
+        *({"began": _TIME}, {"ended": _TIME, "last": _LONG}),
+        {"place": _LONG, "time": _TIME, "segment": _TEXT, "offset": _LONG},
+    ),
+    "notes": SummaryKind(
+        dict.fromkeys(("session", "topic", "publisher", "direction"), _TEXT),
+        {"notes": _LONG, "payload_bytes": _LONG},
+        *_SPAN,
+    ),
+    # Streams that were granted, opened, or reset because a subscriber was too slow.
+    "streams": SummaryKind(
+        {"session": _TEXT, "stream": _LONG, "publisher": _TEXT, "what": _TEXT},
+        {},
+        {"first": _TIME},
+        {"topic": _TEXT, "subscriber": _TEXT},
+    ),
+    # Blocks of places, by a checksum of their events; and in which batches these came.
+    "blocks": SummaryKind(
+        {"session": _TEXT, "sender": _TEXT, "block": _LONG, "is_sent": _FLAG},
+        {"count": _LONG, "check": pa.uint64()},
+        {"first": _LONG, "since": _LONG},
+        {"last": _LONG, "until": _LONG},
+    ),
+    # Calls by how they ended and how long they took.
+    "calls": SummaryKind(
+        {**_CALL, "code": _LONG, "latency_us": _LONG},
+        {"calls": _LONG, "parts": _LONG},
+        {"first": _TIME},
+        {"max_us": _LONG, "last": _TIME},
+    ),
+    # Requests and answers whose other half stands in another range (`pipeline.summary.pairing`).
+    "unpaired": SummaryKind(
+        {},
+        {},
+        {},
+        {},
+        {
+            "journal": _TEXT,
+            "session": _TEXT,
+            "stream": _LONG,
+            "async_id": _LONG,
+            "asked": _TEXT,
+            "segment": _TEXT,
+            "offset": _LONG,
+            "role": pa.int8(),
+            "parts": _LONG,
+            "time": _LONG,
+            "code": _LONG,
+            "type": _TEXT,
+            "topic": _TEXT,
+            "namespace": _TEXT,
+            "asker": _TEXT,
+            "answerer": _TEXT,
+        },
+    ),
+    # Other rows of silver than events, as JSON.
+    "sessions": SummaryKind({}, firsts={"other": _TEXT}),
+    "tunnels": SummaryKind({}, firsts={"other": _TEXT}),
+    "findings": SummaryKind({}, firsts={"other": _TEXT}),
+}
+
+
+def empty(name: str) -> pa.Table:
+    """A table of a kind without rows."""
+    return KINDS[name].schema.empty_table()
+
+
+def packed(table: pa.Table) -> bytes:
+    """A table as bytes: an Arrow stream, compressed."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpacked(data: bytes) -> pa.Table:
+    """The table of such bytes."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
+
+
+def merged(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
+    """One summary of several, with all kinds."""
+    found: dict[str, list[pa.Table]] = {name: [empty(name)] for name in KINDS}
+    for summary in summaries:
+        for name, table in summary.items():
+            found[name].append(table)
+    return {name: merge_kind(KINDS[name], pa.concat_tables(some)) for name, some in found.items()}
+
+
+def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
+    """The rows of a kind with one row for each key."""
+    if not kind.keys:
+        return table.cast(kind.schema)
+    table, texts = _coded(kind, table)
+    if kind.firsts:
+        table = table.sort_by([(next(iter(kind.firsts)), "ascending")])
+    first = pc.ScalarAggregateOptions(skip_nulls=False)
+    wanted = [
+        *((name, "sum", None) for name in kind.sums),
+        *((name, "min", None) for name in kind.least),
+        *((name, "max", None) for name in kind.most),
+        *((name, "first", first) for name in kind.firsts),
+    ]
+    # Who is first is asked of rows in their order, which threads do not keep.
+    groups = table.group_by(list(kind.keys), use_threads=not kind.firsts).aggregate(wanted)
+    names = [*kind.keys, *(f"{name}_{how}" for name, how, _ in wanted)]
+    columns = [
+        texts[field.name].take(column.combine_chunks()) if field.name in texts else column
+        for field, column in zip(kind.schema, groups.select(names).columns, strict=True)
+    ]
+    return pa.table(columns, names=kind.schema.names).cast(kind.schema)
+
+
+def _coded(kind: SummaryKind, table: pa.Table) -> tuple[pa.Table, dict[str, pa.Array]]:
+    """Numbers in place of texts that have some, and what they stand for."""
+    texts: dict[str, pa.Array] = {}
+    for at, field in enumerate(table.schema):
+        if not pa.types.is_dictionary(field.type):
+            continue
+        column = table.column(at).combine_chunks()
+        if field.name in kind.most or isinstance(column, pa.ChunkedArray):
+            column = column.cast(_TEXT)  # the greatest text has not the greatest number
+        else:
+            texts[field.name] = column.dictionary
+            column = column.indices
+        table = table.set_column(at, field.name, column)
+    return table, texts

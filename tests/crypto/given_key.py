@@ -1,0 +1,12 @@
+"""A stream key of a given key and iv, as published vectors have them."""
+
+from crypto.ciphers import CipherAlgorithm
+from crypto.registry import all_suites
+from crypto.streamkeys import StreamKey
+
+
+def given_key(cipher: CipherAlgorithm, key: bytes, iv: bytes) -> StreamKey:
+    """Its first event's nonce is `iv`; WrongSizeError if either has not the cipher's size."""
+    made = StreamKey(next(all_suites()), bytes(32), 0)
+    made.start(cipher, key, iv)
+    return made

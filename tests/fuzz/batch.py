@@ -1,0 +1,115 @@
+"""Target `batch`: what a Batch is, and that its events do what they would have done outside.
+
+Of two cores in the same state one gets Batches, the other the events in them one by one: what
+they report, what they answer and what they have left is the same, but where the reference says
+that it is no Batch. The input is a byte for the setting and a script of a peer on an unencrypted
+connection, in which the payload of a SEALED step is that of a Batch.
+"""
+
+from typing import Final
+
+from node.journal.audit.content import single_events
+from node.protocol.batch_event import parse_batch, serialise_batch
+from node.protocol.codes import CloseCode
+from node.protocol.connection import Connection
+from node.protocol.event import INNER_HEAD, NO_PAYLOAD, parse_raw
+from node.protocol.frames import frame
+from node.protocol.reports import ConnectionEnded, EventReceived, Report
+from node.protocol.states import State
+from tests.fuzz.allowed import ALLOWED, APPLICATION
+from tests.fuzz.events import SETTINGS
+from tests.fuzz.meeting import START, fixed_randomness, opened
+from tests.fuzz.script import Kind, Step, parse
+from tests.reference.batches import batched
+from tests.reference.wire import TYPES, Event, Violation
+
+MAX_SIZE: Final = 4096
+
+
+class Side:
+    """A core, and what it has reported that is not consumed yet."""
+
+    def __init__(self, core: Connection) -> None:
+        self.core = core
+        self.unread: list[EventReceived] = []
+
+    def hear(self, *events: Event) -> list[Report]:
+        """Take these events; what is reported."""
+        found: list[Report] = []
+        for event in events:
+            self.core.receive_data(frame(event.raw), START)
+            found += self.core.reports()
+        self.unread += [one for one in found if isinstance(one, EventReceived) and one.cost]
+        return found
+
+    def act(self, step: Step) -> None:
+        """Reset a stream, or read all that came."""
+        try:
+            if step.subcategory % 2:
+                self.core.reset_stream(step.stream, CloseCode.CANCELLED)
+            while self.unread:
+                one = self.unread.pop()
+                self.core.consume(one.stream, one.cost)
+        except APPLICATION:
+            return
+
+
+def fuzz(data: bytes) -> None:
+    """Say all of it to both, and compare after each step."""
+    setting = SETTINGS[data[0] % len(SETTINGS)] if data else SETTINGS[0]
+    with fixed_randomness():
+        together, alone = (Side(opened(setting)[0]) for _ in range(2))
+        for step in parse(data[1:]):
+            if step.kind is Kind.ACTION:
+                together.act(step)
+                alone.act(step)
+            elif not _same(together, alone, step):
+                return
+            core, other = together.core, alone.core
+            assert core.data_to_send(START) == other.data_to_send(START)
+            assert core.state is other.state
+            if core.state is not State.OPEN:
+                return
+            assert core.flow() == other.flow()
+
+
+def _same(together: Side, alone: Side, step: Step) -> bool:
+    """Whether an event, or a Batch and its events, did the same to both; False at an end of one
+    that the other is spared."""
+    event = Event(step.stream, step.async_id, step.category, step.subcategory, step.payload)
+    if step.kind is not Kind.SEALED:
+        heard = together.hear(event)
+        assert heard == alone.hear(event)
+        return True
+    batch = Event(step.stream, step.async_id, *TYPES["Batch"], step.payload)
+    events = _read(batch)
+    heard = together.hear(batch)
+    if events and len(step.payload) <= together.core.limits.max_payload:
+        assert heard == alone.hear(*events)
+        return True
+    (end,) = heard
+    assert isinstance(end, ConnectionEnded), "no Batch, and the connection goes on"
+    wanted = CloseCode.FRAME_TOO_LARGE if events else CloseCode.PROTOCOL_ERROR
+    assert end.code in (wanted, CloseCode.PROTOCOL_ERROR)
+    return False
+
+
+def _read(batch: Event) -> list[Event]:
+    """The events as all readers have them; none if it is no Batch."""
+    try:
+        wanted = batched(batch)
+    except Violation:
+        wanted = []
+    raw = parse_raw(batch.raw)
+    try:
+        events = parse_batch(raw)
+    except ALLOWED["batch"]:
+        events = []
+    else:
+        assert serialise_batch([one[1:] for one in events]) == raw.payload
+    inside = [Event(*one[:4], b"" if one.payload == NO_PAYLOAD else one.payload) for one in events]
+    assert inside == wanted
+    plain = INNER_HEAD.pack(*raw[1:4]) + raw.payload
+    rows = [(one[1], one[2] >> 8, one[2] & 255, one[3]) for one in single_events(raw.stream, plain)]
+    assert rows == ([tuple(one[1:]) for one in events] or [tuple(raw[1:])])
+    return wanted

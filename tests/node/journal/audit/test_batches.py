@@ -1,0 +1,144 @@
+"""A batch is one record, and each event in it a row: covered by the chain as one, read as many."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+
+from lbm import keys as cells
+from lbm.codec import encode
+from node.journal.audit import track
+from node.journal.audit.compact import event_rows
+from node.journal.audit.content import read_content, single_events
+from node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
+from node.protocol.batch_event import serialise_batch
+from node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
+from tests.node.journal.audit.audited import Audited, Records, flipped, received
+from tests.node.journal.recorded import Recorded, records_of
+from tests.vectors.load import Vector, of_kind, unhex, vectors
+
+Inner = tuple[int, int, int, bytes]
+CALLS: tuple[Inner, ...] = tuple(
+    (number, SIM, CALL, encode({cells.TOPIC: topic, cells.DATA: b"x"}))
+    for number, topic in enumerate(("add", "list"), 7)
+)
+WRONG: Inner = (9, SIM, RESULT, encode({cells.DATA: b"no code"}))
+APPLICATION: Inner = (0, 64, 1, b"\x00")
+
+
+def send_batch(made: Recorded, stream: int, events: Sequence[Inner], *, seal: bool = False) -> None:
+    """One of Alice's, whatever the writer makes by itself."""
+    session = made.pair.a.core._session
+    assert session is not None
+    payload = serialise_batch(events)
+    session.mux.send(stream, 0, STREAM, BATCH, payload, lbm=False, seal=seal)
+
+
+@cache
+def recorded() -> Records:
+    """Bob's journal of two batches of Alice's, one of them of notes on a topic's stream."""
+    made = Recorded()
+    stream = made.pair.a.core.open_stream("topic:news")
+    send_batch(made, 1, (*CALLS, WRONG, APPLICATION))
+    notes = (
+        (0, SIM, NOTIFY, encode({cells.DATA: b"one"})),
+        (0, SIM, NOTES, encode({cells.NOTES: [b"two", b"three"]})),
+        (0, SIM, NOTES, encode({cells.NOTES: []})),
+    )
+    send_batch(made, stream, notes)
+    made.pump()
+    made.run(0.05)
+    made.end()
+    return records_of(made.journals[1].segments)
+
+
+def told(audited: Audited) -> list[dict[str, Any]]:
+    """The rows of what came on streams, with the columns that all readers see."""
+    return [
+        row
+        for one in event_rows(audited.rows, None, payloads=True)
+        if (row := dict(zip(EVENT_COLUMNS, one, strict=True)))["stream"]
+        and row["direction"] == "received"
+        and row["type"] != "open"
+    ]
+
+
+def of(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def test_each_event_is_a_row_and_has_the_place_of_the_batch_and_its_own() -> None:
+    audited = Audited(recorded())
+    assert audited.findings == []
+    rows = told(audited)
+    first, second = rows[:4], rows[4:]
+    assert of(first, "inside", "async_id", "type", "topic", "status") == [
+        (0, 7, "call", "add", "ok"),
+        (1, 8, "call", "list", "ok"),
+        (2, 9, "result", None, "malformed"),
+        (3, 0, "application", None, "ok"),
+    ]
+    assert [row["payload"] for row in first] == [one[3] for one in (*CALLS, WRONG, APPLICATION)]
+    assert of(second, "inside", "type", "topic", "item", "items", "payload_size") == [
+        (0, "notify", "news", 0, 1, 6),
+        (1, "notes", "news", 0, 2, 6),
+        (1, "notes", "news", 1, 2, 8),
+        (2, "notes", "news", 0, 0, 4),
+    ]
+    for batch in (first, second):
+        assert len(set(of(batch, "segment", "offset", "place", "wire_size", "digest"))) == 1
+
+
+def test_without_a_key_or_altered_a_batch_is_one_row() -> None:
+    records = recorded()
+    dark = told(Audited(records, key=False))
+    assert of(dark, "inside", "type", "status") == [(None, None, "ok")] * 3  # Open as well
+    altered = told(Audited(flipped(records, received(records)[1])))
+    assert of(altered, "inside", "type", "status")[:1] == [(None, None, "bad-chain")]
+    assert [row["inside"] for row in altered[1:]] == [0, 1, 1, 2]
+
+
+def test_what_no_batch_may_be_is_one_row_and_malformed() -> None:
+    made = Recorded()
+    send_batch(made, 1, CALLS[:1], seal=True)
+    made.pump()
+    made.run(0.05)
+    for journal in made.journals:
+        journal.log.end()
+        rows = Audited(records_of(journal.segments)).rows
+        found = [(row.content.type, row.status) for row in rows if row.stream]
+        assert found == [("batch", "malformed")]
+
+
+@vectors("batch", of_kind("batch"))
+def test_what_it_means_is_what_it_means_to_a_node(vector: Vector) -> None:
+    raw = unhex(vector["raw_event"])
+    events = single_events(int.from_bytes(raw[:4]), raw[4:])
+    if "fails" in vector:
+        assert [event[0] for event in events] == [None]
+        assert read_content(1, *events[0][2:]).status == MALFORMED
+        return
+    assert [event[0] for event in events] == list(range(len(vector["expected"])))
+    for (_, async_id, number, payload), wanted in zip(events, vector["expected"], strict=True):
+        assert [async_id, number >> 8, number & 255, payload.hex()] == [
+            *(wanted[name] for name in ("async_id", "category", "subcategory")),
+            wanted["payload"] or "00",
+        ]
+
+
+@pytest.mark.parametrize(("limit", "fits", "less"), [("PENDING", 4, 3), ("PENDING_SIZE", 150, 100)])
+def test_events_of_batches_that_wait_for_a_seal_count_one_by_one_and_their_bytes_once(
+    monkeypatch: pytest.MonkeyPatch, limit: str, fits: int, less: int
+) -> None:
+    made = Recorded(seal_events=128)
+    send_batch(made, 1, CALLS * 2)
+    made.pump()
+    made.run(0.05)
+    made.end()
+    records = records_of(made.journals[1].segments)
+    for most, status in ((fits, "ok"), (less, "unsealed")):
+        monkeypatch.setattr(track, f"MAX_{limit}", most)
+        audited = Audited(records)
+        assert of(told(audited), "inside", "status") == [(at, status) for at in range(4)]
+        assert audited.pending <= 4

@@ -1,0 +1,381 @@
+"""Gold brought up to date batch by batch is what it would be if it were made all at once.
+
+Journals are read, verified and stitched by the pipeline's own steps in this process; files are
+where Spark would put them.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from lbm import keys as cells
+from node.journal.names import CLOSED, LIVE
+from node.journal.segments import RANGE_SIZE
+from node.protocol import codes
+from parley.protocol import encode
+from pipeline.batches import read_batches
+from pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
+from pipeline.errors import NoTablesError
+from pipeline.gold import refresh as refreshing
+from pipeline.gold.making import SCHEMAS, gold_tables
+from pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
+from pipeline.gold.store import MARK, GoldDirectory
+from pipeline.listing import Budget, Listing, ranges_between, read_on
+from pipeline.progress import Progress
+from pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
+from pipeline.secret import local_check_key
+from pipeline.stitch import here
+from pipeline.summary.facts import NEEDED, summary_of
+from pipeline.summary.kinds import merged
+from pipeline.walk import walker
+from tests.node.journal.recorded import AUDITOR, Recorded
+from tests.pipeline.cutting import Rows, stitched
+from tests.pipeline.silver_frames import CHECK_KEY, START
+
+CALL = encode({cells.TOPIC: "add", cells.DATA: b"x"})
+RESULT = encode({cells.CODE: 0})
+KEYS = [AUDITOR.private_bytes()]
+
+
+class Lake:
+    """Tables in a directory, without Spark."""
+
+    def __init__(self, root: Path, range_size: int = RANGE_SIZE) -> None:
+        self.root = root
+        self.store = GoldDirectory(root)
+        self._walk = walker(KEYS, payloads=True, check_key=CHECK_KEY)
+        self._range_size = range_size
+        self._progress = Progress()
+        self._before, self._all = Rows(), Rows()
+        self._batches = 0
+
+    def take(self, journals: Path) -> None:
+        """A batch of what is new."""
+        listing, after = Listing.of(str(journals)), Progress(self._progress.as_offset())
+        for file in listing.segments:
+            read_on(file, after, Budget(), self._range_size)
+        parts = ranges_between(self._progress, after, listing, self._range_size)
+        self._progress = after
+        walked = Rows(
+            batch
+            for part in parts
+            for batch in self._walk(
+                rows.select(list(NEEDED_OF_BRONZE)) for rows in read_batches(part)
+            )
+        )
+        self._before = stitched(walked, self._before)
+        self._write("silver", walked)
+        (self.root / "silver" / f"batch={self._batches}" / "_SUCCESS").touch()
+        assert here.stitch_here(self.root, self._batches)
+        self._all.add(walked)
+        self._all.add(self._before)
+        self._batches += 1
+
+    def refresh(self, minute: int = 0) -> dict[str, list[str]]:
+        """Gold, brought up to date."""
+        refresh(self.store, CHECK_KEY, START + timedelta(minutes=minute))
+        return self.held()
+
+    def held(self) -> dict[str, list[str]]:
+        """The rows of each table as texts, in order."""
+        gold = read_all_gold(self.store)
+        assert gold is not None
+        return texts({name: table.drop_columns([MARK]) for name, table in gold.items()})
+
+    def at_once(self) -> dict[str, list[str]]:
+        """Gold of all rows of silver, without any summary of a task."""
+        waiting = pa.Table.from_batches(self._before.of(PENDING), WALKED_ARROW).select(NEEDED)
+        unsealed = pa.repeat("unsealed", waiting.num_rows)
+        at = waiting.schema.get_field_index("status")
+        final = pa.Table.from_batches(self._all.of(EVENT), WALKED_ARROW).select(NEEDED)
+        events = pa.concat_tables([final, waiting.set_column(at, "status", unsealed)])
+        rows = events.combine_chunks().to_batches()
+        others = {"sessions": SESSION, "tunnels": TUNNEL, "findings": FINDING}
+        summary = merged(
+            [
+                *(summary_of([(batch, True, True)], CHECK_KEY) for batch in rows),
+                *(
+                    {name: pa.table({"other": self._all.others(part) or pa.array([], pa.string())})}
+                    for name, part in others.items()
+                ),
+            ]
+        )
+        return texts(gold_tables(summary, lambda _: events, CHECK_KEY))
+
+    def _write(self, name: str, rows: Rows) -> None:
+        place = self.root / name / f"batch={self._batches}"
+        place.mkdir(parents=True)
+        for part in rows.parts():
+            table = pa.Table.from_batches(rows.of(part), WALKED_ARROW)
+            for date in pc.unique(table.column("date")):
+                some = table.filter(pc.equal(table.column("date"), date))
+                (place / f"part={part}" / f"date={date}").mkdir(parents=True)
+                file = place / f"part={part}" / f"date={date}" / "rows.parquet"
+                pq.write_table(some.drop_columns(["part", "date"]), file)
+
+
+def _needed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.select(list(NEEDED_OF_BRONZE))
+
+
+def texts(gold: Mapping[str, pa.Table]) -> dict[str, list[str]]:
+    """The rows of each table, in order."""
+    return {name: sorted(str(row) for row in gold[name].to_pylist()) for name in SCHEMAS}
+
+
+def talk() -> Recorded:
+    """Calls and their answers, subscriptions and notes, over several segments and sessions."""
+    recorded = Recorded()
+    one, other = recorded.pair.a.core, recorded.pair.b.core
+    stream = one.open_stream("topic:prices")
+    for number in range(90):
+        one.send_data(stream, b"%d" % number)
+        one.send(1, number % 5 + 1, codes.SIM, codes.CALL, CALL)
+        recorded.pump()
+        if number % 3:
+            other.send(1, number % 5 + 1, codes.SIM, codes.RESULT, RESULT)
+        recorded.pump()
+        if number % 25 == 12:
+            recorded.run(0.05)
+            recorded.journals[0].roll()
+    recorded.end()
+    return recorded
+
+
+@pytest.fixture(scope="module")
+def segments() -> dict[str, bytes]:
+    """Those of both journals."""
+    return {stem: data for journal in talk().journals for stem, data in journal.segments.items()}
+
+
+def write(place: Path, segments: Mapping[str, bytes], parts: tuple[float, ...]) -> None:
+    """As much of each node's journal, as it is while it is written."""
+    place.mkdir(exist_ok=True)
+    nodes = sorted({stem[:52] for stem in segments})
+    for node, part in zip(nodes, parts, strict=True):
+        left = int(part * sum(len(data) for stem, data in segments.items() if stem[:52] == node))
+        for stem in sorted(stem for stem in segments if stem[:52] == node):
+            data = segments[stem]
+            live, closed = place / (stem + LIVE), place / (stem + CLOSED)
+            if left >= len(data):
+                live.unlink(missing_ok=True)
+                closed.write_bytes(data)
+            elif left > 0:
+                live.write_bytes(data[:left])
+            left -= len(data)
+
+
+# How much of each of two journals there is when a batch is made.
+STEPS = (
+    ((0.2, 0.3), (0.5, 0.4), (0.55, 0.9), (1.0, 1.0)),
+    ((0.9, 0.0), (0.9, 0.5), (1.0, 1.0)),
+    tuple((part / 6, part / 6) for part in range(1, 7)),
+)
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("is_altered", [False, True])
+def test_gold_is_the_same_however_it_came_about(
+    tmp_path: Path,
+    segments: dict[str, bytes],
+    steps: tuple[tuple[float, float], ...],
+    is_altered: bool,
+) -> None:
+    """As it is of all rows of silver at once; and, if the journals are whole, of one batch.
+
+    Of altered ones silver itself says where reading began.
+    """
+    if is_altered:
+        segments = {stem: altered(data) for stem, data in segments.items()}
+    journals = tmp_path / "journals"
+    growing = Lake(tmp_path / "growing")
+    gold: dict[str, list[str]] = {}
+    for number, parts in enumerate(steps):
+        write(journals, segments, parts)
+        growing.take(journals)
+        gold = growing.refresh(number)
+        assert gold == growing.at_once()
+    if not is_altered:
+        whole = Lake(tmp_path / "whole")
+        whole.take(journals)
+        assert gold == whole.refresh()
+    assert gold["calls"]
+    assert is_altered == any("bad-crc" in finding for finding in gold["findings"])
+
+
+def test_what_did_not_change_is_not_made_again(
+    tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for number, part in enumerate((0.5, 1.0)):
+        write(tmp_path / "journals", segments, (part, part))
+        lake.take(tmp_path / "journals")
+        lake.refresh(number)
+    slot, mark = newest(lake.store)
+    assert (slot, mark and mark.batch) == (1, 1)
+    files = {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.parquet")}
+    lake.refresh(2)
+    assert {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.parquet")} == files
+    # The slot before is kept for those who read it, and not for ever.
+    remove_old(lake.store, START + timedelta(minutes=1) + refreshing.KEEP / 2)
+    assert (lake.root / "gold" / "graph" / "slot=0").is_dir()
+    remove_old(lake.store, START + timedelta(minutes=1) + refreshing.KEEP)
+    assert [path.name for path in lake.root.glob("gold/*/slot=*")] == ["slot=1"] * 9
+
+
+def test_a_refresh_that_was_killed_leaves_the_tables_before(
+    tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    gold = {}
+    for number, part in enumerate((0.4, 0.7, 1.0)):
+        write(tmp_path / "journals", segments, (part, part))
+        lake.take(tmp_path / "journals")
+        if number < 2:
+            gold = lake.refresh(number)
+    written = GoldDirectory.write
+
+    def killed(store: GoldDirectory, name: str, slot: int, table: pa.Table) -> None:
+        if name == "topics":
+            raise KeyboardInterrupt
+        written(store, name, slot, table)
+
+    monkeypatch.setattr(GoldDirectory, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        lake.refresh(3)
+    monkeypatch.undo()
+    assert lake.held() == gold
+    whole = Lake(tmp_path / "whole")
+    whole.take(tmp_path / "journals")
+    assert lake.refresh(4) == whole.refresh()
+
+
+def test_what_was_there_for_the_next_batch_goes_when_gold_is_made(
+    tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+
+    def tips() -> list[int]:
+        found = lake.root.glob("stitched/batch=*/part=tip")
+        return sorted(int(path.parent.name.removeprefix("batch=")) for path in found)
+
+    def take(*parts: float) -> None:
+        for part in parts:
+            write(tmp_path / "journals", segments, (part, part))
+            lake.take(tmp_path / "journals")
+
+    take(0.3, 0.6, 0.8)
+    assert tips() == [0, 1, 2]
+    lake.refresh()
+    assert tips() == [1, 2]
+    take(0.85, 0.9)
+    assert tips() == [1, 2, 3, 4]
+    lake.refresh(1)
+    assert tips() == [3, 4]
+    # And what is too much for this process is left to Spark.
+    monkeypatch.setattr(here, "MOST_BYTES", 1_000)
+    assert not here.stitch_here(lake.root, 2)
+
+
+def test_batches_that_come_while_gold_is_made_change_nothing_of_it(
+    tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakes = [Lake(tmp_path / name) for name in ("alone", "busy")]
+
+    def take(*lakes: Lake, parts: tuple[float, float]) -> None:
+        write(tmp_path / "journals", segments, parts)
+        for lake in lakes:
+            lake.take(tmp_path / "journals")
+
+    for parts in ((0.3, 0.35), (0.45, 0.5)):
+        take(*lakes, parts=parts)
+    alone, busy = lakes
+    last_batch = GoldDirectory.last_batch
+
+    def and_further_ones(store: GoldDirectory) -> int:
+        last = last_batch(store)
+        for parts in ((0.7, 0.75), (0.9, 0.95)):
+            take(busy, parts=parts)
+        return last
+
+    gold = alone.refresh()
+    monkeypatch.setattr(GoldDirectory, "last_batch", and_further_ones)
+    assert busy.refresh() == gold
+    monkeypatch.undo()
+    assert busy.refresh(1) == busy.at_once() != gold
+
+
+def test_gold_is_of_the_last_batch_when_the_clock_was_set_back(
+    tmp_path: Path, segments: dict[str, bytes]
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for part, minute in ((0.3, 10), (1.0, 1)):
+        write(tmp_path / "journals", segments, (part, 0.9))
+        lake.take(tmp_path / "journals")
+        lake.refresh(minute)
+    assert newest(lake.store)[0] == 1
+    assert lake.held() == lake.at_once()
+
+
+def test_a_batch_that_is_made_again_is_not_whole(
+    tmp_path: Path, segments: dict[str, bytes]
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for part in (0.3, 1.0):
+        write(tmp_path / "journals", segments, (part, part))
+        lake.take(tmp_path / "journals")
+    assert lake.store.last_batch() == 1
+    (lake.root / "silver" / "batch=1" / "_SUCCESS").unlink()
+    assert lake.store.last_batch() == 0
+
+
+@pytest.mark.parametrize("name", ["findings", "traffic", "summary", MARK])
+def test_gold_that_is_damaged_is_said_and_made_anew(
+    tmp_path: Path, segments: dict[str, bytes], name: str
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    write(tmp_path / "journals", segments, (1.0, 1.0))
+    lake.take(tmp_path / "journals")
+    gold = lake.refresh()
+    for file in lake.root.glob(f"gold/{name}/**/*.parquet"):
+        file.write_bytes(file.read_bytes()[:-7])
+    if name in SCHEMAS:
+        with pytest.raises(NoTablesError, match=f"{name} cannot be read"):
+            lake.held()
+    assert lake.refresh(1) == gold
+
+
+def test_tables_of_an_earlier_version_are_not_taken_for_empty_ones(tmp_path: Path) -> None:
+    store = GoldDirectory(tmp_path)
+    store.write(MARK, 0, pa.table({MARK: [START]}))
+    for use in (read_all_gold, lambda store: refresh(store, CHECK_KEY, START)):
+        with pytest.raises(NoTablesError, match="earlier version"):
+            use(store)
+
+
+def test_files_that_a_killed_task_left_are_nobodys(
+    tmp_path: Path, segments: dict[str, bytes]
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    write(tmp_path / "journals", segments, (0.6, 0.9))
+    lake.take(tmp_path / "journals")
+    for path in list(lake.root.rglob("*.parquet")):
+        path.with_name(f".{path.name}").write_bytes(b"PAR1")
+    (lake.root / "checks").mkdir()
+    (lake.root / "checks" / "_part.parquet").write_bytes(b"PAR1")
+    assert local_check_key(lake.root) == local_check_key(lake.root)
+    assert lake.refresh() == lake.at_once()
+    write(tmp_path / "journals", segments, (1.0, 1.0))
+    lake.take(tmp_path / "journals")
+    assert lake.refresh(1) == lake.at_once()
+
+
+def altered(data: bytes) -> bytes:
+    """With another byte in its middle."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
