@@ -332,7 +332,7 @@ LIBRARIES: Final = {
     *("ssl", "secrets", "_ssl", "_hashlib"),
 }
 # TLS to a Redis, with the system's authorities: not ours, and nothing of ours rests on it.
-TLS_OUTSIDE: Final = {"node/bus/redis/redis_address.py": {"ssl"}}
+TLS_OUTSIDE: Final = {"node/bus/redis/redis_link.py": {"ssl"}}
 # Hashes of files and of simulations for people to compare, the names under which Redis knows
 # scripts, and the comparisons in constant time.
 HASHES_OUTSIDE: Final = {
