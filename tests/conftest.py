@@ -7,6 +7,7 @@ skipped where there is none; with `--require-servers`, as in CI, it fails there.
 
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ pytest.register_assert_rewrite("tests.node.network")
 # Hundreds of processes are started: each would compile anew what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell has what it starts in the background ignore Ctrl-C, which some tests send themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FIXED_EXAMPLES = 60
 SOAK_SECONDS = 4.0
