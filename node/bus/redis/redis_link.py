@@ -9,6 +9,7 @@ dropped. Nothing is sent twice.
 import ssl
 from collections import deque
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any, Final
 
 import anyio
@@ -27,6 +28,8 @@ from node.transport.stream_outlet import StreamOutlet
 
 # Whom to log in as with a password alone.
 _DEFAULT_USER: Final = "default"
+# Bytes of answers that were read and may still be held.
+_READ: Final = 2**20
 
 
 class RedisRequest:
@@ -144,6 +147,8 @@ class RedisLink:
             while not isinstance(parsed := parser.parse(), NotEnoughData):
                 if parsed[0] is not DataType.PUSH and requests[0].take(parsed[1]):
                     requests.popleft()
+            if parser.bytes_read > _READ:
+                _free_read(parser)
         except Exception as error:  # not the language of Redis, or more than was asked for
             lost = LostConnectionError(f"an answer that cannot be read: {error}")
             lost.__cause__ = error
@@ -209,6 +214,15 @@ class RedisLink:
             self._outlet.close()
         while self._requests:
             self._requests.popleft().fail(error)
+
+
+def _free_read(parser: Parser) -> None:
+    """Free what was read. The parser itself does so when all that came was read, which need never
+    be while answers follow each other."""
+    rest = parser.localbuffer.getvalue()[parser.bytes_read :]
+    parser.localbuffer = BytesIO()
+    parser.bytes_read = parser.bytes_written = 0
+    parser.feed(rest)
 
 
 def packed(words: Sequence[str | bytes | float]) -> bytes:

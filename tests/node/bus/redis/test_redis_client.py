@@ -288,6 +288,23 @@ async def test_answers_in_parts_and_pushed_messages(anyio_backend: str) -> None:
         link.close()
 
 
+async def test_what_was_read_is_freed_while_answers_never_end(anyio_backend: str) -> None:
+    async with pretender(HELLO) as url, ground() as backend:
+        link = RedisLink(backend, parse_address(url))
+        await link.connect(5.0)
+        text = bytes(2**18)
+        requests = [link.send([("GET",)], 5.0) for _ in range(100)]
+        cut = b"\r\n*2\r\n:1\r\n$%d\r\n%b" % (len(text), text)
+        link.received(cut[2:])
+        most = 0
+        for _ in requests:  # one never ends where the next begins
+            link.received(cut)
+            most = max(most, link._parser.bytes_written)
+        assert [request.answers for request in requests] == [[[1, text]]] * 100
+        assert most < 8 * len(text)
+        link.close()
+
+
 def test_a_command_as_redis_reads_it() -> None:
     command = b"*4\r\n$2\r\n\xc3\xa9\r\n$0\r\n\r\n$2\r\n-1\r\n$3\r\n0.5\r\n"
     assert packed(("é", b"", -1, 0.5)) == command
