@@ -8,7 +8,7 @@ dropped. Nothing is sent twice.
 
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any, Final
 
@@ -36,11 +36,12 @@ class RedisRequest:
     """Commands that were sent together, and their answers as they come. `due` is when the last one
     has to be there, in seconds of the loop."""
 
-    __slots__ = ("_loop", "_waiter", "answers", "due", "wanted")
+    __slots__ = ("_loop", "_over", "_waiter", "answers", "due", "wanted")
 
     def __init__(self, loop: Backend, wanted: int, due: float) -> None:
         self._loop = loop
         self._waiter: Waiter | None = None
+        self._over: Callable[[], None] | None = None
         self.answers: list[Any] = []
         self.wanted = wanted
         self.due = due
@@ -53,6 +54,13 @@ class RedisRequest:
             await self._waiter
         return self.answers
 
+    def leave(self, over: Callable[[], None]) -> None:
+        """Nobody waits any more: `over` is called once the last answer is there."""
+        if len(self.answers) < self.wanted:
+            self._over = over
+        else:
+            over()
+
     def take(self, answer: object) -> bool:
         """The next answer; whether it was the last."""
         self.answers.append(answer)
@@ -60,6 +68,8 @@ class RedisRequest:
             return False
         if self._waiter is not None:
             self._waiter.wake()
+        if self._over is not None:
+            self._over()
         return True
 
     def fail(self, error: BaseException) -> None:
@@ -123,10 +133,6 @@ class RedisLink:
             self._alarm.set(request.due)
         return request
 
-    async def answers(self, several: Sequence[tuple[Any, ...]], timeout: float) -> list[Any]:
-        """What `RedisRequest.wait` gives for commands that are sent together; raises as `send`."""
-        return await self.send(several, timeout).wait()
-
     def close(self) -> None:
         """Close now; callers that wait for an answer get an error."""
         self._lose(LostConnectionError("the connection was closed"))
@@ -186,7 +192,7 @@ class RedisLink:
         commands = [hello]
         if address.database:
             commands.append((b"SELECT", address.database))
-        answers = await self.answers(commands, timeout)
+        answers = await self.send(commands, timeout).wait()
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer

@@ -195,6 +195,22 @@ async def test_further_commands_wait_in_line(
         await client.aclose()
 
 
+async def test_commands_of_who_is_gone_are_under_way_until_they_are_answered(
+    redis_url: str, redis: Redis, anyio_backend: str
+) -> None:
+    async with ground() as backend:
+        client = RedisClient(backend, parse_address(redis_url), 5, 2)
+        await client.open()
+        redis("CLIENT", "PAUSE", 200, "ALL")
+        for _ in range(10):
+            with anyio.move_on_after(0.01):
+                await client.command("INCR", "n")
+        assert client.under_way == 2
+        assert await client.command("GET", "n") == b"2"
+        assert client.under_way == 0
+        await client.aclose()
+
+
 async def test_all_who_wait_for_a_connection_share_its_failure(
     monkeypatch: pytest.MonkeyPatch, anyio_backend: str
 ) -> None:
@@ -271,7 +287,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(anyio_backend
         link = RedisLink(backend, parse_address(url))
         await link.connect(5.0)
         with suppress(RedisError):
-            assert await link.answers([("PING",)], 5.0) == [b"OK"]
+            assert await link.send([("PING",)], 5.0).wait() == [b"OK"]
         await eventually(lambda: not link.usable)
         with pytest.raises(LostConnectionError):
             link.send([("PING",)], 5.0)
