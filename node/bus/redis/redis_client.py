@@ -319,8 +319,8 @@ class RedisClient:
             else:
                 self._drop(reader)
                 return
-            self._put_back(reader)
             await unwanted(answer)
+            self._put_back(reader)
         except (BusError, RedisError, OSError):
             self._drop(reader)  # its events are pending, and come again once they were idle
         finally:

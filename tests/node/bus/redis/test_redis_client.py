@@ -23,7 +23,7 @@ from node.bus.redis.redis_store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
 from tests.node.bus.stores import opened
-from tests.node.network import eventually, ground, nothing_left, started
+from tests.node.network import eventually, ground, nothing_left, settled, started
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -324,6 +324,39 @@ async def test_what_was_read_is_freed_while_answers_never_end(anyio_backend: str
 def test_a_command_as_redis_reads_it() -> None:
     command = b"*4\r\n$2\r\n\xc3\xa9\r\n$0\r\n\r\n$2\r\n-1\r\n$3\r\n0.5\r\n"
     assert packed(("é", b"", -1, 0.5)) == command
+
+
+async def test_who_cannot_give_back_takes_nobody_along(
+    redis_url: str, redis: Redis, anyio_backend: str
+) -> None:
+    brought, fails = anyio.Event(), anyio.Event()
+
+    async def give_back(answer: object) -> None:
+        brought.set()
+        await fails.wait()
+        raise BusUnavailableError("no")
+
+    async with ground() as backend:
+        client = RedisClient(backend, parse_address(redis_url), 5, 10)
+        await client.open()
+        async with anyio.create_task_group() as tasks:
+            first = anyio.CancelScope()
+
+            async def cancelled() -> None:
+                with first:
+                    await client.blocking((b"BLPOP", b"one", 5), 5, give_back)
+
+            await started(tasks, cancelled)
+            first.cancel()
+            await brought.wait()
+            other = await started(
+                tasks, lambda: client.blocking((b"BLPOP", b"two", 5), 5, give_back)
+            )
+            fails.set()
+            await settled()
+            redis("RPUSH", "two", "x")
+        assert other == [[b"two", b"x"]]
+        await client.aclose()
 
 
 async def test_who_is_too_long_in_ending_is_let_go(
