@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import federation, growth, page, store
-from benchmarks.peers.cases import Peer
+from benchmarks.peers.cases import PEERS, Peer
 from benchmarks.plots import plot_growth
 from benchmarks.tables import cases_table, number, table
 
@@ -49,7 +49,7 @@ def test_without_figures_the_page_says_so(tmp_path: Path) -> None:
 def test_figures_of_peers_are_not_lost_where_one_is_absent(
     names: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(page.PEERS, "zenoh", Peer("zenoh", "Absent", "no-package-of-this-name"))
+    monkeypatch.setitem(PEERS, "zenoh", Peer("zenoh", "Absent", "no-package-of-this-name"))
     for name in page.MEASURES:
         monkeypatch.setitem(page.MEASURES, name, lambda _: pytest.fail("it measured"))
     monkeypatch.setattr(sys, "argv", ["page", "--measure", *names])
