@@ -250,7 +250,11 @@ def main() -> None:
     given = options.parse_args()
     if unknown := set(given.measure or ()) - set(MEASURES):
         options.error(f"cannot measure: {', '.join(sorted(unknown))}")
-    for name in () if given.measure is None else given.measure or MEASURES:
+    names = () if given.measure is None else given.measure or list(MEASURES)
+    absent = [why for peer in PEERS.values() if "peers" in names and (why := peer.missing())]
+    if absent:  # their figures would go with those of the others
+        options.error(f"cannot measure peers: {'; '.join(absent)}")
+    for name in names:
         MEASURES[name](Effort(given.seconds, given.rounds, given.quiet))
     PAGE.write_text(render(PAGE.read_text()))
 

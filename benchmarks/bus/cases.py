@@ -85,7 +85,10 @@ SIDES: Final[dict[str, BusSide]] = {
 TARGETS: Final = (
     Target("publish-10", "sqlite", 20_000, 0.4, "sqlite3", "publish-1"),
     Target("consume-1", "sqlite", 50_000),
-    *(Target(case, "redis", None, 10, LIGHTBUS, case) for case in (*_PUBLISHING, *_CONSUMING)),
+    Target("publish-10", "peer", None, 0.6, "sqlite", "publish-10"),
+    # One that waits for each answer shares no trip with others.
+    Target("publish-1", "redis", None, 6, LIGHTBUS, "publish-1"),
+    *(Target(case, "redis", None, 10, LIGHTBUS, case) for case in ("publish-10", *_CONSUMING)),
     # Lightbus has no batches: its ten publishers are the most that it publishes.
     Target("batches-100", "redis", None, 10, LIGHTBUS, "publish-10"),
 )

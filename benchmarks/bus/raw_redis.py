@@ -1,4 +1,4 @@
-"""Redis Streams without a bus: XADD, XREADGROUP, XACK, by the client library the bus has.
+"""Redis Streams without a bus: XADD, XREADGROUP, XACK, by coredis's own client.
 
 `one` waits for each command before the next, `many` puts a hundred events into each trip.
 Neither retries, reclaims, knows an idempotency key or encodes more than one field.

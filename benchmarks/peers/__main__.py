@@ -60,8 +60,9 @@ def show(
 
 
 def keep(rows: list[report.Row]) -> None:
-    """Store them in the place of older rows of the same peers, cases and aims."""
+    """Store them in the place of older rows of the same peers and cases, with their aims."""
     measured = {_name(row) for row in rows}
+    measured |= {("aim", row["case"]) for row in rows if "case" in row}
     kept = [row for row in store.load(FILE) if _name(row) not in measured]
     order = [*(("peer", name) for name in PEERS), *(("case", name) for name in PEER_CASES)]
     order += [("aim", name) for name in PEER_CASES]

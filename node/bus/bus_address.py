@@ -34,8 +34,10 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
     """
     try:
         parts = urlsplit(address)
-    except ValueError as error:
-        raise AddressError(f"this is not the address of a bus: {_EXPECTED}") from error
+        _ = parts.port  # the beginning of a password, where a / or a ? is in it
+    except ValueError:
+        # Its text may be part of a password.
+        raise AddressError(f"this is not the address of a bus: {_EXPECTED}") from None
     config = _settings(parts, config or BusConfig())
     if parts.scheme == "sqlite":
         return _sqlite(parts, config), config
@@ -105,7 +107,9 @@ def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:
         elif name in _READERS:
             given[name] = _READERS[name](name, text)
         else:
-            raise ConfigError(f"a bus has no setting {name!r}")
+            # What is no word may be part of a password that has a ? in it.
+            named = repr(name) if name.isidentifier() else "of that name"
+            raise ConfigError(f"a bus has no setting {named}")
     return replace(config, **given)
 
 

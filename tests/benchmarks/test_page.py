@@ -1,11 +1,13 @@
 """The page of figures: made from what is stored, and up to date."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import federation, growth, page, store
+from benchmarks.peers.cases import PEERS, Peer
 from benchmarks.plots import plot_growth
 from benchmarks.tables import cases_table, number, table
 
@@ -41,6 +43,20 @@ def test_every_sweep_has_its_plot() -> None:
 def test_without_figures_the_page_says_so(tmp_path: Path) -> None:
     text = page.render("<!-- measured: cases -->\nold\n<!-- end -->\nkept", tmp_path)
     assert text == "<!-- measured: cases -->\n\nNothing was measured yet.\n\n<!-- end -->\nkept"
+
+
+@pytest.mark.parametrize("names", [[], ["peers"]])
+def test_figures_of_peers_are_not_lost_where_one_is_absent(
+    names: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(PEERS, "zenoh", Peer("zenoh", "Absent", "no-package-of-this-name"))
+    for name in page.MEASURES:
+        monkeypatch.setitem(page.MEASURES, name, lambda _: pytest.fail("it measured"))
+    monkeypatch.setattr(sys, "argv", ["page", "--measure", *names])
+    with pytest.raises(SystemExit) as ended:
+        page.main()
+    assert ended.value.code == 2
+    assert "no-package-of-this-name is not installed" in capsys.readouterr().err
 
 
 def test_an_unknown_mark_is_an_error(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_rows_are_put_in_the_place_of_older_ones(monkeypatch: pytest.MonkeyPatch
         {"case": "notes-1", "value": 1},
         {"case": "calls", "value": 1},
         {"aim": "calls", "value": 1},
+        {"aim": "notes-1", "value": 1},  # beside a peer that is not measured now
     ]
     saved: list[report.Row] = []
     monkeypatch.setattr("benchmarks.store.load", lambda name: older)

@@ -55,9 +55,9 @@ def parse_address(url: str) -> RedisAddress:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
+    except ValueError:
         # Its text may be part of a password.
-        raise AddressError("not the address of a Redis: redis://HOST:PORT/DATABASE") from error
+        raise AddressError("not the address of a Redis: redis://HOST:PORT/DATABASE") from None
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise AddressError(f"{parts.scheme!r} is not the address of a Redis")
     username = unquote(parts.username) if parts.username else None

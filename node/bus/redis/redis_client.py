@@ -58,7 +58,8 @@ class RedisClient:
         self._shared: RedisLink | None = None
         self._connecting = False
         self._failure: ParleyError | None = None
-        self._under_way = 0
+        self._under_way = 0  # of callers that wait
+        self._left = 0  # of callers that are gone
         bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
         self._batcher = Batcher(self._ask, _cost, loop, bounds)
         self._finishing = 0
@@ -92,7 +93,7 @@ class RedisClient:
     @property
     def under_way(self) -> int:
         """How many commands were sent and have no answer yet."""
-        return self._under_way
+        return self._under_way + self._left
 
     def check_open(self) -> None:
         """Raise BusClosedError once it was closed."""
@@ -129,7 +130,7 @@ class RedisClient:
             BusError: the connection was lost.
         """
         self.check_open()
-        if self._under_way >= self._waiting:
+        if self.under_way >= self._waiting:
             await self._in_line()
         self._under_way += 1
         try:
@@ -145,9 +146,15 @@ class RedisClient:
             return [error for _ in callers]  # one attempt is enough for all
         together = [words for several in callers for words in several]
         try:
-            answers = iter(await link.answers(together, self._timeout))
+            request = link.send(together, self._timeout)
         except RedisError as error:
             return [self._lost(link, error) for _ in callers]
+        try:
+            answers = iter(await request.wait())
+        except get_cancelled_exc_class():
+            self._left += 1
+            request.leave(self._answered)
+            raise
         return [self._outcome(link, list(islice(answers, len(several)))) for several in callers]
 
     def _outcome(self, link: RedisLink, answers: list[Any]) -> list[Any] | ParleyError:
@@ -312,8 +319,8 @@ class RedisClient:
             else:
                 self._drop(reader)
                 return
-            self._put_back(reader)
             await unwanted(answer)
+            self._put_back(reader)
         except (BusError, RedisError, OSError):
             self._drop(reader)  # its events are pending, and come again once they were idle
         finally:
@@ -324,12 +331,17 @@ class RedisClient:
     # The line.
 
     async def _in_line(self) -> None:
-        await self._changes.until(lambda: self._under_way < self._waiting)
+        await self._changes.until(lambda: self.under_way < self._waiting)
         self.check_open()
 
     def _done(self) -> None:
         self._under_way -= 1
-        if self._closed or self._under_way == self._waiting - 1:
+        if self._closed or self.under_way == self._waiting - 1:
+            self._changes.notify()
+
+    def _answered(self) -> None:
+        self._left -= 1
+        if self.under_way == self._waiting - 1:
             self._changes.notify()
 
 

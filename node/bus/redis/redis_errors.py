@@ -5,6 +5,7 @@ anything can have been done. Texts of Redis are passed on: they hold no secrets.
 import re
 from typing import Final
 
+from anyio import BrokenResourceError, EndOfStream
 from coredis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -62,6 +63,8 @@ _TYPES: Final[tuple[tuple[type[RedisError], type[BusError]], ...]] = (
     (ReadOnlyError, BusUnavailableError),
     (LostConnectionError, BusUnavailableError),
 )
+# What the transport raises; anyio's two while TLS is set up.
+_LOST: Final = (OSError, UnreachableError, EndOfStream, BrokenResourceError)
 
 
 def bus_error(error: BaseException) -> BusError:
@@ -76,7 +79,7 @@ def bus_error(error: BaseException) -> BusError:
     for raised, kind in _TYPES:
         if isinstance(error, raised):
             return kind(f"Redis: {text}")
-    if isinstance(error, (OSError, UnreachableError)):
+    if isinstance(error, _LOST):
         return BusUnavailableError(f"Redis: {text}")
     return BusDamagedError(f"Redis: {text}")
 

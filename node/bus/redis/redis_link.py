@@ -8,7 +8,8 @@ dropped. Nothing is sent twice.
 
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from io import BytesIO
 from typing import Any, Final
 
 import anyio
@@ -27,17 +28,20 @@ from node.transport.stream_outlet import StreamOutlet
 
 # Whom to log in as with a password alone.
 _DEFAULT_USER: Final = "default"
+# Bytes of answers that were read and may still be held.
+_READ: Final = 2**20
 
 
 class RedisRequest:
     """Commands that were sent together, and their answers as they come. `due` is when the last one
     has to be there, in seconds of the loop."""
 
-    __slots__ = ("_loop", "_waiter", "answers", "due", "wanted")
+    __slots__ = ("_loop", "_over", "_waiter", "answers", "due", "wanted")
 
     def __init__(self, loop: Backend, wanted: int, due: float) -> None:
         self._loop = loop
         self._waiter: Waiter | None = None
+        self._over: Callable[[], None] | None = None
         self.answers: list[Any] = []
         self.wanted = wanted
         self.due = due
@@ -50,6 +54,13 @@ class RedisRequest:
             await self._waiter
         return self.answers
 
+    def leave(self, over: Callable[[], None]) -> None:
+        """Nobody waits any more: `over` is called once the last answer is there."""
+        if len(self.answers) < self.wanted:
+            self._over = over
+        else:
+            over()
+
     def take(self, answer: object) -> bool:
         """The next answer; whether it was the last."""
         self.answers.append(answer)
@@ -57,6 +68,8 @@ class RedisRequest:
             return False
         if self._waiter is not None:
             self._waiter.wake()
+        if self._over is not None:
+            self._over()
         return True
 
     def fail(self, error: BaseException) -> None:
@@ -120,10 +133,6 @@ class RedisLink:
             self._alarm.set(request.due)
         return request
 
-    async def answers(self, several: Sequence[tuple[Any, ...]], timeout: float) -> list[Any]:
-        """What `RedisRequest.wait` gives for commands that are sent together; raises as `send`."""
-        return await self.send(several, timeout).wait()
-
     def close(self) -> None:
         """Close now; callers that wait for an answer get an error."""
         self._lose(LostConnectionError("the connection was closed"))
@@ -144,6 +153,8 @@ class RedisLink:
             while not isinstance(parsed := parser.parse(), NotEnoughData):
                 if parsed[0] is not DataType.PUSH and requests[0].take(parsed[1]):
                     requests.popleft()
+            if parser.bytes_read > _READ:
+                _free_read(parser)
         except Exception as error:  # not the language of Redis, or more than was asked for
             lost = LostConnectionError(f"an answer that cannot be read: {error}")
             lost.__cause__ = error
@@ -181,7 +192,7 @@ class RedisLink:
         commands = [hello]
         if address.database:
             commands.append((b"SELECT", address.database))
-        answers = await self.answers(commands, timeout)
+        answers = await self.send(commands, timeout).wait()
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
@@ -209,6 +220,15 @@ class RedisLink:
             self._outlet.close()
         while self._requests:
             self._requests.popleft().fail(error)
+
+
+def _free_read(parser: Parser) -> None:
+    """Free what was read. The parser itself does so when all that came was read, which need never
+    be while answers follow each other."""
+    rest = parser.localbuffer.getvalue()[parser.bytes_read :]
+    parser.localbuffer = BytesIO()
+    parser.bytes_read = parser.bytes_written = 0
+    parser.feed(rest)
 
 
 def packed(words: Sequence[str | bytes | float]) -> bytes:

@@ -1,5 +1,7 @@
 """Addresses of buses."""
 
+from traceback import format_exception
+
 import pytest
 
 from node.bus.bus_address import FORMATS, open_store
@@ -32,10 +34,20 @@ def test_a_server_at_a_socket() -> None:
         open_store("unix:///run/redis.sock")  # a node's
 
 
-def test_no_error_shows_a_password() -> None:
-    with pytest.raises(AddressError) as caught:
-        open_store("reddis://user:secret@127.0.0.1:1/0")
-    assert "secret" not in str(caught.value)
+@pytest.mark.parametrize(
+    "address",
+    [
+        "reddis://user:secret@127.0.0.1:1/0",
+        # What has to be percent-encoded, and is not.
+        *(f"redis://user:secret{mark}1secret@127.0.0.1:1/0" for mark in "/?#[\u2100"),
+        "redis://user:1?2secret@127.0.0.1:1/0",
+        "redis+unix://user:secret@/run/redis.sock?1secret@=1",
+    ],
+)
+def test_no_error_shows_a_password(address: str) -> None:
+    with pytest.raises((AddressError, ConfigError)) as caught:
+        open_store(address)
+    assert "secret" not in "".join(format_exception(caught.value))
 
 
 def test_settings_stand_in_the_query() -> None:

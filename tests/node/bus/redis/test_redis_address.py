@@ -1,5 +1,7 @@
 """Addresses of a Redis."""
 
+from traceback import format_exception
+
 import pytest
 
 from node.bus.redis.redis_address import RedisAddress, parse_address
@@ -45,7 +47,8 @@ def test_what_is_no_address(url: str) -> None:
         parse_address(url)
 
 
-def test_a_password_in_a_wrong_place_is_not_quoted() -> None:
+@pytest.mark.parametrize("url", ["redis:/:hunter2@h", "redis://:hunter2/3@h"])
+def test_a_password_in_a_wrong_place_is_not_quoted(url: str) -> None:
     with pytest.raises(AddressError) as caught:
-        parse_address("redis:/:hunter2@h")
-    assert "hunter2" not in str(caught.value)
+        parse_address(url)
+    assert "hunter2" not in "".join(format_exception(caught.value))

@@ -23,7 +23,7 @@ from node.bus.redis.redis_store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
 from tests.node.bus.stores import opened
-from tests.node.network import eventually, ground, nothing_left, started
+from tests.node.network import eventually, ground, nothing_left, settled, started
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -195,6 +195,22 @@ async def test_further_commands_wait_in_line(
         await client.aclose()
 
 
+async def test_commands_of_who_is_gone_are_under_way_until_they_are_answered(
+    redis_url: str, redis: Redis, anyio_backend: str
+) -> None:
+    async with ground() as backend:
+        client = RedisClient(backend, parse_address(redis_url), 5, 2)
+        await client.open()
+        redis("CLIENT", "PAUSE", 200, "ALL")
+        for _ in range(10):
+            with anyio.move_on_after(0.01):
+                await client.command("INCR", "n")
+        assert client.under_way == 2
+        assert await client.command("GET", "n") == b"2"
+        assert client.under_way == 0
+        await client.aclose()
+
+
 async def test_all_who_wait_for_a_connection_share_its_failure(
     monkeypatch: pytest.MonkeyPatch, anyio_backend: str
 ) -> None:
@@ -271,7 +287,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection(anyio_backend
         link = RedisLink(backend, parse_address(url))
         await link.connect(5.0)
         with suppress(RedisError):
-            assert await link.answers([("PING",)], 5.0) == [b"OK"]
+            assert await link.send([("PING",)], 5.0).wait() == [b"OK"]
         await eventually(lambda: not link.usable)
         with pytest.raises(LostConnectionError):
             link.send([("PING",)], 5.0)
@@ -288,9 +304,59 @@ async def test_answers_in_parts_and_pushed_messages(anyio_backend: str) -> None:
         link.close()
 
 
+async def test_what_was_read_is_freed_while_answers_never_end(anyio_backend: str) -> None:
+    async with pretender(HELLO) as url, ground() as backend:
+        link = RedisLink(backend, parse_address(url))
+        await link.connect(5.0)
+        text = bytes(2**18)
+        requests = [link.send([("GET",)], 5.0) for _ in range(100)]
+        cut = b"\r\n*2\r\n:1\r\n$%d\r\n%b" % (len(text), text)
+        link.received(cut[2:])
+        most = 0
+        for _ in requests:  # one never ends where the next begins
+            link.received(cut)
+            most = max(most, link._parser.bytes_written)
+        assert [request.answers for request in requests] == [[[1, text]]] * 100
+        assert most < 8 * len(text)
+        link.close()
+
+
 def test_a_command_as_redis_reads_it() -> None:
     command = b"*4\r\n$2\r\n\xc3\xa9\r\n$0\r\n\r\n$2\r\n-1\r\n$3\r\n0.5\r\n"
     assert packed(("é", b"", -1, 0.5)) == command
+
+
+async def test_who_cannot_give_back_takes_nobody_along(
+    redis_url: str, redis: Redis, anyio_backend: str
+) -> None:
+    brought, fails = anyio.Event(), anyio.Event()
+
+    async def give_back(answer: object) -> None:
+        brought.set()
+        await fails.wait()
+        raise BusUnavailableError("no")
+
+    async with ground() as backend:
+        client = RedisClient(backend, parse_address(redis_url), 5, 10)
+        await client.open()
+        async with anyio.create_task_group() as tasks:
+            first = anyio.CancelScope()
+
+            async def cancelled() -> None:
+                with first:
+                    await client.blocking((b"BLPOP", b"one", 5), 5, give_back)
+
+            await started(tasks, cancelled)
+            first.cancel()
+            await brought.wait()
+            other = await started(
+                tasks, lambda: client.blocking((b"BLPOP", b"two", 5), 5, give_back)
+            )
+            fails.set()
+            await settled()
+            redis("RPUSH", "two", "x")
+        assert other == [[b"two", b"x"]]
+        await client.aclose()
 
 
 async def test_who_is_too_long_in_ending_is_let_go(

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -71,6 +73,20 @@ async def test_with_a_certificate_that_is_known(
     async with ground() as backend:
         with pytest.raises(BusUnavailableError):
             await RedisStore(tls_url.replace(HOST, "localhost"), BusConfig()).open(backend)
+
+
+async def test_a_server_that_goes_in_the_handshake(anyio_backend: str) -> None:
+    async def go(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+
+    async with await anyio.create_tcp_listener(local_host=HOST) as listener, ground() as backend:
+        port = listener.extra_attributes[SocketAttribute.local_port]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, go)
+            with pytest.raises(BusUnavailableError):
+                await RedisStore(f"rediss://{HOST}:{port}", BusConfig(timeout=5)).open(backend)
+            tasks.cancel_scope.cancel()
 
 
 async def test_with_one_that_is_not(tls_url: str, anyio_backend: str) -> None:

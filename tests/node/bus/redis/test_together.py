@@ -11,7 +11,7 @@ from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
 from node.bus.model import NewEvent, Published
 from node.bus.redis import redis_client as module
-from node.bus.redis.redis_link import RedisLink
+from node.bus.redis.redis_link import RedisLink, RedisRequest
 from node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import KEY, Redis, event
 from tests.node.bus.stores import opened
@@ -49,10 +49,10 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
 
     class Counted(RedisLink):
-        async def answers(self, several: Any, timeout: float) -> list[Any]:
+        def send(self, several: Any, timeout: float) -> RedisRequest:
             if several[0][0] == b"XADD":
                 made.append(len(several))
-            return await super().answers(several, timeout)
+            return super().send(several, timeout)
 
     monkeypatch.setattr(module, "RedisLink", Counted)
     return made
@@ -87,14 +87,13 @@ async def test_requests_have_their_limits(
     under_way = [0]
 
     class Watched(RedisLink):
-        async def answers(self, several: Any, timeout: float) -> list[Any]:
+        def send(self, several: Any, timeout: float) -> RedisRequest:
             if several[0][0] == b"XADD":
                 requests.append(len(several))
+            request = super().send(several, timeout)
             under_way.append(under_way[-1] + 1)
-            try:
-                return await super().answers(several, timeout)
-            finally:
-                under_way.append(under_way[-1] - 1)
+            request.leave(lambda: under_way.append(under_way[-1] - 1))
+            return request
 
     monkeypatch.setattr(module, "RedisLink", Watched)
     async with opened(RedisStore(redis_url, BusConfig(timeout=5))) as store:
