@@ -322,6 +322,28 @@ async def test_who_has_the_task_of_one_that_waited_cancels_no_other() -> None:
             assert one.said == ["", True]
 
 
+async def test_who_keeps_the_task_of_one_that_never_waited_cancels_no_other() -> None:
+    kept: list[asyncio.Task[Any]] = []
+
+    async def keeps(one: One) -> None:
+        kept.append(one.runner)
+
+    async with Stage() as stage:
+        for _ in range(2):  # a new task, and one that rested
+            other, after = One(), One()
+            stage.eager.begin([(keeps, One()), (in_two_steps, other), (keeps, One())])
+            stage.begin(in_two_steps, after)
+            for task in kept:
+                task.cancel()
+            for waits in (other, after):
+                await over(waits)
+                assert waits.said == ["", True]
+            await asyncio.sleep(0)
+            assert all(task.done() for task in kept)
+            stage.begin(at_once, One())
+            assert len(stage.tasks) == 1
+
+
 async def test_what_is_no_future_is_refused_as_tasks_do() -> None:
     class Odd:
         def __await__(self) -> Generator[str, None, None]:
