@@ -13,7 +13,7 @@ import logging
 from asyncio.tasks import _enter_task, _leave_task  # for whoever steps tasks: Extending asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import Context, copy_context
-from sys import getrefcount
+from sys import getrefcount, version_info
 from typing import Any, Final
 
 from node.transport.loop import Begun, Running
@@ -22,6 +22,8 @@ logger = logging.getLogger("parley.transport")
 
 _NOTHING: Final = object()
 _EMPTY: Final = Context()
+# A task that takes its cancellation back before it waits is not cancelled then.
+_UNCANCELS: Final = version_info >= (3, 13)
 
 
 class EagerTasks:
@@ -145,7 +147,8 @@ class LentTask(Coroutine[Any, Any, None]):
         if self.steps is None:
             raise typ
         waits_for, self._waits_for = self._waits_for, _NOTHING
-        if asyncio.isfuture(waits_for) and waits_for.cancel(*typ.args):
+        taken_back = _UNCANCELS and waits_for is not _NOTHING and not self.task.cancelling()
+        if taken_back or (asyncio.isfuture(waits_for) and waits_for.cancel(*typ.args)):
             _say_awaited(waits_for, True)
             return waits_for  # as `Task.cancel` does, had it waited for it already
         return self._step(self.steps.throw, typ)

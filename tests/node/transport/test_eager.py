@@ -2,6 +2,7 @@
 their cancellation."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import ContextVar
@@ -342,6 +343,21 @@ async def test_who_keeps_the_task_of_one_that_never_waited_cancels_no_other() ->
             assert all(task.done() for task in kept)
             stage.begin(at_once, One())
             assert len(stage.tasks) == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="until then it is cancelled all the same")
+async def test_one_that_takes_its_cancellation_back_before_it_waits() -> None:
+    async def takes_back(one: One) -> None:
+        one.runner.cancel()
+        one.runner.uncancel()
+        await asyncio.sleep(0)
+        one.said.append(await asyncio.sleep(0, "went on"))
+
+    async with Stage() as stage:
+        for _ in range(2):  # a new task, and one that rested
+            stage.begin(takes_back, one := One())
+            await over(one)
+            assert one.said == ["went on"]
 
 
 async def test_what_is_no_future_is_refused_as_tasks_do() -> None:
