@@ -53,9 +53,9 @@ class EagerTasks:
                     lent.go_on_with(one, steps, context, context.run(steps.send, None))
                 except (StopIteration, asyncio.CancelledError):
                     one.runner = None
-                except (KeyboardInterrupt, SystemExit):
+                except (KeyboardInterrupt, SystemExit) as error:
                     one.runner = None
-                    raise
+                    loop.call_soon(_raise, error)  # what called us may keep it to itself
                 except BaseException:  # those after it begin all the same
                     one.runner = None
                     logger.exception("a task failed")
@@ -175,6 +175,10 @@ class LentTask(Coroutine[Any, Any, None]):
                 self._one.runner = None
             self._one, self.steps, self._context = None, None, _EMPTY
             raise
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _say_awaited(future: Any, awaited: bool) -> None:

@@ -2,18 +2,20 @@
 their cancellation."""
 
 import asyncio
+import socket
 import sys
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
 import pytest
+import uvloop
 from anyio.lowlevel import checkpoint
 
 from node.transport.eager import EagerTasks
-from tests.node.network import eventually
+from tests.node.transport.eager_stage import One, Stage, at_once, in_two_steps, over
 
 pytestmark = pytest.mark.anyio
 
@@ -25,52 +27,6 @@ WHO: ContextVar[str] = ContextVar("who", default="nobody")
 )
 def anyio_backend(request: pytest.FixtureRequest) -> object:
     return request.param
-
-
-class One:
-    """What one coroutine runs for."""
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.runner: Any = None
-        self.said: list[object] = []
-
-
-class Stage:
-    """Eager tasks of the running loop."""
-
-    def __init__(self) -> None:
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.eager = EagerTasks(asyncio.get_running_loop(), self.tasks)
-
-    def begin(self, function: Callable[[Any], Coroutine[Any, Any, object]], *ones: One) -> None:
-        self.eager.begin([(function, one) for one in ones])
-
-    async def __aenter__(self) -> "Stage":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await checkpoint()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        assert not self.tasks
-        ready = self.eager.ready
-        assert ready is None or ready.task.done()
-
-
-async def over(one: One) -> None:
-    await eventually(lambda: one.runner is None)
-
-
-async def at_once(one: One) -> None:
-    one.said += [one.name, asyncio.current_task() is one.runner]
-
-
-async def in_two_steps(one: One) -> None:
-    task = asyncio.current_task()
-    await asyncio.sleep(0)
-    one.said += [one.name, asyncio.current_task() is task is one.runner]
 
 
 async def until_cancelled(one: One) -> None:
@@ -267,6 +223,33 @@ async def test_what_is_raised_ends_nothing_else(caplog: pytest.LogCaptureFixture
         assert after.said == ["", True]
         assert "at once" in caplog.text
         assert "several" in caplog.text
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_one_that_exits_ends_the_loop_from_a_transport_too(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    after = One()
+
+    async def exits(_: One) -> None:
+        sys.exit(7)
+
+    class Receives(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            eager = EagerTasks(asyncio.get_running_loop(), set())
+            eager.begin([(exits, One()), (at_once, after)])
+
+    async def main() -> None:
+        near, far = socket.socketpair()
+        transport, _ = await asyncio.get_running_loop().create_connection(Receives, sock=near)
+        with far, closing(transport):
+            far.send(b"x")
+            await asyncio.sleep(5)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(SystemExit) as caught:
+        runner.run(main())
+    assert caught.value.code == 7
+    assert after.said == ["", True]
 
 
 async def test_several_wait_for_one_future() -> None:
