@@ -4,7 +4,8 @@ Most handlers wait for nothing, and a task is a good part of what a lone call co
 loop's next turn, and its end is told in the one after that. They see a task all the same: one that
 stands ready is lent to a coroutine, is the current task from its first step on, and goes on with it
 if it waits: from then on it is that coroutine's alone, and ends with it, since whoever has it may
-cancel it later. (What Python 3.12 calls an eager task is a new one each time; 3.11 has none.)
+cancel it later. For the same reason one that somebody keeps is not lent again. (What Python 3.12
+calls an eager task is a new one each time; 3.11 has none.)
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import logging
 from asyncio.tasks import _enter_task, _leave_task  # for whoever steps tasks: Extending asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import Context, copy_context
+from sys import getrefcount, version_info
 from typing import Any, Final
 
 from node.transport.loop import Begun, Running
@@ -20,6 +22,8 @@ logger = logging.getLogger("parley.transport")
 
 _NOTHING: Final = object()
 _EMPTY: Final = Context()
+# A task that takes its cancellation back before it waits is not cancelled then.
+_UNCANCELS: Final = version_info >= (3, 13)
 
 
 class EagerTasks:
@@ -43,19 +47,22 @@ class EagerTasks:
         _enter_task(loop, task)
         try:
             for function, one in begun:
+                holders = getrefcount(task)
                 context, steps, one.runner = copy_context(), function(one), task
                 try:
                     lent.go_on_with(one, steps, context, context.run(steps.send, None))
                 except (StopIteration, asyncio.CancelledError):
                     one.runner = None
-                except (KeyboardInterrupt, SystemExit):
+                except (KeyboardInterrupt, SystemExit) as error:
                     one.runner = None
-                    raise
+                    loop.call_soon(_raise, error)  # what called us may keep it to itself
                 except BaseException:  # those after it begin all the same
                     one.runner = None
                     logger.exception("a task failed")
-                if one.runner is None and lent.is_free:
+                if one.runner is None and lent.is_free and getrefcount(task) == holders:
                     continue
+                if one.runner is None:
+                    lent.end()
                 _leave_task(loop, task)
                 lent = self._next()
                 task = lent.task
@@ -65,7 +72,7 @@ class EagerTasks:
             if self.ready is None:
                 self.ready = lent
             else:  # a first step had others begin
-                task.cancel()
+                lent.end()
             if sender is not None:
                 _enter_task(loop, sender)
 
@@ -83,7 +90,7 @@ class EagerTasks:
 class LentTask(Coroutine[Any, Any, None]):
     """What such a `task` runs: it rests until it has `steps` to go on with, and ends with them."""
 
-    __slots__ = ("_context", "_loop", "_one", "_rest", "_waits_for", "steps", "task")
+    __slots__ = ("_context", "_loop", "_one", "_over", "_rest", "_waits_for", "steps", "task")
 
     # It has always begun (`inspect.getcoroutinestate`): whoever cancels it lets it clean up.
     cr_running = False
@@ -93,6 +100,7 @@ class LentTask(Coroutine[Any, Any, None]):
         self._loop = loop
         self._rest: asyncio.Future[None] | None = None
         self._one: Running | None = None
+        self._over = False
         self.steps: Coroutine[Any, Any, object] | None = None
         self._context = _EMPTY
         # What was waited for in the first step, until the task waits for it.
@@ -112,8 +120,12 @@ class LentTask(Coroutine[Any, Any, None]):
         """From the task's next turn on, go on with what has begun and waits."""
         self._one, self.steps, self._context, self._waits_for = one, steps, context, waits_for
         _say_awaited(waits_for, False)  # not yet: until then others may begin to wait for it
-        if self._rest is not None and not self._rest.done():
-            self._rest.set_result(None)
+        self._wake()
+
+    def end(self) -> None:
+        """It is lent no more, and its task is over with that one's next turn."""
+        self._over = True
+        self._wake()
 
     # What the task does.
 
@@ -123,6 +135,8 @@ class LentTask(Coroutine[Any, Any, None]):
             waits_for, self._waits_for = self._waits_for, _NOTHING
             _say_awaited(waits_for, True)
             return waits_for
+        if self._over:
+            raise StopIteration
         if self.steps is None:
             self._rest = rest = self._loop.create_future()
             return rest.__await__().send(None)
@@ -133,7 +147,8 @@ class LentTask(Coroutine[Any, Any, None]):
         if self.steps is None:
             raise typ
         waits_for, self._waits_for = self._waits_for, _NOTHING
-        if asyncio.isfuture(waits_for) and waits_for.cancel(*typ.args):
+        taken_back = _UNCANCELS and waits_for is not _NOTHING and not self.task.cancelling()
+        if taken_back or (asyncio.isfuture(waits_for) and waits_for.cancel(*typ.args)):
             _say_awaited(waits_for, True)
             return waits_for  # as `Task.cancel` does, had it waited for it already
         return self._step(self.steps.throw, typ)
@@ -148,6 +163,10 @@ class LentTask(Coroutine[Any, Any, None]):
 
     # Inside.
 
+    def _wake(self) -> None:
+        if self._rest is not None and not self._rest.done():
+            self._rest.set_result(None)
+
     def _step(self, step: Callable[[Any], Any], given: Any) -> Any:
         try:
             return self._context.run(step, given)
@@ -156,6 +175,10 @@ class LentTask(Coroutine[Any, Any, None]):
                 self._one.runner = None
             self._one, self.steps, self._context = None, None, _EMPTY
             raise
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _say_awaited(future: Any, awaited: bool) -> None:

@@ -40,6 +40,7 @@ async def idle(stream: Stream) -> None:
         pass
 
 
+@pytest.mark.pure
 async def test_chunks_behind_a_result_without_credit_do_not_pile_up() -> None:
     async with meeting() as met:
 
@@ -89,6 +90,7 @@ async def test_names_that_are_too_long_fall_under_no_pattern() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.pure
 @pytest.mark.parametrize("size", [65_536, 1 << 20])
 async def test_streams_without_credit_hold_no_more_than_the_write_buffer(size: int) -> None:
     async with meeting(write_buffer=1 << 20) as met:

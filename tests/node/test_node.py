@@ -691,6 +691,7 @@ async def test_closing_lets_handlers_finish_and_sends_what_is_queued(
             closing = await started(tasks, met.server.aclose)
             late = await started(tasks, lambda: met.peer.call("long"))
             refused = await started(tasks, met.peer.open_stream("sink").receive)
+            await eventually(lambda: len(late + refused) == 2)
             assert not closing
             assert [getattr(error, "code", None) for error in late + refused] == [19, 35]
             finish.set()

@@ -212,6 +212,7 @@ async def test_publish_encodes_once_however_many_subscribe(
     assert encoded == [{"price": 5}]
 
 
+@pytest.mark.pure
 async def test_notes_of_one_turn_travel_as_one_event(
     met: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +229,7 @@ async def test_notes_of_one_turn_travel_as_one_event(
         assert sent == [(SIM, NOTES), (SIM, NOTIFY)]
 
 
+@pytest.mark.pure
 async def test_flush_does_not_wait_for_the_turn(
     met: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

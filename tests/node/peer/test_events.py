@@ -67,6 +67,7 @@ async def test_all_that_a_handler_may_be(met: Meeting, anyio_backend: str) -> No
     assert await data_of(met, "sync") == ["sync"]
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("kind", ["at once", "after a reply", "yields", "sync"])
 async def test_a_handler_that_fails(
     met: Meeting, anyio_backend: str, kind: str, caplog: pytest.LogCaptureFixture

@@ -213,6 +213,7 @@ class Slow(ModelStore):
         return await super().publish(events, durable=durable)
 
 
+@pytest.mark.pure
 async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
     anyio_backend: str,
 ) -> None:

@@ -12,7 +12,7 @@ from node.protocol.codes import DATA, STREAM
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 from node.streams.table import StreamTable
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.pure]
 
 
 def new_table() -> StreamTable:

@@ -2,17 +2,20 @@
 their cancellation."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
+import socket
+import sys
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
 import pytest
+import uvloop
 from anyio.lowlevel import checkpoint
 
 from node.transport.eager import EagerTasks
-from tests.node.network import eventually
+from tests.node.transport.eager_stage import One, Stage, at_once, in_two_steps, over
 
 pytestmark = pytest.mark.anyio
 
@@ -24,52 +27,6 @@ WHO: ContextVar[str] = ContextVar("who", default="nobody")
 )
 def anyio_backend(request: pytest.FixtureRequest) -> object:
     return request.param
-
-
-class One:
-    """What one coroutine runs for."""
-
-    def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.runner: Any = None
-        self.said: list[object] = []
-
-
-class Stage:
-    """Eager tasks of the running loop."""
-
-    def __init__(self) -> None:
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.eager = EagerTasks(asyncio.get_running_loop(), self.tasks)
-
-    def begin(self, function: Callable[[Any], Coroutine[Any, Any, object]], *ones: One) -> None:
-        self.eager.begin([(function, one) for one in ones])
-
-    async def __aenter__(self) -> "Stage":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await checkpoint()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        assert not self.tasks
-        ready = self.eager.ready
-        assert ready is None or ready.task.done()
-
-
-async def over(one: One) -> None:
-    await eventually(lambda: one.runner is None)
-
-
-async def at_once(one: One) -> None:
-    one.said += [one.name, asyncio.current_task() is one.runner]
-
-
-async def in_two_steps(one: One) -> None:
-    task = asyncio.current_task()
-    await asyncio.sleep(0)
-    one.said += [one.name, asyncio.current_task() is task is one.runner]
 
 
 async def until_cancelled(one: One) -> None:
@@ -268,6 +225,33 @@ async def test_what_is_raised_ends_nothing_else(caplog: pytest.LogCaptureFixture
         assert "several" in caplog.text
 
 
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_one_that_exits_ends_the_loop_from_a_transport_too(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    after = One()
+
+    async def exits(_: One) -> None:
+        sys.exit(7)
+
+    class Receives(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            eager = EagerTasks(asyncio.get_running_loop(), set())
+            eager.begin([(exits, One()), (at_once, after)])
+
+    async def main() -> None:
+        near, far = socket.socketpair()
+        transport, _ = await asyncio.get_running_loop().create_connection(Receives, sock=near)
+        with far, closing(transport):
+            far.send(b"x")
+            await asyncio.sleep(5)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(SystemExit) as caught:
+        runner.run(main())
+    assert caught.value.code == 7
+    assert after.said == ["", True]
+
+
 async def test_several_wait_for_one_future() -> None:
     async def waits(one: One) -> None:
         one.said.append(await future)
@@ -320,6 +304,43 @@ async def test_who_has_the_task_of_one_that_waited_cancels_no_other() -> None:
         for one in ones:
             await over(one)
             assert one.said == ["", True]
+
+
+async def test_who_keeps_the_task_of_one_that_never_waited_cancels_no_other() -> None:
+    kept: list[asyncio.Task[Any]] = []
+
+    async def keeps(one: One) -> None:
+        kept.append(one.runner)
+
+    async with Stage() as stage:
+        for _ in range(2):  # a new task, and one that rested
+            other, after = One(), One()
+            stage.eager.begin([(keeps, One()), (in_two_steps, other), (keeps, One())])
+            stage.begin(in_two_steps, after)
+            for task in kept:
+                task.cancel()
+            for waits in (other, after):
+                await over(waits)
+                assert waits.said == ["", True]
+            await asyncio.sleep(0)
+            assert all(task.done() for task in kept)
+            stage.begin(at_once, One())
+            assert len(stage.tasks) == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="until then it is cancelled all the same")
+async def test_one_that_takes_its_cancellation_back_before_it_waits() -> None:
+    async def takes_back(one: One) -> None:
+        one.runner.cancel()
+        one.runner.uncancel()
+        await asyncio.sleep(0)
+        one.said.append(await asyncio.sleep(0, "went on"))
+
+    async with Stage() as stage:
+        for _ in range(2):  # a new task, and one that rested
+            stage.begin(takes_back, one := One())
+            await over(one)
+            assert one.said == ["went on"]
 
 
 async def test_what_is_no_future_is_refused_as_tasks_do() -> None:
