@@ -150,10 +150,12 @@ def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[SessionDirect
 
 def _groups(directions: Sequence[SessionDirection]) -> Iterator[list[SessionDirection]]:
     group: list[SessionDirection] = []
+    events = 0
     for one in directions:
-        if group and sum(other.events for other in group) + one.events > MANY_EVENTS:
+        events += one.events
+        if group and events > MANY_EVENTS:
             yield group
-            group = []
+            group, events = [], one.events
         group.append(one)
     if group:
         yield group
@@ -174,8 +176,8 @@ class _Events:
         numbers = {(one.session, one.sender): at for at, one in enumerate(group)}
         keys = zip(*(self._rows.column(name).to_pylist() for name in _DIRECTION), strict=True)
         which = np.fromiter((numbers[key] for key in keys), np.int64, self._rows.num_rows)
-        for at in range(len(group)):
-            yield np.flatnonzero(which == at)
+        ends = np.bincount(which, minlength=len(group)).cumsum()
+        yield from np.split(np.argsort(which, kind="stable"), ends[:-1])
 
     def record(self, at: int) -> dict[str, Any]:
         """Where a row's event stands, when it was, and its status."""

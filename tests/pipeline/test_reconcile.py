@@ -12,7 +12,7 @@ import pytest
 from pipeline.gold.making import gold_tables
 from pipeline.gold.store import GoldDirectory
 from pipeline.reconcile import events
-from pipeline.reconcile.events import Wanted
+from pipeline.reconcile.events import SessionDirection, Wanted
 from pipeline.summary import facts
 from tests.pipeline.silver_frames import CHECK_KEY, Talk, events_of, summary
 
@@ -177,3 +177,22 @@ def test_of_a_long_session_only_blocks_that_are_not_alike_are_read(
     found = gold_tables(summary(*talks), reader, CHECK_KEY)["findings"].to_pylist()
     assert [(one["session"], one["place"]) for one in found] == [("early", 1), ("late", 97)]
     assert [rows.num_rows for rows in read] == [2 * (2 * 4 - 1)]
+
+
+def test_many_short_sessions_are_put_into_groups_in_one_pass() -> None:
+    looked_at = 0
+
+    class Counting(SessionDirection):
+        @property
+        def events(self) -> int:
+            nonlocal looked_at
+            looked_at += 1
+            return 10_000
+
+        @events.setter
+        def events(self, value: int) -> None:
+            pass
+
+    many = [Counting(str(number), "a") for number in range(300)]
+    assert [len(group) for group in events._groups(many)] == [104, 104, 92]
+    assert looked_at < 1_000
