@@ -93,7 +93,7 @@ class GoldStore(Protocol):
         """A table of a slot; None if it is not there."""
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot is there and, as far as its schema, can be read."""
+        """Whether a table of a slot is there and can be read; Spark looks at its schema alone."""
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
@@ -155,11 +155,8 @@ class GoldDirectory:
         return pa.concat_tables(tables) if tables else None
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot is there and, as far as its schema, can be read."""
-        try:
-            return bool(list(self._files(name, slot)))
-        except (OSError, pa.ArrowInvalid):
-            return False
+        """Whether a table of a slot is there and can be read, whatever of it is damaged."""
+        return self.read(name, slot) is not None
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
@@ -172,7 +169,7 @@ class GoldDirectory:
         for piece, rows in pieces.items():
             (directory / piece).mkdir(exist_ok=True)
             hidden = directory / piece / "_part.parquet"
-            pq.write_table(rows, hidden)
+            pq.write_table(rows, hidden, write_page_checksum=True)
             hidden.rename(hidden.with_name("part.parquet"))
 
     def remove(self, slot: int, names: Iterable[str]) -> None:
@@ -194,7 +191,7 @@ class GoldDirectory:
 
     def _files(self, name: str, slot: int) -> Iterator[tuple[Path, pq.ParquetFile]]:
         for path in sorted(self._slot(name, slot).glob(f"**/{FILES}")):
-            yield path, pq.ParquetFile(path)
+            yield path, pq.ParquetFile(path, page_checksum_verification=True)
 
     def _batches(self, name: str, first: int, last: int) -> Iterator[tuple[int, Path]]:
         for path in self._root.joinpath(name).glob(f"{_BATCH}*"):
