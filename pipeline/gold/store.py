@@ -126,7 +126,12 @@ class GoldDirectory:
         for batch, path in self._batches(name, first, last):
             for part in parts:
                 for file in sorted(path.glob(f"part={part}/date=*/{FILES}")):
-                    rows = pq.ParquetFile(file).read(["other", "payload"])
+                    try:
+                        rows = pq.ParquetFile(file).read(["other", "payload"])
+                    except (OSError, pa.ArrowInvalid) as error:
+                        raise NoTablesError(
+                            f"{file} cannot be read: make the tables again from the journals"
+                        ) from error
                     more = {"batch": batch, "part": part}
                     columns = [pa.repeat(value, rows.num_rows) for value in more.values()]
                     tables.append(pa.table([*columns, *rows.columns], schema=PACKED))

@@ -353,6 +353,16 @@ def test_gold_that_is_damaged_is_said_and_made_anew(
     assert lake.refresh(1) == gold
 
 
+def test_silver_that_is_damaged_is_said(tmp_path: Path, segments: dict[str, bytes]) -> None:
+    lake = Lake(tmp_path / "lake")
+    write(tmp_path / "journals", segments, (1.0, 1.0))
+    lake.take(tmp_path / "journals")
+    for file in lake.root.glob("silver/batch=0/part=summary/**/*.parquet"):
+        file.write_bytes(b"")
+    with pytest.raises(NoTablesError, match=r"part=summary.*make the tables again"):
+        lake.refresh()
+
+
 def test_tables_of_an_earlier_version_are_not_taken_for_empty_ones(tmp_path: Path) -> None:
     store = GoldDirectory(tmp_path)
     store.write(MARK, 0, pa.table({MARK: [START]}))
@@ -371,6 +381,7 @@ def test_files_that_a_killed_task_left_are_nobodys(
         path.with_name(f".{path.name}").write_bytes(b"PAR1")
     (lake.root / "checks").mkdir()
     (lake.root / "checks" / "_part.parquet").write_bytes(b"PAR1")
+    (lake.root / "checks" / "part.parquet").touch()
     assert local_check_key(lake.root) == local_check_key(lake.root)
     assert lake.refresh() == lake.at_once()
     write(tmp_path / "journals", segments, (1.0, 1.0))
