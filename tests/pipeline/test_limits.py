@@ -16,10 +16,12 @@ from pipeline import event_files
 from pipeline import walk as walk_module
 from pipeline.arrow_rows import event_batches, other_batch
 from pipeline.event_files import EventFiles
-from pipeline.schema import EVENT, FINDING, SEGMENT, SPAN, TIP
+from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP
+from pipeline.stitch import here
 from pipeline.stitch import rows as stitch_module
 from pipeline.stitch.rows import stitch_rows
 from pipeline.stitch.runs import segment_row
+from pipeline.summing import Held
 
 NODE = "a" * 52
 STEM = f"{NODE}-20261121T000000000000Z-00000000"
@@ -109,6 +111,55 @@ def test_many_notes_are_given_out_before_there_are_many_events(
         if task.has_many:
             given += sum(batch.num_rows for batch in task.some_events())
     assert given == 72
+
+
+# Rows that wait to be summed up.
+
+
+def test_events_with_long_topics_and_labels_are_summed_up_before_there_are_many() -> None:
+    """A peer has named its stream once, and each of its small events has that in its row."""
+    head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
+    name = "\U0001f98a" * 1_024
+    content = Content("notify", topic=name)
+    row = CompactRow(head, 0, 1, NOW, 1, 99, 80, b"d", 0, 0x0301, content, name, name, b"", "ok")
+    held, most = Held(bytes(16)), 0
+    for _ in range(2):
+        for batch in event_batches([row] * 16_384, [None] * 16_384, EVENT, None, payloads=True):
+            held.add(batch, counted=True, final=True)
+            most = max(most, sum(one.nbytes for one, *_ in held._batches))
+            if held.has_many:
+                assert [rows.num_rows for rows in held.take(SUMMARY)]
+    assert most < 2**28
+
+
+# What stitching holds.
+
+
+def test_small_files_of_many_bytes_are_not_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As stitching writes them, and as silver does."""
+    head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
+    for number, payload in enumerate((b"", bytes(4_096))):
+        rows = [
+            CompactRow(
+                *(head, at, at, NOW, 1, 99, 80, b"d", 0, 0x0301),
+                Content("call"),
+                "t",
+                None,
+                payload,
+                "ok",
+            )
+            for at in range(2_000)
+        ]
+        (batch,) = event_batches(rows, [None] * 2_000, PENDING, STEM, payloads=True)
+        here._write(tmp_path / "silver" / f"batch={number}", 0, batch)
+        (file,) = (tmp_path / "silver" / f"batch={number}").rglob("*.parquet")
+        assert file.stat().st_size < 2**19
+        monkeypatch.setattr(here, "MOST_BYTES", batch.nbytes // 2)
+        assert not here.stitch_here(tmp_path, number)
+        monkeypatch.setattr(here, "MOST_BYTES", batch.nbytes * 2)
+        assert here.stitch_here(tmp_path, number)
 
 
 # What stitching finds.
