@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.gold.refresh import newest
-from pipeline.gold.store import DATED, EVENT_ROWS, PACKED, GoldDirectory, GoldStore
+from pipeline.gold.store import EVENT_ROWS, PACKED, GoldDirectory, GoldStore, is_dated
 from pipeline.reconcile.events import Wanted
 from pipeline.schema import EVENT, PENDING, WALKED
 from pipeline.summary.facts import BLOCK_BITS
@@ -89,7 +89,7 @@ class GoldCluster:
         rows = table if table.num_rows else []
         frame = self._tables.spark.createDataFrame(rows, schema)
         writer = frame.coalesce(1).write.mode("overwrite")
-        if name in DATED:
+        if is_dated(name, table):
             writer = writer.partitionBy("date")
         writer.parquet(_path(self._tables, name, slot))
 

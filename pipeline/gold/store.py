@@ -34,7 +34,9 @@ from pipeline.tables import FILES
 
 MARK: Final = "refreshed"
 SUMMARY_TABLE: Final = "summary"
-DATED: Final = frozenset({"traffic"})
+_DATED: Final = frozenset({"traffic"})
+# Dates that get a directory each: times are not proven, and a forger has many.
+MAX_DATES: Final = 1_024
 MARKS: Final = pa.schema([(MARK, TIME), ("batch", LONG), ("statuses", pa.map_(TEXT, LONG))])
 # What rows that are not events are, packed.
 PACKED: Final = pa.schema(
@@ -169,7 +171,7 @@ class GoldDirectory:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         pieces: Mapping[str, pa.Table] = {"": table}
-        if name in DATED and table.num_rows:
+        if is_dated(name, table):
             pieces = {f"date={one}": of for one, of in _by_date(table)}
         for piece, rows in pieces.items():
             (directory / piece).mkdir(exist_ok=True)
@@ -219,6 +221,11 @@ class GoldDirectory:
         )
         some = [wanted.among(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows]
         return pa.concat_tables([EVENT_ROWS.empty_table(), *some])
+
+
+def is_dated(name: str, table: pa.Table) -> bool:
+    """Whether a table has a directory for each date."""
+    return name in _DATED and 0 < pc.count_distinct(table.column("date")).as_py() <= MAX_DATES
 
 
 def _number(path: Path) -> int:

@@ -16,6 +16,7 @@ from pipeline import event_files
 from pipeline import walk as walk_module
 from pipeline.arrow_rows import event_batches, other_batch
 from pipeline.event_files import EventFiles
+from pipeline.gold.store import MAX_DATES, GoldDirectory
 from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP
 from pipeline.stitch import here
 from pipeline.stitch import rows as stitch_module
@@ -89,6 +90,19 @@ def test_a_task_of_as_many_dates_as_it_may_has_a_file_for_each(tmp_path: Path) -
         found = written(tmp_path / name)
         assert len(found) == event_files.MAX_DATES
         assert sum(map(len, found.values())) == days
+
+
+def test_traffic_of_too_many_dates_is_in_one_file(tmp_path: Path) -> None:
+    store = GoldDirectory(tmp_path)
+    for number, days in enumerate((MAX_DATES, MAX_DATES + 1)):
+        date = pa.array(range(days), pa.int32()).cast(pa.date32())
+        table = pa.table({"date": date, "node": pa.repeat(NODE, days)})
+        store.write("traffic", number, table)
+        files = list(tmp_path.glob(f"gold/traffic/slot={number}/**/*.parquet"))
+        assert len(files) == (days if days == MAX_DATES else 1)
+        found = store.read("traffic", number)
+        assert found is not None
+        assert found.sort_by("date") == table
 
 
 # Notes that a task holds.
