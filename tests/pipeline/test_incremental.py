@@ -129,7 +129,7 @@ def texts(gold: Mapping[str, pa.Table]) -> dict[str, list[str]]:
 
 
 def talk() -> Recorded:
-    """Calls and their answers, subscriptions and notes, over several segments and sessions."""
+    """Calls and their answers, subscriptions and notes, over several blocks and segments."""
     recorded = Recorded()
     one, other = recorded.pair.a.core, recorded.pair.b.core
     stream = one.open_stream("topic:prices")
@@ -141,8 +141,13 @@ def talk() -> Recorded:
             other.send(1, number % 5 + 1, codes.SIM, codes.RESULT, RESULT)
         recorded.pump()
         if number % 25 == 12:
+            one.send(1, 9, codes.SIM, codes.CALL, CALL)
             recorded.run(0.05)
             recorded.journals[0].roll()
+            recorded.journals[1].next_segment()
+        if number == 50:
+            recorded.journals[0].next_segment()
+            other.send(1, 9, codes.SIM, codes.RESULT, RESULT)
     recorded.end()
     return recorded
 
