@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.event_files import few_dates
 from pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
 from pipeline.stitch.rows import stitch_rows
 from pipeline.tables import FILES
@@ -95,7 +96,7 @@ def _write(place: Path, number: int, rows: pa.RecordBatch) -> None:
     """Rows of one part, in a file for each date."""
     if not rows.num_rows:
         return
-    part, dates = rows.column("part")[0].as_py(), rows.column("date")
+    part, dates = rows.column("part")[0].as_py(), few_dates(rows.column("date"))
     for date in pc.unique(dates):
         some = rows.filter(pc.equal(dates, date)).drop_columns(list(_NAMED))
         directory = place / f"part={part}" / f"date={date}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -103,6 +104,21 @@ def test_traffic_of_too_many_dates_is_in_one_file(tmp_path: Path) -> None:
         found = store.read("traffic", number)
         assert found is not None
         assert found.sort_by("date") == table
+
+
+def test_other_rows_of_too_many_dates_have_few_directories(tmp_path: Path) -> None:
+    """Those that Spark writes, and those of stitching, which has their times alone."""
+    days = 3 * event_files.MAX_DATES
+    rows = [{"segment": STEM, "offset": day, "time_ns": NOW + day * DAY} for day in range(days)]
+    for batch in (other_batch(rows, FINDING), of_days(*range(days))):
+        assert len(pc.unique(batch.column("date"))) == event_files.MAX_DATES
+        dates = batch.column("time").cast(pa.date32())
+        at = batch.schema.get_field_index("date")
+        part = batch.column("part")[0].as_py()
+        here._write(tmp_path, 0, batch.set_column(at, "date", dates))
+        found = written(tmp_path / f"part={part}")
+        assert len(found) == event_files.MAX_DATES
+        assert sorted(offset for some in found.values() for offset, _ in some) == [*range(days)]
 
 
 # Notes that a task holds.
