@@ -115,12 +115,8 @@ class GoldDirectory:
 
     def last_batch(self) -> int:
         """The last one that is whole; -1 without any."""
-        stitched, silver = (
-            {_number(path.parent) for path in self._root.glob(f"{name}/{_BATCH}*/_SUCCESS")}
-            # Of one that is made again silver is, before it is stitched anew.
-            for name in ("stitched", "silver")
-        )
-        return max(stitched & silver, default=-1)
+        batches = map(_number, self._root.joinpath("stitched").glob(f"{_BATCH}*"))
+        return next((one for one in sorted(batches, reverse=True) if self._is_whole(one)), -1)
 
     def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
         """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
@@ -193,6 +189,11 @@ class GoldDirectory:
 
     # Inside.
 
+    def _is_whole(self, batch: int) -> bool:
+        # Of one that is made again silver is, before it is stitched anew.
+        places = (self._root / name / f"{_BATCH}{batch}" for name in ("stitched", "silver"))
+        return all((place / "_SUCCESS").exists() for place in places)
+
     def _slot(self, name: str, slot: int) -> Path:
         return self._root / "gold" / name / f"slot={slot}"
 
@@ -201,9 +202,10 @@ class GoldDirectory:
             yield path, pq.ParquetFile(path, page_checksum_verification=True)
 
     def _batches(self, name: str, first: int, last: int) -> Iterator[tuple[int, Path]]:
-        for path in self._root.joinpath(name).glob(f"{_BATCH}*"):
-            batch = _number(path)
-            if first <= batch <= last:
+        # Named and not looked for: `follow` makes tens of thousands a day.
+        for batch in range(first, last + 1):
+            path = self._root / name / f"{_BATCH}{batch}"
+            if path.is_dir():
                 yield batch, path
 
     def _events(self, name: str, part: str, first: int, last: int) -> Iterator[str]:
