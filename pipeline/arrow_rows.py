@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from node.journal.audit.compact import CompactRow
 from node.journal.audit.rows import HEAD_COLUMNS
 from node.journal.names import CLOSED, parse_name
+from pipeline.event_files import few_dates
 from pipeline.schema import WALKED_ARROW
 from pipeline.summary.kinds import Summary, packed
 
@@ -199,7 +200,7 @@ def _batch(arrays: dict[str, pa.Array], micros: Any, part: str) -> pa.RecordBatc
     """A batch of these columns, the time in microseconds and `part`; the others are null."""
     count = len(micros)
     arrays["time"] = time = pa.array(micros).cast(_TIME)
-    arrays["date"] = pc.cast(time, pa.date32())
+    arrays["date"] = few_dates(pc.cast(time, pa.date32()))
     arrays["part"] = pa.repeat(part, count)
     return pa.RecordBatch.from_arrays(
         [

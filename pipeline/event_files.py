@@ -34,9 +34,17 @@ _REPEATED: Final = [
     "label",
     "status",
 ]
-# Dates of one task's rows that get a directory: times are not proven, and a forger has many.
+# Dates of some rows that get a directory: times are not proven, and a forger has many.
 MAX_DATES: Final = 16
 _MEASURED: Final = [name for name in _COLUMNS if name not in ("payload", "digest", "other")]
+
+
+def few_dates(dates: pa.Array) -> pa.Array:
+    """The dates of rows; of more than may be, the first for those that are left."""
+    known = pc.unique(dates)
+    if len(known) <= MAX_DATES:
+        return dates
+    return pc.if_else(pc.is_in(dates, known[:MAX_DATES]), dates, known[0])
 
 
 class EventFiles:

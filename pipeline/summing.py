@@ -9,8 +9,10 @@ from pipeline.arrow_rows import summary_batch
 from pipeline.schema import EVENT, PENDING, SUMMARY, WAITING
 from pipeline.summary.facts import NEEDED, summary_of
 
-# Rows of which columns are held until they are summed up: some 100 bytes each.
+# Rows of which columns are held until they are summed up, and their bytes: each has some 500, and
+# with the longest topic and label 8 KiB.
 MANY_ROWS: Final = 2**18
+MANY_BYTES: Final = 2**27
 
 
 def summed_up(
@@ -57,17 +59,19 @@ class Held:
     def __init__(self, check_key: bytes = b"") -> None:
         self._check_key = check_key
         self._batches: list[tuple[pa.RecordBatch, bool, bool]] = []
-        self._rows = 0
+        self._rows = self._size = 0
 
     @property
     def has_many(self) -> bool:
         """Whether it is time to take them."""
-        return self._rows >= MANY_ROWS
+        return self._rows >= MANY_ROWS or self._size >= MANY_BYTES
 
     def add(self, batch: pa.RecordBatch, *, counted: bool, final: bool) -> None:
         """Hold the rows of a batch: whether they are counted now, and have their last status."""
-        self._batches.append((batch.select(NEEDED), counted, final))
+        batch = batch.select(NEEDED)
+        self._batches.append((batch, counted, final))
         self._rows += batch.num_rows
+        self._size += batch.nbytes
 
     def take(self, part: str) -> Iterator[pa.RecordBatch]:
         """Their summary, if there are any."""
@@ -75,4 +79,4 @@ class Held:
             return
         first = self._batches[0][0].column("time")[0].value
         yield summary_batch(summary_of(self._batches, self._check_key), part, first)
-        self._batches, self._rows = [], 0
+        self._batches, self._rows, self._size = [], 0, 0

@@ -133,7 +133,7 @@ class KeyUpdate:
             generation = None
             if any(key in cells for key in _OF_REKEY):
                 generation = Generation(
-                    read_uint(cells, keys.GENERATION, minimum=1),
+                    read_uint(cells, keys.GENERATION, minimum=1, maximum=LARGEST_COUNT),
                     (),
                     hash_value(read_bytes(cells, keys.AFTER_OFFER)),
                     hash_value(read_bytes(cells, keys.AFTER_ANSWER)),
@@ -174,6 +174,8 @@ class SessionEnd:
             chains, places = read_array(cells, keys.CHAINS), read_array(cells, keys.PLACES)
             if type(code) is not int or len(chains) != 2 or len(places) != 2:
                 raise JournalFormatError("a session end without code, chains or places")
+            if abs(code) > LARGEST_COUNT:
+                raise JournalFormatError("a session end whose code is out of range")
             return cls(
                 session,
                 code,

@@ -13,9 +13,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.gold.refresh import newest
-from pipeline.gold.store import DATED, EVENT_ROWS, PACKED, GoldDirectory, GoldStore
+from pipeline.gold.store import EVENT_ROWS, PACKED, GoldDirectory, GoldStore, is_dated
 from pipeline.reconcile.events import Wanted
 from pipeline.schema import EVENT, PENDING, WALKED
+from pipeline.summary.facts import BLOCK_BITS
 from pipeline.tables import BATCH, Tables, local_directory
 
 
@@ -53,8 +54,8 @@ class GoldCluster:
 
     def events(self, wanted: Wanted, last: int) -> pa.Table:
         """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
-        here = f.col("session").isin(*wanted.sessions)
-        here &= f.col("place").between(wanted.first_place, wanted.last_place)
+        here = f.col("place").between(wanted.first_place, wanted.last_place)
+        blocks = self._tables.spark.createDataFrame(wanted.blocks)
         own, stitched = (self._tables.read(name, WALKED) for name in ("silver", "stitched"))
         batch, part = f.col(BATCH), f.col("part")
         own = own.where(batch.between(wanted.first_batch, wanted.last_batch) & (part == EVENT))
@@ -62,6 +63,8 @@ class GoldCluster:
         waiting = stitched.where((batch == last) & (part == PENDING))
         waiting = waiting.withColumn("status", f.lit("unsealed"))
         rows = own.unionByName(final).unionByName(waiting).where(here)
+        rows = rows.withColumn("block", f.shiftright("place", BLOCK_BITS))
+        rows = rows.join(f.broadcast(blocks), ["session", "sender", "block"], "left_semi")
         return _arrow(rows.select(*EVENT_ROWS.names), EVENT_ROWS)
 
     def read(self, name: str, slot: int) -> pa.Table | None:
@@ -86,7 +89,7 @@ class GoldCluster:
         rows = table if table.num_rows else []
         frame = self._tables.spark.createDataFrame(rows, schema)
         writer = frame.coalesce(1).write.mode("overwrite")
-        if name in DATED:
+        if is_dated(name, table):
             writer = writer.partitionBy("date")
         writer.parquet(_path(self._tables, name, slot))
 

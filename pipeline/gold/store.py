@@ -34,7 +34,9 @@ from pipeline.tables import FILES
 
 MARK: Final = "refreshed"
 SUMMARY_TABLE: Final = "summary"
-DATED: Final = frozenset({"traffic"})
+_DATED: Final = frozenset({"traffic"})
+# Dates that get a directory each: times are not proven, and a forger has many.
+MAX_DATES: Final = 1_024
 MARKS: Final = pa.schema([(MARK, TIME), ("batch", LONG), ("statuses", pa.map_(TEXT, LONG))])
 # What rows that are not events are, packed.
 PACKED: Final = pa.schema(
@@ -42,6 +44,8 @@ PACKED: Final = pa.schema(
 )
 EVENT_ROWS: Final = pa.schema([WALKED_ARROW.field(name) for name in NEEDED])
 _BATCH: Final = "batch="
+# Rows of a file that are read at once, and how much is read ahead: some 100 MiB together.
+_SCAN: Final = {"batch_size": 2**15, "batch_readahead": 4, "fragment_readahead": 2}
 _FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
 
 
@@ -91,7 +95,7 @@ class GoldStore(Protocol):
         """A table of a slot; None if it is not there."""
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot is there and, as far as its schema, can be read."""
+        """Whether a table of a slot is there and can be read; Spark looks at its schema alone."""
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
@@ -111,12 +115,8 @@ class GoldDirectory:
 
     def last_batch(self) -> int:
         """The last one that is whole; -1 without any."""
-        stitched, silver = (
-            {_number(path.parent) for path in self._root.glob(f"{name}/{_BATCH}*/_SUCCESS")}
-            # Of one that is made again silver is, before it is stitched anew.
-            for name in ("stitched", "silver")
-        )
-        return max(stitched & silver, default=-1)
+        batches = map(_number, self._root.joinpath("stitched").glob(f"{_BATCH}*"))
+        return next((one for one in sorted(batches, reverse=True) if self._is_whole(one)), -1)
 
     def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
         """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
@@ -124,7 +124,12 @@ class GoldDirectory:
         for batch, path in self._batches(name, first, last):
             for part in parts:
                 for file in sorted(path.glob(f"part={part}/date=*/{FILES}")):
-                    rows = pq.ParquetFile(file).read(["other", "payload"])
+                    try:
+                        rows = pq.ParquetFile(file).read(["other", "payload"])
+                    except (OSError, pa.ArrowInvalid) as error:
+                        raise NoTablesError(
+                            f"{file} cannot be read: make the tables again from the journals"
+                        ) from error
                     more = {"batch": batch, "part": part}
                     columns = [pa.repeat(value, rows.num_rows) for value in more.values()]
                     tables.append(pa.table([*columns, *rows.columns], schema=PACKED))
@@ -153,11 +158,8 @@ class GoldDirectory:
         return pa.concat_tables(tables) if tables else None
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot is there and, as far as its schema, can be read."""
-        try:
-            return bool(list(self._files(name, slot)))
-        except (OSError, pa.ArrowInvalid):
-            return False
+        """Whether a table of a slot is there and can be read, whatever of it is damaged."""
+        return self.read(name, slot) is not None
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         """A table, in place of what was there."""
@@ -165,12 +167,12 @@ class GoldDirectory:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         pieces: Mapping[str, pa.Table] = {"": table}
-        if name in DATED and table.num_rows:
+        if is_dated(name, table):
             pieces = {f"date={one}": of for one, of in _by_date(table)}
         for piece, rows in pieces.items():
             (directory / piece).mkdir(exist_ok=True)
             hidden = directory / piece / "_part.parquet"
-            pq.write_table(rows, hidden)
+            pq.write_table(rows, hidden, write_page_checksum=True)
             hidden.rename(hidden.with_name("part.parquet"))
 
     def remove(self, slot: int, names: Iterable[str]) -> None:
@@ -187,17 +189,23 @@ class GoldDirectory:
 
     # Inside.
 
+    def _is_whole(self, batch: int) -> bool:
+        # Of one that is made again silver is, before it is stitched anew.
+        places = (self._root / name / f"{_BATCH}{batch}" for name in ("stitched", "silver"))
+        return all((place / "_SUCCESS").exists() for place in places)
+
     def _slot(self, name: str, slot: int) -> Path:
         return self._root / "gold" / name / f"slot={slot}"
 
     def _files(self, name: str, slot: int) -> Iterator[tuple[Path, pq.ParquetFile]]:
         for path in sorted(self._slot(name, slot).glob(f"**/{FILES}")):
-            yield path, pq.ParquetFile(path)
+            yield path, pq.ParquetFile(path, page_checksum_verification=True)
 
     def _batches(self, name: str, first: int, last: int) -> Iterator[tuple[int, Path]]:
-        for path in self._root.joinpath(name).glob(f"{_BATCH}*"):
-            batch = _number(path)
-            if first <= batch <= last:
+        # Named and not looked for: `follow` makes tens of thousands a day.
+        for batch in range(first, last + 1):
+            path = self._root / name / f"{_BATCH}{batch}"
+            if path.is_dir():
                 yield batch, path
 
     def _events(self, name: str, part: str, first: int, last: int) -> Iterator[str]:
@@ -206,11 +214,20 @@ class GoldDirectory:
 
     def _scanned(self, files: Iterable[str], wanted: Wanted) -> pa.Table:
         data = ds.dataset(list(files), schema=EVENT_ROWS, format="parquet")
-        return data.to_table(
+        # Of what is between two blocks there may be much more: it is let go at once.
+        batches = data.to_batches(
             filter=pc.field("session").isin(list(wanted.sessions))
             & (pc.field("place") >= wanted.first_place)
-            & (pc.field("place") <= wanted.last_place)
+            & (pc.field("place") <= wanted.last_place),
+            **_SCAN,
         )
+        some = [wanted.among(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows]
+        return pa.concat_tables([EVENT_ROWS.empty_table(), *some])
+
+
+def is_dated(name: str, table: pa.Table) -> bool:
+    """Whether a table has a directory for each date."""
+    return name in _DATED and 0 < pc.count_distinct(table.column("date")).as_py() <= MAX_DATES
 
 
 def _number(path: Path) -> int:

@@ -25,6 +25,7 @@ RUN_BITS: Final = 16  # a run of findings is told in pieces of at most 65,536 pl
 MANY_EVENTS: Final = 2**20
 
 _DIRECTION: Final = ("session", "sender")
+_BLOCK: Final = "block"
 _KINDS: Final = (
     "differs",
     "not-received",
@@ -39,9 +40,11 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class Wanted(NamedTuple):
-    """Whose events are looked at one by one, between which places, and in which batches they
-    came; one may be of another batch only if it had to wait for a seal."""
+    """Whose events are looked at one by one: in which blocks (session, sender, block), between
+    which places, and in which batches they came; one may be of another batch only if it had to
+    wait for a seal."""
 
+    blocks: pa.Table
     sessions: Sequence[str]
     first_place: int
     last_place: int
@@ -51,15 +54,31 @@ class Wanted(NamedTuple):
     @classmethod
     def of(cls, group: Sequence["SessionDirection"]) -> "Wanted":
         """The events of blocks that are not alike."""
-        blocks = [block for one in group for block in one.blocks]
+        keys = [(one.session, one.sender, block) for one in group for block in one.blocks]
+        sessions, senders, blocks = zip(*keys, strict=True)
         batches = [batch for one in group for batch in one.batches]
         return cls(
-            sorted({one.session for one in group}),
+            pa.table([sessions, senders, blocks], names=[*_DIRECTION, _BLOCK]),
+            sorted(set(sessions)),
             first_of_block(min(blocks)),
             first_of_block(max(blocks) + 1) - 1,
             min(batches),
             max(batches),
         )
+
+    def among(self, rows: pa.Table) -> pa.Table:
+        """The rows that are in these blocks, copies left out."""
+        names = rows.schema.names
+        rows = rows.filter(
+            (pc.field("item") == 0)
+            & ((pc.field("inside") == 0) | pc.field("inside").is_null())
+            & (pc.field("status") != "duplicate")
+            & pc.field("place").is_valid()
+            & pc.field("wire_size").is_valid()
+        )
+        rows = rows.append_column(_BLOCK, pa.array(block_of(rows.column("place").to_numpy())))
+        rows = rows.join(self.blocks, self.blocks.schema.names, join_type="left semi")
+        return rows.select(names).combine_chunks()
 
 
 # Rows of events (columns of `pipeline.summary.facts.NEEDED`), at least those that are wanted.
@@ -97,7 +116,8 @@ def compare_events(
     both = [name for name, some in sessions.items() if len({end.journal for end in some}) > 1]
     unlike = [one for one in _directions(blocks, both) if one.blocks]
     for group in _groups(unlike):
-        rows = _of_blocks(read(Wanted.of(group)), group)
+        wanted = Wanted.of(group)
+        rows = wanted.among(read(wanted))
         facts = EventFacts.of(rows, key)
         events = _Events(facts, rows)
         for one, where in zip(group, events.of(group), strict=True):
@@ -130,33 +150,15 @@ def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[SessionDirect
 
 def _groups(directions: Sequence[SessionDirection]) -> Iterator[list[SessionDirection]]:
     group: list[SessionDirection] = []
+    events = 0
     for one in directions:
-        if group and sum(other.events for other in group) + one.events > MANY_EVENTS:
+        events += one.events
+        if group and events > MANY_EVENTS:
             yield group
-            group = []
+            group, events = [], one.events
         group.append(one)
     if group:
         yield group
-
-
-def _of_blocks(rows: pa.Table, group: Sequence[SessionDirection]) -> pa.Table:
-    """The rows that are in the blocks of these directions, copies left out."""
-    wanted = pa.table(
-        {
-            "session": [one.session for one in group for _ in one.blocks],
-            "sender": [one.sender for one in group for _ in one.blocks],
-            "block": pa.array([block for one in group for block in one.blocks], pa.int64()),
-        }
-    )
-    rows = rows.filter(
-        (pc.field("item") == 0)
-        & ((pc.field("inside") == 0) | pc.field("inside").is_null())
-        & (pc.field("status") != "duplicate")
-        & pc.field("place").is_valid()
-        & pc.field("wire_size").is_valid()
-    )
-    rows = rows.append_column("block", pa.array(block_of(rows.column("place").to_numpy())))
-    return rows.join(wanted, [*_DIRECTION, "block"], join_type="left semi").combine_chunks()
 
 
 class _Events:
@@ -174,8 +176,8 @@ class _Events:
         numbers = {(one.session, one.sender): at for at, one in enumerate(group)}
         keys = zip(*(self._rows.column(name).to_pylist() for name in _DIRECTION), strict=True)
         which = np.fromiter((numbers[key] for key in keys), np.int64, self._rows.num_rows)
-        for at in range(len(group)):
-            yield np.flatnonzero(which == at)
+        ends = np.bincount(which, minlength=len(group)).cumsum()
+        yield from np.split(np.argsort(which, kind="stable"), ends[:-1])
 
     def record(self, at: int) -> dict[str, Any]:
         """Where a row's event stands, when it was, and its status."""

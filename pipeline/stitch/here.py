@@ -13,12 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.event_files import few_dates
 from pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
 from pipeline.stitch.rows import stitch_rows
 from pipeline.tables import FILES
 
-# Bytes of files that are read at once; in memory they are some three times as many.
-MOST_BYTES: Final = 2**25
+# Bytes of rows that are read at once; in memory they are some three times as many.
+MOST_BYTES: Final = 2**27
+# Of a row, what files have once for all rows: ids and names.
+_ROW_BYTES: Final = 500
 
 _TEXTS: Final = ("journal", "session", "direction", "segment")
 _ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
@@ -40,7 +43,7 @@ def stitch_here(root: Path, batch: int) -> bool:
             (PENDING, PENDING, PENDING),
         )
     }
-    if sum(path.stat().st_size for paths in found.values() for path in paths) > MOST_BYTES:
+    if sum(_size(path) for paths in found.values() for path in paths) > MOST_BYTES:
         return False
     files = [(part, path) for part, paths in found.items() for path in paths]
     batches = [rows for part, path in files for rows in _read(path, part)]
@@ -72,6 +75,14 @@ def _files(table: Path, batch: int, part: str | None) -> list[Path]:
     return sorted(table.glob(f"batch={batch}/part={part}/date=*/{FILES}"))
 
 
+def _size(path: Path) -> int:
+    """How many bytes a file's rows have, about, however small the file is: who sends the same
+    payload again and again has small files."""
+    about = pq.read_metadata(path)
+    groups = [about.row_group(at).total_byte_size for at in range(about.num_row_groups)]
+    return int(sum(groups) + about.num_rows * _ROW_BYTES)
+
+
 def _read(path: Path, part: str) -> list[pa.RecordBatch]:
     """A file's rows with the columns of `WALKED`; no step needs their date."""
     rows = pq.ParquetFile(path).read()
@@ -85,9 +96,12 @@ def _write(place: Path, number: int, rows: pa.RecordBatch) -> None:
     """Rows of one part, in a file for each date."""
     if not rows.num_rows:
         return
-    part, dates = rows.column("part")[0].as_py(), rows.column("date")
+    part, dates = rows.column("part")[0].as_py(), few_dates(rows.column("date"))
     for date in pc.unique(dates):
         some = rows.filter(pc.equal(dates, date)).drop_columns(list(_NAMED))
         directory = place / f"part={part}" / f"date={date}"
         directory.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_batches([some]), directory / f"{number:05d}.parquet")
+        table = pa.Table.from_batches([some])
+        # Each payload stands there by itself, as `_size` counts them.
+        once = [name for name in table.schema.names if name != "payload"]
+        pq.write_table(table, directory / f"{number:05d}.parquet", use_dictionary=once)

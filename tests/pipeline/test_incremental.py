@@ -129,7 +129,7 @@ def texts(gold: Mapping[str, pa.Table]) -> dict[str, list[str]]:
 
 
 def talk() -> Recorded:
-    """Calls and their answers, subscriptions and notes, over several segments and sessions."""
+    """Calls and their answers, subscriptions and notes, over several blocks and segments."""
     recorded = Recorded()
     one, other = recorded.pair.a.core, recorded.pair.b.core
     stream = one.open_stream("topic:prices")
@@ -141,8 +141,13 @@ def talk() -> Recorded:
             other.send(1, number % 5 + 1, codes.SIM, codes.RESULT, RESULT)
         recorded.pump()
         if number % 25 == 12:
+            one.send(1, 9, codes.SIM, codes.CALL, CALL)
             recorded.run(0.05)
             recorded.journals[0].roll()
+            recorded.journals[1].next_segment()
+        if number == 50:
+            recorded.journals[0].next_segment()
+            other.send(1, 9, codes.SIM, codes.RESULT, RESULT)
     recorded.end()
     return recorded
 
@@ -335,19 +340,32 @@ def test_a_batch_that_is_made_again_is_not_whole(
 
 
 @pytest.mark.parametrize("name", ["findings", "traffic", "summary", MARK])
+@pytest.mark.parametrize("at", [-7, 40])
 def test_gold_that_is_damaged_is_said_and_made_anew(
-    tmp_path: Path, segments: dict[str, bytes], name: str
+    tmp_path: Path, segments: dict[str, bytes], name: str, at: int
 ) -> None:
+    """Cut off, or empty in places, as a power cut leaves files."""
     lake = Lake(tmp_path / "lake")
     write(tmp_path / "journals", segments, (1.0, 1.0))
     lake.take(tmp_path / "journals")
     gold = lake.refresh()
     for file in lake.root.glob(f"gold/{name}/**/*.parquet"):
-        file.write_bytes(file.read_bytes()[:-7])
+        data = file.read_bytes()
+        file.write_bytes(data[:at] + (b"" if at < 0 else bytes(40) + data[at + 40 :]))
     if name in SCHEMAS:
         with pytest.raises(NoTablesError, match=f"{name} cannot be read"):
             lake.held()
     assert lake.refresh(1) == gold
+
+
+def test_silver_that_is_damaged_is_said(tmp_path: Path, segments: dict[str, bytes]) -> None:
+    lake = Lake(tmp_path / "lake")
+    write(tmp_path / "journals", segments, (1.0, 1.0))
+    lake.take(tmp_path / "journals")
+    for file in lake.root.glob("silver/batch=0/part=summary/**/*.parquet"):
+        file.write_bytes(b"")
+    with pytest.raises(NoTablesError, match=r"part=summary.*make the tables again"):
+        lake.refresh()
 
 
 def test_tables_of_an_earlier_version_are_not_taken_for_empty_ones(tmp_path: Path) -> None:
@@ -368,6 +386,7 @@ def test_files_that_a_killed_task_left_are_nobodys(
         path.with_name(f".{path.name}").write_bytes(b"PAR1")
     (lake.root / "checks").mkdir()
     (lake.root / "checks" / "_part.parquet").write_bytes(b"PAR1")
+    (lake.root / "checks" / "part.parquet").touch()
     assert local_check_key(lake.root) == local_check_key(lake.root)
     assert lake.refresh() == lake.at_once()
     write(tmp_path / "journals", segments, (1.0, 1.0))

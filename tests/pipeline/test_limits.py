@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,10 +17,13 @@ from pipeline import event_files
 from pipeline import walk as walk_module
 from pipeline.arrow_rows import event_batches, other_batch
 from pipeline.event_files import EventFiles
-from pipeline.schema import EVENT, FINDING, SEGMENT, SPAN, TIP
+from pipeline.gold.store import MAX_DATES, GoldDirectory
+from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP
+from pipeline.stitch import here
 from pipeline.stitch import rows as stitch_module
 from pipeline.stitch.rows import stitch_rows
 from pipeline.stitch.runs import segment_row
+from pipeline.summing import Held
 
 NODE = "a" * 52
 STEM = f"{NODE}-20261121T000000000000Z-00000000"
@@ -89,6 +93,34 @@ def test_a_task_of_as_many_dates_as_it_may_has_a_file_for_each(tmp_path: Path) -
         assert sum(map(len, found.values())) == days
 
 
+def test_traffic_of_too_many_dates_is_in_one_file(tmp_path: Path) -> None:
+    store = GoldDirectory(tmp_path)
+    for number, days in enumerate((MAX_DATES, MAX_DATES + 1)):
+        date = pa.array(range(days), pa.int32()).cast(pa.date32())
+        table = pa.table({"date": date, "node": pa.repeat(NODE, days)})
+        store.write("traffic", number, table)
+        files = list(tmp_path.glob(f"gold/traffic/slot={number}/**/*.parquet"))
+        assert len(files) == (days if days == MAX_DATES else 1)
+        found = store.read("traffic", number)
+        assert found is not None
+        assert found.sort_by("date") == table
+
+
+def test_other_rows_of_too_many_dates_have_few_directories(tmp_path: Path) -> None:
+    """Those that Spark writes, and those of stitching, which has their times alone."""
+    days = 3 * event_files.MAX_DATES
+    rows = [{"segment": STEM, "offset": day, "time_ns": NOW + day * DAY} for day in range(days)]
+    for batch in (other_batch(rows, FINDING), of_days(*range(days))):
+        assert len(pc.unique(batch.column("date"))) == event_files.MAX_DATES
+        dates = batch.column("time").cast(pa.date32())
+        at = batch.schema.get_field_index("date")
+        part = batch.column("part")[0].as_py()
+        here._write(tmp_path, 0, batch.set_column(at, "date", dates))
+        found = written(tmp_path / f"part={part}")
+        assert len(found) == event_files.MAX_DATES
+        assert sorted(offset for some in found.values() for offset, _ in some) == [*range(days)]
+
+
 # Notes that a task holds.
 
 
@@ -109,6 +141,55 @@ def test_many_notes_are_given_out_before_there_are_many_events(
         if task.has_many:
             given += sum(batch.num_rows for batch in task.some_events())
     assert given == 72
+
+
+# Rows that wait to be summed up.
+
+
+def test_events_with_long_topics_and_labels_are_summed_up_before_there_are_many() -> None:
+    """A peer has named its stream once, and each of its small events has that in its row."""
+    head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
+    name = "\U0001f98a" * 1_024
+    content = Content("notify", topic=name)
+    row = CompactRow(head, 0, 1, NOW, 1, 99, 80, b"d", 0, 0x0301, content, name, name, b"", "ok")
+    held, most = Held(bytes(16)), 0
+    for _ in range(2):
+        for batch in event_batches([row] * 16_384, [None] * 16_384, EVENT, None, payloads=True):
+            held.add(batch, counted=True, final=True)
+            most = max(most, sum(one.nbytes for one, *_ in held._batches))
+            if held.has_many:
+                assert [rows.num_rows for rows in held.take(SUMMARY)]
+    assert most < 2**28
+
+
+# What stitching holds.
+
+
+def test_small_files_of_many_bytes_are_not_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As stitching writes them, and as silver does."""
+    head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
+    for number, payload in enumerate((b"", bytes(4_096))):
+        rows = [
+            CompactRow(
+                *(head, at, at, NOW, 1, 99, 80, b"d", 0, 0x0301),
+                Content("call"),
+                "t",
+                None,
+                payload,
+                "ok",
+            )
+            for at in range(2_000)
+        ]
+        (batch,) = event_batches(rows, [None] * 2_000, PENDING, STEM, payloads=True)
+        here._write(tmp_path / "silver" / f"batch={number}", 0, batch)
+        (file,) = (tmp_path / "silver" / f"batch={number}").rglob("*.parquet")
+        assert file.stat().st_size < 2**19
+        monkeypatch.setattr(here, "MOST_BYTES", batch.nbytes // 2)
+        assert not here.stitch_here(tmp_path, number)
+        monkeypatch.setattr(here, "MOST_BYTES", batch.nbytes * 2)
+        assert here.stitch_here(tmp_path, number)
 
 
 # What stitching finds.

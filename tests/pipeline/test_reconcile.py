@@ -1,15 +1,18 @@
 """Both ends' journals compared: each difference once, and no fault where it may be honest."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.gold.making import gold_tables
+from pipeline.gold.store import GoldDirectory
 from pipeline.reconcile import events
-from pipeline.reconcile.events import Wanted
+from pipeline.reconcile.events import SessionDirection, Wanted
 from pipeline.summary import facts
 from tests.pipeline.silver_frames import CHECK_KEY, Talk, events_of, summary
 
@@ -152,3 +155,44 @@ def test_a_long_run_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         ("not-received", 4, 4),
         ("not-received", 8, 1),
     ]
+
+
+def test_of_a_long_session_only_blocks_that_are_not_alike_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is between them is not in memory, nor what another session has at their places."""
+    monkeypatch.setattr(facts, "BLOCK_BITS", 2)
+    talks = [talk("early", 99), talk("late", 99)]
+    talks[0].drop("b", "a", 1)
+    talks[1].drop("b", "a", 97)
+    place = tmp_path / "silver" / "batch=0" / "part=event" / "date=2026-01-02"
+    place.mkdir(parents=True)
+    pq.write_table(events_of(*talks), place / "rows.parquet")
+    read: list[pa.Table] = []
+
+    def reader(wanted: Wanted) -> pa.Table:
+        read.append(GoldDirectory(tmp_path).events(wanted, 0))
+        return read[-1]
+
+    found = gold_tables(summary(*talks), reader, CHECK_KEY)["findings"].to_pylist()
+    assert [(one["session"], one["place"]) for one in found] == [("early", 1), ("late", 97)]
+    assert [rows.num_rows for rows in read] == [2 * (2 * 4 - 1)]
+
+
+def test_many_short_sessions_are_put_into_groups_in_one_pass() -> None:
+    looked_at = 0
+
+    class Counting(SessionDirection):
+        @property
+        def events(self) -> int:
+            nonlocal looked_at
+            looked_at += 1
+            return 10_000
+
+        @events.setter
+        def events(self, value: int) -> None:
+            pass
+
+    many = [Counting(str(number), "a") for number in range(300)]
+    assert [len(group) for group in events._groups(many)] == [104, 104, 92]
+    assert looked_at < 1_000
