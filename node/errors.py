@@ -72,7 +72,7 @@ class TunnelRefusedError(UnreachableError):
         sentence = text or RESULT_SENTENCES.get(code, "refused")
         where = "here" if hop is None else f"at hop {hop}"
         super().__init__(f"no tunnel: {sentence} ({where})")
-        self.code = code
+        self.code = int(code)
         self.hop = hop
         self.text = text
 
@@ -105,7 +105,7 @@ class RelayRefusedError(ParleyError, BrokenResourceError):
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"the relay closed the connection: {text or 'no text'} (code {code})")
-        self.code = code
+        self.code = int(code)
         self.text = text
 
 
@@ -121,7 +121,7 @@ class _WithCode(ParleyError):
     def __init__(self, code: int, text: str = "") -> None:
         sentence = text or SENTENCES.get(code, "closed by the other side")
         super().__init__(f"{sentence} ({code_name(code)})")
-        self.code = code
+        self.code = int(code)
         self.text = text
 
 
@@ -202,7 +202,7 @@ class CallRefused(ParleyError):
         if isinstance(code, bool) or not 1 <= code <= LAST_CODE:
             raise ValueError(f"{code} is not a code of refusal")
         super().__init__(f"{RESULT_SENTENCES.get(code, 'refused')} (code {code})")
-        self.code = code
+        self.code = int(code)
         self.data = data
         self.received = False
 

@@ -107,7 +107,7 @@ def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:
         elif name in _READERS:
             given[name] = _READERS[name](name, text)
         else:
-            # What is no word may be part of a password that has a ? in it.
+            # A text that is not a word may be part of a password that has a ? in it.
             named = repr(name) if name.isidentifier() else "of that name"
             raise ConfigError(f"a bus has no setting {named}")
     return replace(config, **given)

@@ -7,7 +7,8 @@
       RemoteProtocolError      they broke the rules; the connection ends with `code`
         SilenceError           or their transport is dead
 
-An error carries its close code, so that closing rightly is never a second decision.
+An error carries its close code, so that closing rightly is never a second decision. It is a plain
+int, in errors and in reports: a compiled core has no other.
 """
 
 from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
@@ -20,13 +21,13 @@ _ASSIGNED = frozenset(code for code in CloseCode if code >= 0 and code != CloseC
 class ProtocolError(Exception):
     """Root of the core's errors."""
 
-    code: int = CloseCode.PROTOCOL_ERROR
+    code: int = int(CloseCode.PROTOCOL_ERROR)
 
 
 class LocalProtocolError(ProtocolError):
     """The caller asked for what the protocol does not allow now; nothing changed."""
 
-    code: int = CloseCode.INTERNAL_ERROR
+    code: int = int(CloseCode.INTERNAL_ERROR)
 
 
 class PayloadTooLargeError(LocalProtocolError):
@@ -38,7 +39,7 @@ class ConnectionClosedError(LocalProtocolError):
 
     def __init__(self, code: int, text: str = "") -> None:
         super().__init__(text or SENTENCES.get(code, f"closed with code {code}"))
-        self.code = code
+        self.code = int(code)
 
 
 class RemoteProtocolError(ProtocolError):
@@ -46,7 +47,7 @@ class RemoteProtocolError(ProtocolError):
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
-        self.code = code
+        self.code = int(code)
         self.reason = reason
 
 

@@ -307,7 +307,7 @@ class Lifetime(Speaker):
             session, self._session = self._session, None
             # And with it every key. What observes a session repeats its Close.
             session.end(code if said is None else said, text, remote)
-        self.happened.append(ConnectionEnded(code, text, remote, reason))
+        self.happened.append(ConnectionEnded(int(code), text, remote, reason))
 
     def _go(self, signal: Signal) -> None:
         self._state = state = next_state(self._state, signal)

@@ -150,7 +150,7 @@ class Multiplexer:
             # Windows of streams that the other side opened cannot be made smaller, so
             # what is firm is this: it holds at most one event more than the bound.
             self.reset(stream, CloseCode.OVERLOADED, "")
-            self._received.append(StreamReset(stream, CloseCode.OVERLOADED, ""))
+            self._received.append(StreamReset(stream, int(CloseCode.OVERLOADED), ""))
             return True
         if cost:
             self.unconsumed += cost

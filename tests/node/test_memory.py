@@ -211,7 +211,7 @@ async def handed_out(met: Meeting) -> None:
     await ask_buses(met, lambda number: Read("a.b", "g", "c", 1_000, 0.0), 10)
 
 
-READS: Final = 60  # of 64 that may wait on one connection
+READS: Final = 20  # of 64 that may wait on one connection; all of them hold no more
 
 
 async def answers_of_a_bus(met: Meeting) -> None:

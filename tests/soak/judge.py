@@ -35,6 +35,8 @@ IDLE_CPU = 0.02
 MORE_FILES = 6
 # libuv keeps one descriptor for ever, from the first connection on.
 SPARE_FILES = 1
+# The one that stands ready for a handler, from the first call on.
+SPARE_TASKS = 1
 
 
 def check_connection(number: int, client: Line | None, server: Line | None) -> Iterator[str]:
@@ -112,7 +114,7 @@ def check_usage(side: str, memory: Growth, before: Line, after: Line, idle: floa
     limit = GROWTH if memory.seconds >= SHORT_RUN else GROWTH_OF_SHORT_RUNS
     if memory.worst > limit:
         yield f"{side}: memory grew by {memory.worst / 2**20:.1f} MiB"
-    for what, more in (("files", SPARE_FILES), ("threads", 0), ("tasks", 0)):
+    for what, more in (("files", SPARE_FILES), ("threads", 0), ("tasks", SPARE_TASKS)):
         if after[what] > before[what] + more:
             yield f"{side}: {after[what]} {what} in the end, {before[what]} at the start"
     if idle >= IDLE_CPU:

@@ -15,7 +15,7 @@ from node.messaging.once import NOT_REMEMBERED
 from node.peer.once_key import OnceKey
 from node.protocol.codes import CloseCode
 from parley import Call, Node, Peer
-from tests.node.network import config, introduce
+from tests.node.network import config, eventually, introduce
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -37,6 +37,14 @@ class World:
         self.numbers = count()
         self.over = False
 
+    @property
+    def answered(self) -> int:
+        return list(self.outcomes.values()).count("answered")
+
+    async def hear_of(self, more: int) -> None:
+        enough = self.answered + more
+        await eventually(lambda: self.answered >= enough)
+
     async def work(self, call: Call) -> object:
         self.ran[call.data] += 1
         await anyio.sleep(self.random.choice([0, 0, 0.001, 0.004]))
@@ -52,7 +60,8 @@ class World:
                         self.session, back = await introduce(self.client, server)
                     except HandshakeError:
                         continue
-                    await anyio.sleep(self.random.choice([0.002, 0.005, 0.01]))
+                    await self.hear_of(self.random.choice([1, 4, 9]))
+                    await anyio.sleep(self.random.choice([0, 0.001, 0.004]))
                     end = self.random.choice([self.session, back])
                     if self.random.random() < 0.5:
                         end.live.drop(CloseCode.NORMAL)

@@ -65,7 +65,7 @@ async def test_one_flipped_bit_is_detected_and_closed_with_its_code(
             server.on_call("echo")(lambda call: call.data)
             peer = await client.connect(proxy.address)
             assert await peer.call("echo", "untouched", timeout=5) == "untouched"
-            proxy.flip(after=30, bit=3)
+            proxy.flip(after=10, bit=3)  # behind the length of a frame, however short
             with pytest.raises(PeerClosedError) as caught:
                 await peer.call("echo", "touched", timeout=5)
             assert caught.value.code == CloseCode.BAD_RECORD
