@@ -24,8 +24,7 @@ logger = logging.getLogger("parley.transport")
 HIGH_WATER = 4 * 2**20
 LOW_WATER_PART = 4
 FEW_EVENTS = 64  # which may wait, if they are short, whatever the core holds back
-# Events that are written at once: a whole turn's batch would have both sides work by
-# turns (64 calls in flight: 22,000 calls/s against 40,000).
+# Events that are written at once: with a whole turn's, both sides would work by turns.
 FLUSH_EVENTS = 16
 # Seconds after a gate opened in which what has come meanwhile is read before the time counts.
 GATE_GRACE = 0.1
@@ -40,7 +39,7 @@ class Driver:
     the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
     is read while anything waits for that. While `gate`, which is set before the transport is there,
     is shut, the core gets nothing and gives nothing, and its time stands still. What is put in
-    `to_begin` while reports are handed on begins (`Loop.begin`) when all of them were. A parted
+    `to_begin` (`Line`) while reports are handed on begins when all of them were. A parted
     core goes on with the transport of another driver (`hand_over`). `path` is its way through a
     federation; `blame` is to be called if nothing, or nothing of the other side, comes by that.
     """
@@ -88,7 +87,7 @@ class Driver:
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
         self._writable = self._paused = self._flush_due = False
-        self.to_begin: list[Begun] = []
+        self.to_begin: list[Begun] = loop.line.to_begin
         self._busy = False  # reports are being handed on, and none may overtake another
         self._eof_came = self._eof_written = self._closed = self.was_connected = False
         self._alarm, self._grace_until = Alarm(loop, self._rung), -NEVER
@@ -264,19 +263,21 @@ class Driver:
 
     def _hand_on(self, doing: str) -> None:
         """Hand on the core's reports in their order, also those that doing so makes; then begin."""
-        busy, self._busy = self._busy, True
-        core = self.core
-        while core.happened:
-            try:
-                reports = core.happened[:]
-                core.happened.clear()
-                self._on_reports(reports)
-            except Exception:
-                self._bug(doing)
-        self._busy = busy
-        if self.to_begin and not busy:
-            begun, self.to_begin = self.to_begin, []
-            self._loop.begin(begun)
+        busy, self._busy, core, line = self._busy, True, self.core, self._loop.line
+        line.handing_on += 1
+        try:
+            while core.happened:
+                try:
+                    reports = core.happened[:]
+                    core.happened.clear()
+                    self._on_reports(reports)
+                except Exception:
+                    self._bug(doing)
+        finally:
+            line.handing_on -= 1
+            self._busy = busy
+        if line.to_begin and not line.handing_on:
+            self._loop.begin(line.take())
 
     def _woken(self) -> None:
         """The core has something to write, to report, or to read on for. Senders are in the
@@ -378,8 +379,7 @@ class Driver:
     def _close(self) -> None:
         if self._closed:
             return
-        self._closed = True
-        self._eof_came = False
+        self._closed, self._eof_came = True, False
         self.gate.leave(self._gate_opened)
         self.turns.clear()
         self._alarm.stop()

@@ -7,7 +7,7 @@ core, and the connection that had the least of the loop's time is next.
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 WHOLE: Final = 1 << 62  # whatever came, at once
 # Seconds of one connection's turn before others have theirs. What its reports set off is
@@ -72,9 +72,23 @@ class Line:
 
     This is start-time fair queueing: `_time` is how much of the loop's time the waiting connection
     with the least of it has had. One that was silent for long has no more to claim.
+
+    What reports set off stands in `to_begin` until nobody is `handing_on` any: what comes through a
+    tunnel is handed on while the reports of the connection that it runs in are.
     """
 
-    __slots__ = ("_due", "_full", "_now", "_numbers", "_soon", "_time", "_waiting", "crowded")
+    __slots__ = (
+        "_due",
+        "_full",
+        "_now",
+        "_numbers",
+        "_soon",
+        "_time",
+        "_waiting",
+        "crowded",
+        "handing_on",
+        "to_begin",
+    )
 
     def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], object]):
         self._now = now
@@ -85,6 +99,8 @@ class Line:
         self._due = False
         self._full = False  # somebody took long in this turn of the loop, out of the line
         self.crowded = False
+        self.handing_on = 0  # how many connections are, one in the other
+        self.to_begin: list[Any] = []
 
     def lets_pass(self, turns: Turns) -> float:
         """For how many seconds one that does not stand here may take a turn at once; 0 if it
@@ -109,6 +125,12 @@ class Line:
         turns.due = self.crowded = True
         heappush(self._waiting, (max(turns.had, self._time), next(self._numbers), one))
         self._call_soon()
+
+    def take(self) -> list[Any]:
+        """What is to begin, which is then here no more."""
+        begun = self.to_begin[:]
+        self.to_begin.clear()
+        return begun
 
     def _round(self) -> None:
         waiting, now = self._waiting, self._now

@@ -1,6 +1,6 @@
 """Tests of node/transport/driver.py with a scripted core, outlet and loop: no I/O, no time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import anyio
@@ -22,6 +22,7 @@ from node.transport.driver import (
 )
 from node.transport.gate import Served
 from node.transport.ground import current_backend
+from node.transport.loop import Begun
 from node.transport.turns import ROUND_TIME, Line
 from tests.node.network import started
 
@@ -46,6 +47,7 @@ class FakeLoop:
         self.due: list[Callable[[], None]] = []
         self.line = Line(self.now, self.soon)
         self.timers: list[FakeTimer] = []
+        self.begun: list[Begun] = []
 
     def now(self) -> float:
         return self.time
@@ -60,6 +62,9 @@ class FakeLoop:
     @property
     def set_timers(self) -> list[float]:
         return [timer.when for timer in self.timers if not timer.cancelled]
+
+    def begin(self, begun: Iterable[Begun]) -> None:
+        self.begun += begun
 
     def turn(self) -> None:
         """Run what is due, and what follows from it."""
@@ -271,6 +276,30 @@ def test_no_report_overtakes_another() -> None:
     scene.driver.received(b"x")
     assert scene.reports == [FINISHED, later]
     assert scene.outlet.done == [b"asked for"]
+
+
+def test_what_reports_set_off_begins_after_all_of_them_also_of_an_outer_connection() -> None:
+    """Those of a connection through a tunnel are handed on amid those of the one around it."""
+    outer = Scene()
+    inner = Scene(cast(Backend, outer.loop))
+    handler = cast(Begun, "a handler")
+    begun_amid_reports: list[Begun] = []
+
+    def inner_reports() -> None:
+        inner.driver.to_begin.append(handler)
+
+    def outer_reports() -> None:
+        inner.core.happened.append(FINISHED)
+        inner.driver.settle()
+        begun_amid_reports.extend(outer.loop.begun)
+
+    inner.on_report, outer.on_report = inner_reports, outer_reports
+    outer.core.happened.append(FINISHED)
+    outer.driver.settle()
+    assert (begun_amid_reports, outer.loop.begun) == ([], [handler])
+    inner.core.happened.append(FINISHED)
+    inner.driver.settle()
+    assert outer.loop.begun == [handler, handler]
 
 
 def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
