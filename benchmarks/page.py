@@ -6,9 +6,12 @@ and nothing else of the page is touched.
 
 import argparse
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import federation, growth, hop, isolation, paths, report, store, tables, tuning
@@ -78,6 +81,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
     parts = {
         "machine": tables.machine_text(store.machine_of("cases", directory), loops["uvloop"]),
         "cases": tables.cases_table(loops["uvloop"]),
+        "compiled": tables.cases_table(store.load("cases-compiled", directory)),
         "loops": tables.loops_table(loops),
         "peers-machine": peers_machine(store.machine_of(peers.FILE, directory), beside),
         "peers": peers_table(beside),
@@ -132,6 +136,20 @@ def _asyncio(effort: Effort) -> None:
 
 def _trio(effort: Effort) -> None:
     _cases(effort, "trio")
+
+
+def _compiled(effort: Effort) -> None:
+    """The cases on a compiled core, in an environment of their own; without a compiler, none."""
+    with TemporaryDirectory() as made:
+        script = store.DOCS.parent / ".ci" / "compiled_environment.sh"
+        subprocess.run(["bash", script, made], check=True)
+        clone = Path(made, "clone")
+        if not clone.exists():
+            return
+        cases = ["-m", "benchmarks.page", "--measure", "cases"]
+        how = [f"--{name}={value}" for name, value in asdict(effort).items()]
+        subprocess.run([Path(made, "venv/bin/python"), *cases, *how], cwd=clone, check=True)
+        shutil.copy(clone / "docs/performance/cases.json", store.DIRECTORY / "cases-compiled.json")
 
 
 def _growth(effort: Effort) -> None:
@@ -220,6 +238,7 @@ def _shown(row: dict[str, Any], line: Callable[[dict[str, Any]], str]) -> dict[s
 
 MEASURES: dict[str, Callable[[Effort], None]] = {
     "cases": _cases,
+    "compiled": _compiled,
     "peers": _peers,
     "asyncio": _asyncio,
     "trio": _trio,

@@ -45,7 +45,7 @@ def _read(name: str, directory: Path) -> dict[str, Any]:
     return found
 
 
-PACKAGES = ("uvloop", "anyio", "trio", "cryptography", "pynacl", "cbor2")
+PACKAGES = ("uvloop", "anyio", "trio", "cryptography", "pynacl", "blake3", "cbor2")
 
 
 def machine() -> dict[str, str]:

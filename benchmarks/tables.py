@@ -12,9 +12,8 @@ def machine_text(found: dict[str, str], rows: list[Row]) -> str:
     """What the figures belong to, and how much they can be trusted."""
     if not found:
         return "Nothing was measured yet."
-    packages = ", ".join(
-        f"{name} {found[name]}" for name in ("uvloop", "anyio", "trio", "cryptography", "pynacl")
-    )
+    names = ("uvloop", "anyio", "trio", "cryptography", "pynacl", "blake3")
+    packages = ", ".join(f"{name} {found[name]}" for name in names if name in found)
     count = min(len(row["ours"]["all"]) for row in rows)
     others = max(row["others"] for row in rows)
     return (
