@@ -36,7 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 FIXED_EXAMPLES = 60
 SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
-CUT_SEEDS = 3
+CUT_SEEDS = 2
 FEDERATIONS = 3
 WHOLE_HOURS = 0.25
 # The marks of what `--require-servers` does not let be skipped.
