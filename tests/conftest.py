@@ -33,7 +33,7 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-FIXED_EXAMPLES = 60
+FIXED_EXAMPLES = 40
 SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
 CUT_SEEDS = 2

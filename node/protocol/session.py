@@ -157,7 +157,7 @@ class Session(StreamZero):
                 elif not mux.receive(event):
                     self.count_dropped()
             else:
-                farewell = self._control_received(event)
+                farewell = self._control_received(event, vouched)
                 owed = owed or event[3] not in _NOT_OWED or event[2] != CONNECTION
             if self._held is not self._reports:
                 self._hold(count, len(event[4]), vouched)
@@ -302,7 +302,8 @@ class Session(StreamZero):
             # With 64 Pings of the application unanswered those do as well.
             async_id = keepalive.new_ping(now)
             if async_id is not None:
-                self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
+                # Nothing else would seal it, and a Seal of its own costs as much again.
+                self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD, True))
         try:
             self._wire.write(self.channel.handle_deadline(now))
         except RemoteProtocolError as error:

@@ -95,14 +95,14 @@ class StreamZero:
 
     # In.
 
-    def _control_received(self, event: Event) -> Farewell | None:
+    def _control_received(self, event: Event, vouched: bool) -> Farewell | None:
         _, async_id, category, subcategory, payload = event
         if len(payload) > CONNECTION_STREAM_PAYLOAD:
             raise too_large(f"{len(payload)} bytes of payload on stream 0")
         if category == CONNECTION and subcategory in (PING, PONG, SEAL):
             if payload != NO_PAYLOAD:
                 raise violation("a payload where none may be")
-            self._without_payload(subcategory, async_id)
+            self._without_payload(subcategory, async_id, vouched)
             return None
         kind = EVENT_TYPES.get(category << 8 | subcategory)
         if category > STREAM or kind is None or kind.cells is None:
@@ -119,7 +119,7 @@ class StreamZero:
             self._wire.write(self.channel.control(subcategory, cells, self._now))
         return None
 
-    def _without_payload(self, subcategory: int, async_id: int) -> None:
+    def _without_payload(self, subcategory: int, async_id: int, vouched: bool) -> None:
         keepalive = self.keepalive
         if subcategory == PONG:
             round_trip = keepalive.pong(async_id, self._now)
@@ -132,7 +132,8 @@ class StreamZero:
         elif not self._pings.take(self._now):
             raise overloaded("too many Pings")
         elif async_id:
-            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD))
+            # A seal for a seal, so that neither side waits to send one alone.
+            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD, vouched))
             keepalive.pongs_waiting += 1
             if keepalive.pongs_waiting > WAITING_PONGS:
                 raise overloaded("too many Pongs wait")

@@ -20,6 +20,8 @@ def test_the_page_shows_what_is_stored() -> None:
 def test_there_is_something_stored() -> None:
     for name in (
         *page.LOOPS.values(),
+        "cases-compiled",
+        "peers",
         "growth",
         "federation",
         "hop",

@@ -114,11 +114,30 @@ def test_without_an_answer_it_is_over_after_15_and_10_seconds() -> None:
     pair = open_pair(b={"idle_before_ping": 1e6})
     pair.advance(24.9)
     assert pair.a.code == ALIVE
-    assert len(events_of(pair.a.wire)) == 2  # Ping, and its seal
+    assert len(events_of(pair.a.wire)) == 1  # a Ping, which is sealed
     pair.advance(0.2)
     assert pair.a.code == CloseCode.TIMEOUT
     assert pair.a.core.state is State.FAREWELL
     assert pair.b.code == ALIVE
+
+
+def test_a_ping_of_keep_alive_and_its_pong_bring_their_seals() -> None:
+    """Idle connections cost two thirds of what they do with Seals of their own."""
+    pair = open_pair(b={"idle_before_ping": 1e6})
+    pair.run(29.0)
+    for side in pair.sides:
+        (event,) = events_of(side.wire)
+        assert event[4] == 1  # form 1, of an event with its seal
+
+
+def test_a_ping_without_a_seal_has_a_pong_without_one() -> None:
+    """A peer gets no signature for what cost it none."""
+    pair = open_pair()
+    pair.a.core.ping(pair.now)
+    pair.run(1.0)
+    for side in pair.sides:
+        event, seal = events_of(side.wire)
+        assert (event[4], seal[4]) == (0, 1)
 
 
 @pytest.mark.parametrize("cut", [1, 3])
