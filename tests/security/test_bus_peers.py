@@ -91,6 +91,7 @@ async def test_a_right_that_is_taken_away_ends_a_long_wait_too(
         if kind == "history":
             request = ReadHistory(NAME, 5, "$", None, 30.0)  # type: ignore[assignment]
         outcome: list[Any] = await started(tasks, lambda: ask(stream, request, 30.0))
+        await eventually(lambda: rights.asked == 2)  # it was granted, for the Join and for this
         rights.answer = 1  # which is no True
         await bus.store.publish([new(1)], durable=True)
         await eventually(lambda: bool(outcome))
