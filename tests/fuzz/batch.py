@@ -84,12 +84,13 @@ def _same(together: Side, alone: Side, step: Step) -> bool:
     batch = Event(step.stream, step.async_id, *TYPES["Batch"], step.payload)
     events = _read(batch)
     heard = together.hear(batch)
-    if events and len(step.payload) <= together.core.limits.max_payload:
+    too_large = len(step.payload) > together.core.limits.max_payload
+    if events and not too_large:
         assert heard == alone.hear(*events)
         return True
     (end,) = heard
     assert isinstance(end, ConnectionEnded), "no Batch, and the connection goes on"
-    wanted = CloseCode.FRAME_TOO_LARGE if events else CloseCode.PROTOCOL_ERROR
+    wanted = CloseCode.FRAME_TOO_LARGE if too_large else CloseCode.PROTOCOL_ERROR
     assert end.code in (wanted, CloseCode.PROTOCOL_ERROR)
     return False
 
