@@ -21,8 +21,8 @@ _TRAFFIC: Final = ("journal", "sender", "receiver", "direction", "time", "wire_s
 
 def events_of(scan: Scan, wanted: Mapping[str, Sequence[int]]) -> dict[str, list[EventRow]]:
     """For each of these sessions at most `EVENT_ROWS` rows: first those at most `NEAR` places from
-    the places that belong to it here, then those at its beginning. In the order of both journals'
-    places, one journal's beside the other's."""
+    the places that belong to it here, then those at its beginning; in the order of their places,
+    one journal's beside the other's."""
     near = {
         session: {place + away for place in places for away in range(-NEAR, NEAR + 1)}
         for session, places in wanted.items()
@@ -47,8 +47,8 @@ def events_of(scan: Scan, wanted: Mapping[str, Sequence[int]]) -> dict[str, list
 
 def _some(rows: list[EventRow], near: set[int]) -> list[EventRow]:
     """The first `EVENT_ROWS` of a session's events, those that are near before others."""
-    rows.sort(key=lambda row: (row.place not in near, row.place, row.journal or ""))
-    return sorted(rows[:EVENT_ROWS], key=lambda row: (row.place, row.direction, row.journal or ""))
+    rows.sort(key=lambda row: (row.place not in near, row.place, row.direction, row.journal or ""))
+    return rows[:EVENT_ROWS]
 
 
 def fine_traffic(scan: Scan, width: int) -> pa.Table:

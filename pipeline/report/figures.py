@@ -186,8 +186,9 @@ class TunnelSummary(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Figures:
     """All that stands in a report. `rows` is how many a table has at the most, `bucket` the width
-    of a point of traffic; `servers` are the nodes of `links`, `talks` the sessions that have a page
-    of their own, with their events."""
+    of a point of traffic. `edges` are those between the busiest nodes, `talked` those of the table,
+    `servers` the nodes of `links`; `talks` are the sessions that have a page of their own, with
+    some of their events."""
 
     rows: int
     refreshed: int | None
@@ -219,6 +220,8 @@ class Figures:
     suites: list[SessionGroup]
     closings: list[SessionGroup]
     edges: list[Edge]
+    talked: list[Edge]
+    edge_count: int
     node_rows: list[NodeRow]
     tunnels: int
     links: list[TunnelLink]

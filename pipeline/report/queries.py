@@ -3,7 +3,6 @@
 All that leaves Arrow was sorted and cut, or grouped into a bounded number of groups, before.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -62,7 +61,7 @@ def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = 
     nodes = _nodes(graph, traffic, findings)
     first, last = (_bound(graph, name, of) for name, of in (("first", pc.min), ("last", pc.max)))
     width, points = _fine(scan, graph, traffic) or _traffic(traffic)
-    links = _links(tunnels)
+    links = _links(tunnels, most)
     asked = only(calls, "seen_by", "caller")
     by_topic, by_pair = (only(asked, "scope", scope) for scope in ("topic", "pair"))
     called = _sum(by_topic, "calls")
@@ -109,6 +108,8 @@ def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = 
         suites=_groups(sessions.column("suite").fill_null("unknown")),
         closings=_groups(_closing(sessions)),
         edges=_edges(graph, nodes),
+        talked=_take(graph, Edge, most, "-events", "sender", "receiver"),
+        edge_count=graph.num_rows,
         node_rows=_take(nodes, NodeRow, most, "-volume", "node"),
         tunnels=tunnels.num_rows,
         links=links,
@@ -283,8 +284,8 @@ def _edges(graph: pa.Table, nodes: pa.Table) -> list[Edge]:
     return _take(between, Edge, TOP_NODES**2, "-events", "sender", "receiver")
 
 
-def _links(tunnels: pa.Table) -> list[TunnelLink]:
-    """Who joined tunnels with whom: between the nodes with the most."""
+def _links(tunnels: pa.Table, most: int) -> list[TunnelLink]:
+    """Who joined tunnels with whom, and how many."""
     sums: dict[tuple[str, str], list[int]] = {}
     columns = (tunnels.column(name).to_pylist() for name in ("path", "tunnels", "forward", "back"))
     for path, *counts in zip(*columns, strict=True):
@@ -294,24 +295,15 @@ def _links(tunnels: pa.Table) -> list[TunnelLink]:
                 known[:] = (
                     min(one + more, LARGEST) for one, more in zip(known, counts, strict=True)
                 )
-    by_node: Counter[str] = Counter()
-    for nodes, counts in sums.items():
-        for node in nodes:
-            by_node[node] += counts[0]
-    named = {
-        node for node, _ in sorted(by_node.items(), key=lambda one: (-one[1], one[0]))[:TOP_NODES]
-    }
-    links = [
-        TunnelLink(*nodes, *counts) for nodes, counts in sums.items() if named.issuperset(nodes)
-    ]
+    links = [TunnelLink(*nodes, *counts) for nodes, counts in sums.items()]
     links.sort(key=lambda link: (-link.tunnels, link.before, link.after))
-    return links[: TOP_NODES**2]
+    return links[:most]
 
 
 def _servers(nodes: pa.Table, links: Sequence[TunnelLink]) -> list[NodeRow]:
-    """The nodes of the links, as far as they have sessions or a journal."""
+    """The nodes of the links that a picture has, as far as they have sessions or a journal."""
     named = sorted({node for link in links for node in (link.before, link.after)})
-    return _take(only(nodes, "node", *named), NodeRow, TOP_NODES, "node")
+    return _take(only(nodes, "node", *named), NodeRow, len(named), "node")
 
 
 def _groups(names: pa.ChunkedArray) -> list[SessionGroup]:
