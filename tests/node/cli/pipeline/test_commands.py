@@ -132,9 +132,9 @@ def test_follow_ends_on_the_first_signal(
 def test_report_writes_a_page_or_says_why_not(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], tmp_path: Path
 ) -> None:
-    given = []
+    given: list[dict[str, object]] = []
 
-    def write_report(store: GoldDirectory | GoldCluster, path: Path, **options: Any) -> None:
+    def write_report(store: GoldDirectory | GoldCluster, path: Path, **options: object) -> None:
         given.append(options)
         if isinstance(store, GoldCluster):
             raise NoTablesError("there are no tables")
