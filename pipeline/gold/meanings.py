@@ -70,7 +70,7 @@ KINDS: Final = {
         FAULT,
         "A segment's name is not what its first record says.",
         "Which of them is true.",
-        "Look for who renamed the file; copy it again from its node.",
+        "Find out how the file was renamed; copy it again from its node.",
     ),
     "wrong-node": Meaning(
         FAULT,

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 ROWS: Final = 2_000
 MOST_ROWS: Final = 100_000
 SESSIONS: Final = 200  # that have a page of their own
-EVENT_ROWS: Final = 200  # of a session
-BEGINNING: Final = 40  # places of a session's beginning
+EVENT_ROWS: Final = 80  # of a session
+BEGINNING: Final = 15  # places of a session's beginning
 NEAR: Final = 5  # places before and behind that of a finding
 TOP_NODES: Final = 24  # of the picture of the graph
 TOP_SENDERS: Final = 5  # that have a colour of their own

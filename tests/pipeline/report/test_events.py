@@ -42,7 +42,7 @@ def test_events_near_a_finding_come_first_then_those_at_the_beginning() -> None:
     found = events_of(scan_of(long_talk(120), Talk("other")), {"s": [100], "none": []})
     assert found["none"] == []
     sent = [row for row in found["s"] if row.direction == "sent" and row.journal == "a"]
-    assert [row.place for row in sent] == [*range(95, 106), *range(40)]
+    assert [row.place for row in sent] == [*range(95, 106), *range(15)]
     assert {row.session for row in found["s"]} == {"s"}
     assert {row.topic for row in sent} == {"t", None}
 
