@@ -59,6 +59,11 @@ class Offering:
         """The roles that the application gave to node ids, for `allow=`."""
         return self.handlers.roles
 
+    @property
+    def buses(self) -> dict[str, "Bus"]:
+        """The buses that were asked for so far, by their addresses."""
+        return {} if self._buses is None else self._buses.by_url
+
     def on_call(
         self,
         topic: str,

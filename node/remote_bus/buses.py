@@ -26,6 +26,11 @@ class Buses:
         self._handlers = handlers
         self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
 
+    @property
+    def by_url(self) -> dict[str, Bus]:
+        """All of them, by their addresses."""
+        return {url: bus for url, (bus, _) in self._buses.items()}
+
     def get(self, url: str, config: BusConfig | None, allow: Allow | None) -> Bus:
         """The bus at an address, made if need be, and not opened.
 

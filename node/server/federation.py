@@ -154,6 +154,11 @@ class Federation:
         """How many tunnels of others end here or lead through here now."""
         return 0 if self._service is None else self._service.count
 
+    @property
+    def carried(self) -> list[tuple[NodeId, ...]]:
+        """The paths of the tunnels that lead through here now, from origin to target."""
+        return [] if self._service is None else list(self._service.joints.values())
+
     def path(self, *to: NodeId) -> tuple[NodeId, ...] | None:
         """The way to a server, or to a home and a node that has its account there: at most 8 ids,
         the first this server's; None if the cards tell of none."""

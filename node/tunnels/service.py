@@ -66,7 +66,7 @@ class TunnelService:
         self._on_over = on_over
         self._wall = wall
         self._neighbours: dict[TunnelStream, NodeId] = {}  # who dialled them
-        self.joints: set[Joint] = set()
+        self.joints: dict[Joint, tuple[NodeId, ...]] = {}  # with their paths
 
     def __repr__(self) -> str:
         return f"<TunnelService: {self.count} tunnels>"
@@ -174,11 +174,11 @@ class TunnelService:
         joint = Joint(stream, onward.stream, stream.live.backend)
         stream.accept()
         await _answer(event, ResultCode.ACCEPTED)
-        self.joints.add(joint)
+        self.joints[joint] = onward.path
         try:
             await joint.run()
         finally:
-            self.joints.discard(joint)
+            del self.joints[joint]
             record = TunnelRecord(
                 dial.trace,
                 hop,
