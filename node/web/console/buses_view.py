@@ -93,7 +93,11 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
         "attempts": letter.attempts,
         "body": shown(letter.body, LONGEST_BODY),
         "history": [
-            {**failure._asdict(), "consumer": shown(failure.consumer), "error": shown(failure.error)}
+            {
+                **failure._asdict(),
+                "consumer": shown(failure.consumer),
+                "error": shown(failure.error),
+            }
             for failure in letter.history
         ],
     }

@@ -55,7 +55,8 @@ class Guard:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
             return 403, "another site asks"
-        if site is not None and site not in _OF_OURS and headers.get("sec-fetch-mode") != "navigate":
+        foreign = site is not None and site not in _OF_OURS
+        if foreign and headers.get("sec-fetch-mode") != "navigate":
             return 403, "another site asks"
         if method not in _READS and origin is None and "authorization" not in headers:
             return 403, "what changes anything says where it comes from"

@@ -39,9 +39,7 @@ class PeerNumbers:
         return next((peer for peer in peers if self._numbers.get(peer) == number), None)
 
 
-def peers_view(
-    node: Node, numbers: PeerNumbers, names: Names, find: str = ""
-) -> dict[str, Any]:
+def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -> dict[str, Any]:
     """The peers that are there now, the longest known first; those alone whose id, name, place or
     role has `find` in it. `total` counts those too that are not listed."""
     wanted = find.casefold()
@@ -69,9 +67,7 @@ def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, An
     return {
         **_row(number, peer, names),
         "suite": agreed,
-        "info": {
-            shown(key): shown(value) for key, value in islice(peer.info.items(), MOST_FACTS)
-        },
+        "info": {shown(key): shown(value) for key, value in islice(peer.info.items(), MOST_FACTS)},
         "stream_list": streams,
         "topics": [shown(name) for name in read[:MOST_STREAMS]],
         "ignored": peer.ignored,
