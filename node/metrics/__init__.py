@@ -1,1 +1,1 @@
-"""What a node counts of itself: plain numbers, and the families of samples that they are read as."""
+"""What a node counts of itself, and the families of samples that it is read as."""

@@ -1,4 +1,4 @@
-"""What is read of a node's numbers: families of samples, in the words of Prometheus and OpenTelemetry.
+"""What is read of a node: families of samples, in the words of Prometheus and OpenTelemetry.
 
 A family has a name without the prefix `parley_` and without the suffixes of its kind and unit: an
 exporter adds what its own side expects.

@@ -6,7 +6,6 @@ links, peers, lag) is read of the parts themselves when asked for: they are `sou
 
 from collections.abc import Awaitable, Callable, Iterable
 
-
 from node.metrics.families import Family
 
 Source = Callable[[], Iterable[Family]]

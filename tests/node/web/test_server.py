@@ -8,12 +8,12 @@ import pytest
 from anyio.abc import SocketStream
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from node.errors import AddressError, UnreachableError
+from node.errors import UnreachableError
 from node.web.asgi import AsgiApp
-from node.web.server import WebLimits, serving
+from node.web.server import serving
 
 
 async def echo(request: Request) -> Response:
