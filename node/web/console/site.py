@@ -186,8 +186,8 @@ def _cookie(request: Request) -> str:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """The JSON object that a request says; an empty one for anything else. How long it may be is the
-    server's limit."""
+    """The JSON object that a request says; an empty one for anything else. Its length is
+    bounded by the server."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         return {}
     try:
