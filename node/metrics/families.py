@@ -75,8 +75,40 @@ def family(measure: Measure, value: float | Histogram) -> Family:
     return Family(measure, (Sample((), value),))
 
 
+# Names of one measure that are told; those registered later are told together.
+MOST_NAMES: Final = 200
+OTHER_NAMES: Final = "other"
+
+
+def named(measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]) -> Family:
+    """A family by the names that begin its labels, of which the first 200 are told, and those
+    beyond as the sum of them, `other`; samples of equal labels count together."""
+    names: set[str] = set()
+    found: dict[tuple[str, ...], float | Histogram] = {}
+    for labels, value in samples:
+        name, *rest = labels
+        if len(names) < MOST_NAMES:
+            names.add(name)
+        elif name not in names:
+            name = OTHER_NAMES
+        key = (name, *rest)
+        found[key] = _sum(found[key], value) if key in found else value
+    return labelled(measure, found.items())
+
+
 def labelled(
     measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]
 ) -> Family:
     """A family of samples with labels."""
     return Family(measure, tuple(Sample(labels, value) for labels, value in samples))
+
+
+def _sum(one: float | Histogram, other: float | Histogram) -> float | Histogram:
+    if isinstance(one, Histogram) and isinstance(other, Histogram):
+        total = Histogram(one.bounds)
+        total.counts = [a + b for a, b in zip(one.counts, other.counts, strict=True)]
+        total.sum = one.sum + other.sum
+        return total
+    assert not isinstance(one, Histogram)
+    assert not isinstance(other, Histogram)
+    return one + other

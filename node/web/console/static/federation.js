@@ -119,7 +119,7 @@ function server(id, { x, y }, { names, on, few, small }) {
     },
     h("title", {}, names.get(id) ? `${names.get(id)} ${id}` : id),
     h("circle", { r: own ? (small ? 10 : 17) : small ? 6 : 12 }),
-    (few || own || on.has(id) || isChosen) && h("text", { y: own ? 38 : 31, "text-anchor": "middle" }, cut(name)),
+    (few || own || on.has(id) || isChosen) && h("text", { y: own ? 42 : 36, "text-anchor": "middle" }, cut(name)),
   );
 }
 

@@ -96,7 +96,7 @@ function menu(now) {
       { class: "foot" },
       h("span", { class: `status ${state.status}` }, { live: "Live", lost: "Not reached", over: "Over", connecting: "…" }[state.status]),
       h("span", { class: "right" }, mayAct() ? "May act" : "May only look"),
-      h("div", { class: "tools" }, h("button", { type: "button", on: { click: nextTheme }, "aria-label": `Colours: ${THEMES[theme()]}. Change them` }, "◐"), h("button", { type: "button", "aria-label": "Keys", on: { click: openKeys } }, "?"), h("button", { type: "button", "aria-label": "Leave the console", title: "Leave", on: { click: leave } }, "⏻")),
+      h("div", { class: "tools" }, h("button", { type: "button", title: `Now ${THEMES[theme()]}`, on: { click: nextTheme } }, "Colours"), h("button", { type: "button", on: { click: openKeys } }, "Keys"), h("button", { type: "button", on: { click: leave } }, "Leave")),
     ),
   );
 }
@@ -211,6 +211,7 @@ async function begin() {
     closePanel();
     redraw();
     scrollTo(0, 0);
+    document.querySelector(`nav a[href="#${page().id}"]`)?.scrollIntoView({ block: "nearest", inline: "center" });
   });
   redraw();
   let why = "";

@@ -63,7 +63,7 @@ export function concerns(view) {
   const problems = (view.findings ?? []).filter((one) => one.level === "problem");
   for (const one of problems) say("bad", "findings", `${one.subject}: ${one.text}`);
   if (view.peers.parted > 0) say("warn", "peers", `${counted(view.peers.parted, "session is", "sessions are")} without a transport`);
-  return found;
+  return found.sort((one, other) => (one.kind < other.kind ? -1 : one.kind > other.kind ? 1 : 0)); // bad, then warn
 }
 
 function concern({ kind, page, text }, index) {

@@ -5,6 +5,7 @@ import { count, counted } from "./format.js";
 import { redraw } from "./state.js";
 
 const PAGE = 50;
+const FEW = 3; // rows among which nobody searches
 const tables = new Map(); // by id: {search, column, down, page}
 
 /** What is searched for in a table. */
@@ -28,7 +29,7 @@ export function table({ id, label, word, columns, rows, keyOf, text, empty, tota
   return h(
     "div",
     { class: "tabled" },
-    h("div", { class: "tools" }, finder(id, set, label, onSearch), tally(rows, fitting, total, word)),
+    (rows.length > FEW || wanted) && h("div", { class: "tools" }, finder(id, set, label, onSearch), tally(rows, fitting, total, word)),
     h(
       "div",
       { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
