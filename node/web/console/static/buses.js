@@ -98,8 +98,8 @@ function openLetters(bus, stream) {
     const which = all ? "all dead letters" : counted(chosen.size, "dead letter");
     const question =
       action === "replay"
-        ? { title: `Replay ${which}?`, text: `They go back to the groups of ${stream} in which they failed, with their attempts counted anew.`, button: "Replay" }
-        : { title: `Drop ${which}?`, text: `They are forgotten for good, and with them the events of ${stream} as they were.`, button: "Drop" };
+        ? { title: `Replay ${which}?`, text: `Each goes back to the group of ${stream} in which it failed, its attempts counted anew.`, button: "Replay" }
+        : { title: `Drop ${which}?`, text: `What is dropped is forgotten for good, and with it the event of ${stream} as it was.`, button: "Drop" };
     const done = await act(action, { bus, stream, letters: all ? "all" : [...chosen] }, question);
     if (done) {
       chosen.clear();
@@ -126,7 +126,7 @@ function openLetters(bus, stream) {
               { class: "buttons sticky" },
               h("span", { class: "dim" }, chosen.size ? `${count(chosen.size)} chosen` : "None chosen: all are meant"),
               actionButton(chosen.size ? "Replay these" : "Replay all", () => settle("replay", chosen.size === 0)),
-              actionButton(chosen.size ? "Drop these" : "Drop all", () => settle("drop", chosen.size === 0)),
+              actionButton(chosen.size ? "Drop these" : "Drop all", () => settle("drop", chosen.size === 0), { grave: true }),
             ),
         ],
   }));

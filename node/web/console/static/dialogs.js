@@ -103,13 +103,13 @@ export async function act(name, said, question) {
 }
 
 /** A button of an action; where the session may only look it says so. */
-export function actionButton(text, click, label) {
+export function actionButton(text, click, { label, grave = false } = {}) {
   const allowed = mayAct();
   return h(
     "button",
     {
       type: "button",
-      class: "action",
+      class: grave ? "action grave" : "action",
       disabled: !allowed,
       "aria-label": label ?? text,
       title: allowed ? null : "This link may only look: `parley console --act` gives one that may act",

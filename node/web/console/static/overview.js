@@ -83,7 +83,7 @@ function thisNode(view) {
       ["Watched for", lasted(node.uptime)],
       ["Turned away", counted(node.turned_away, "connection")],
     ]),
-    node.can_drain && h("div", { class: "buttons" }, actionButton("Drain and end", drain)),
+    node.can_drain && h("div", { class: "buttons" }, actionButton("Drain and end", drain, { grave: true })),
   );
 }
 

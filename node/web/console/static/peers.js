@@ -116,8 +116,8 @@ function peerBody(peer) {
     h(
       "div",
       { class: "buttons" },
-      peer.id && view.node.can_forget && actionButton("Forget", () => forget(peer, shown), `Forget ${shown}`),
-      actionButton("Close the connection", () => close(peer, shown), `Close the connection with ${shown}`),
+      peer.id && view.node.can_forget && actionButton("Forget", () => forget(peer, shown), { label: `Forget ${shown}`, grave: true }),
+      actionButton("Close the connection", () => close(peer, shown), { label: `Close the connection with ${shown}`, grave: true }),
     ),
   ];
 }
