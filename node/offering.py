@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
 from node.handlers.hints import checked
+from node.handlers.interceptors import I, Kind, Way
+from node.handlers.propagation import propagate
 from node.handlers.readings import offered_families
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
@@ -68,6 +70,31 @@ class Offering:
     def buses(self) -> dict[str, "Bus"]:
         """The buses that were asked for so far, by their addresses."""
         return {} if self._buses is None else self._buses.by_url
+
+    def intercept(self, *kinds: Kind, way: Way = "in") -> Callable[[I], I]:
+        """Register an interceptor: `async def interceptor(one, proceed)`, which is given an
+        `Intercepted` and returns `await proceed(one)`, or something else, or raises `CallRefused`.
+        It runs around each request of these kinds, of peers (`in`) or of this node (`out`), inside
+        of those that were registered before; `allow=` and `concurrency=` come after it.
+
+        Kinds are `call`, `event` (`in` alone), `subscribe`, `note` (those that come, or are
+        published) and `stream`. Those of streams that are opened are plain functions, since
+        `open_stream` does not wait.
+
+        Raises:
+            ConfigError: there is no such kind, or it is no such function.
+        """
+
+        def register(interceptor: I) -> I:
+            return self.handlers.interceptors.add(interceptor, kinds, way)
+
+        return register
+
+    def propagate(self, *, notes: bool = False) -> None:
+        """Have each request come with an id and the trace that it belongs to, and each call that
+        is made because of it go out with these: the headers `request-id` and `traceparent` (W3C
+        Trace Context). With `notes` those of topics too, which then travel one by one."""
+        propagate(self.handlers.interceptors, notes=notes)
 
     def on_call(
         self,

@@ -5,7 +5,7 @@ exporter adds what its own side expects.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -49,6 +49,15 @@ class Histogram:
         """Count one."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
+
+    @property
+    def buckets(self) -> Iterator[tuple[str, int]]:
+        """Each upper bound as text, `+Inf` at last, and how many are at most that."""
+        count = 0
+        bounds = (*map(str, self.bounds), "+Inf")
+        for bound, more in zip(bounds, self.counts, strict=True):
+            count += more
+            yield bound, count
 
     @property
     def count(self) -> int:

@@ -38,6 +38,11 @@ def check_bus(path: Path | None) -> Iterator[Diagnosis]:
         settings = load_settings(path)
     except ParleyError:
         return  # said of the settings as a whole
+    yield from check_offered(settings)
+
+
+def check_offered(settings: Settings) -> Iterator[Diagnosis]:
+    """What settings say of a bus; nothing without one."""
     if settings.bus.url is not None:
         yield from check_store(settings.bus.url)
         yield from check_rights(settings)

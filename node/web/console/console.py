@@ -33,7 +33,7 @@ from node.web.console.topics_view import journal_view, topics_view
 # Seconds for which one reading serves everybody who looks; those of what is fetched; of findings.
 INTERVAL: Final = 1.0
 FETCHED: Final = 3.0
-FOUND: Final = 60.0
+FOUND: Final = 600.0
 MOST_FINDINGS: Final = 200
 
 Findings = Callable[[], Sequence[Mapping[str, str]]]

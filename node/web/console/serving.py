@@ -1,41 +1,24 @@
-"""The console on an address of this machine, and how a user's other programs get links to it.
+"""The console on an address of this machine."""
 
-Whoever may read the user's files may have a new link: the secret for that stands in a file of the
-user's alone, as long as the console is there.
-"""
-
-import http.client
 import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from crypto.randomness import random_bytes
-from node.errors import ConfigError, FileError, InsecureAddressError, UnreachableError
+from node.errors import FileError, InsecureAddressError
 from node.transport.gateway import is_local
 from node.web.console.access import SECRET_SIZE, Access
 from node.web.console.console import Console
+from node.web.console.places import ConsolePlace, link_to
 from node.web.console.site import ConsoleSite
 from node.web.server import WebLimits, serving, web_address
 
 LIMITS: Final = WebLimits(connections=32)
-TIMEOUT: Final = 5.0  # seconds that a console has to answer
-LARGEST: Final = 4_096  # bytes of a place's file
-MOST_PLACES: Final = 100
-
-
-@dataclass(frozen=True)
-class ConsolePlace:
-    """Where a console is, and the secret with which a link is asked for."""
-
-    url: str
-    node_id: str
-    pid: int
-    secret: str
 
 
 class ServedConsole:
@@ -58,8 +41,8 @@ class ServedConsole:
         Raises:
             FileError: it cannot be written.
         """
-        place = ConsolePlace(self.url, str(self._console.node.node_id), os.getpid(), self._secret)
-        path = directory / f"{urlsplit(self.url).port}.json"
+        place = ConsolePlace(self.url, str(self._console.node.node_id), self._secret)
+        path = directory / f"{place.port}.json"
         try:
             directory.mkdir(0o700, parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
@@ -91,42 +74,3 @@ async def serving_console(console: Console, address: str) -> AsyncIterator[Serve
         port = urlsplit(url).port
         hosts |= {urlsplit(url).netloc, f"localhost:{port}"}
         yield ServedConsole(console, access, url, secret)
-
-
-def link_to(url: str, token: str) -> str:
-    """The token stands where no server, no log and no other site sees it."""
-    return f"{url}/#token={token}"
-
-
-def places(directory: Path) -> list[ConsolePlace]:
-    """The consoles that say in a directory where they are; some may have ended without a word."""
-    found = []
-    for path in sorted(directory.glob("*.json"))[:MOST_PLACES]:
-        try:
-            with path.open("rb") as file:
-                found.append(ConsolePlace(**json.loads(file.read(LARGEST))))
-        except (OSError, ValueError, TypeError):
-            continue  # gone, or not ours
-    return found
-
-
-def link_from(place: ConsolePlace, *, may_act: bool) -> str:
-    """Ask a console for a link.
-
-    Raises:
-        UnreachableError: nobody answers there. ConfigError: it gives none.
-    """
-    parts = urlsplit(place.url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT)
-    headers = {"authorization": f"Bearer {place.secret}", "content-type": "application/json"}
-    try:
-        connection.request("POST", "/links", json.dumps({"may_act": may_act}), headers)
-        answer = connection.getresponse()
-        said = json.loads(answer.read(LARGEST))
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise UnreachableError(f"no console answers at {place.url}") from error
-    finally:
-        connection.close()
-    if answer.status != http.client.OK:
-        raise ConfigError(f"the console at {place.url} gives no link: {said.get('error')}")
-    return link_to(place.url, said["token"])

@@ -99,7 +99,9 @@ async def busy(folder: Path, peers: int = 5) -> AsyncIterator[Busy]:
         node = nodes[0]
         offer(node)
         found = await _served(stack, node, folder, federations[0], peers)
-        for number, name in enumerate(("hub", "west", "north", "east", "south", "far-west", "edge")):
+        for number, name in enumerate(
+            ("hub", "west", "north", "east", "south", "far-west", "edge")
+        ):
             found.known.add(nodes[number].node_id, name, datetime.now(UTC))
         found.bus = await dead_letters(node, folder)
         await federations[0].ready(*(one.node_id for one in nodes[1:]), timeout=20)
