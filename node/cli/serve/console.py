@@ -1,21 +1,15 @@
-"""The console of `parley serve`: its option, its announcement, and what doctor finds for it."""
+"""The console of `parley serve`: its option, and its announcement."""
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from node.cli.doctor.addresses import check_dialects
-from node.cli.doctor.bus import check_offered
-from node.cli.doctor.findings import Diagnosis
-from node.cli.doctor.journal import check_kept
-from node.cli.doctor.machine import check_machine
 from node.cli.output import Output
 from node.errors import ConfigError
 from node.logs import needs_extra
@@ -53,6 +47,7 @@ async def watched(
         return
     try:
         # Here: what it needs is an extra, and slow to load.
+        from node.cli.doctor.running import findings
         from node.web.console.console import Console
         from node.web.console.serving import serving_console
     except ModuleNotFoundError as error:
@@ -61,7 +56,7 @@ async def watched(
         node,
         federation=federation,
         known_peers=known_peers_of(node.trust) or KnownPeers(default_known_peers()),
-        findings=partial(_findings, settings),
+        findings=partial(findings, settings),
         on_drain=partial(os.kill, os.getpid(), signal.SIGTERM),
     )
     async with serving_console(console, settings.serve.console) as served:
@@ -75,15 +70,3 @@ async def watched(
 def consoles() -> Path:
     """Where consoles say how they are reached; ConfigError without a home."""
     return default_known_peers().parent / "consoles"
-
-
-def _findings(settings: Settings) -> list[Mapping[str, str]]:
-    return [asdict(found) for found in _diagnoses(settings)]
-
-
-def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
-    """What doctor says of this machine, and of the settings that hold."""
-    yield from check_machine()
-    yield from check_dialects(settings)
-    yield from check_kept(settings.journal)
-    yield from check_offered(settings)

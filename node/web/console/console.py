@@ -52,7 +52,8 @@ class Console:
     """What is shown of `node`, and of its part in a `federation`, while its `async with` lasts,
     inside of theirs. `known_peers` has what nodes are called; `findings` looks for what is wrong,
     in a thread: each is a `level`, a `subject`, a `text` and what to do (`mend`). `on_drain` is
-    called when the node is to end in order; without it nobody can have it end."""
+    called when the node is to end in order; without it nobody can have it end. A view is made each
+    `interval` seconds, for all who look."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Console:
         self.known_peers = known_peers
         self.on_drain = on_drain
         self.draining = False
+        self.interval = INTERVAL
         self._find = findings
         self._numbers = PeerNumbers()
         self._fetched = Fetched([], {}, None)
@@ -87,7 +89,7 @@ class Console:
     def encoded(self) -> bytes:
         """The view as JSON, made once for all who ask within a second."""
         now = self.now()
-        if now - self._read_at >= INTERVAL * 0.9:
+        if now - self._read_at >= self.interval * 0.9:
             self._read_at = now
             self._encoded = json.dumps(self.view(), separators=(",", ":")).encode()
         return self._encoded

@@ -21,7 +21,7 @@ from node.web.asgi import AsgiApp
 from node.web.console.access import Access, Session
 from node.web.console.actions import Actions, CannotDoError
 from node.web.console.buses_view import letters_view
-from node.web.console.console import INTERVAL, Console
+from node.web.console.console import Console
 from node.web.console.event_stream import EventStream
 from node.web.console.guard import Guard
 
@@ -128,7 +128,7 @@ class ConsoleSite:
         def goes_on() -> bool:
             return self._access.is_open(session)
 
-        return EventStream(self._console.encoded, INTERVAL, goes_on, ended)
+        return EventStream(self._console.encoded, self._console.interval, goes_on, ended)
 
     async def _peers(self, request: Request, session: Session) -> Response:
         return JSONResponse(
