@@ -151,7 +151,7 @@ function letterPart(letter, chosen, choose) {
       "details",
       {},
       h("summary", {}, "The event, and each attempt"),
-      h("pre", { tabindex: "0", "aria-label": "The event's data" }, pretty(letter.body)),
+      h("pre", { tabindex: "0", role: "region", "aria-label": "The event's data" }, pretty(letter.body)),
       facts(letter.history.map((one) => [`Attempt ${one.attempt}, ${when(one.at)}`, [one.consumer && h("code", {}, one.consumer), " ", one.error]])),
     ),
   );
