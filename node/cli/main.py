@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         {"new": "identity.new", "show": "identity.show"},
     ),
     "serve": "serve.command.serve",
+    "console": "console.console",
     "relay": "relay.relay",
     "find": "find.find",
     "call": "call.call",

@@ -83,13 +83,3 @@ def file_of(address: str) -> Path | None:
     if parts.scheme != _FILE or not parts.path.startswith("/") or parts.path == "/":
         return None
     return Path(unquote(parts.path[1:]))
-
-
-def without_password(address: str) -> str:
-    """An address as it may be shown: without settings, user and password."""
-    scheme, mark, rest = address.partition("://")
-    if not mark:
-        return "?"  # not an address: any part of it may be the password
-    if scheme != _FILE:
-        rest = rest.rpartition("@")[2]
-    return f"{scheme}{mark}{rest.partition('?')[0]}"
