@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from node.cli.introduction import dialled
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
-from node.cli.run import dialled, run
+from node.cli.run import run
 from node.cli.suggestions import known_addresses
 from node.cli.values import given_value
 from node.errors import ConfigError

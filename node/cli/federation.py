@@ -12,9 +12,10 @@ from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.cli.call import Address, Timeout
 from node.cli.exits import Exit
+from node.cli.introduction import dialled
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted
-from node.cli.run import dialled, run
+from node.cli.run import run
 from node.errors import ConfigError, ParleyError
 from node.logs import one_line
 

@@ -36,7 +36,7 @@ class Family:
 COMMANDS: Final[Mapping[str, str | Family]] = {
     "id": Family(
         "Make and show identities.",
-        {"new": "identity.new", "show": "identity.show"},
+        {"new": "identity.new", "show": "identity.show", "path": "identity.show_path"},
     ),
     "serve": "serve.command.serve",
     "relay": "relay.relay",

@@ -15,6 +15,7 @@ import typer
 from crypto.identity import Identity
 from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS, require_name
+from node.cli.own_key import own_identity
 from node.cli.suggestions import algorithms, any_algorithm, words
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError
@@ -65,7 +66,15 @@ Plaintext = Annotated[
 IdentityPath = Annotated[
     Path | None,
     typer.Option(
-        "--identity", help="Key file; without one, a fresh identity.", rich_help_panel=TRUST
+        "--identity",
+        help="Key file. Default: your own, which `parley id path` shows.",
+        rich_help_panel=TRUST,
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh", help="An identity for this command alone, kept nowhere.", rich_help_panel=TRUST
     ),
 ]
 PassphraseFile = Annotated[
@@ -153,6 +162,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "max_payload": (MaxPayload, None),
     "plaintext": (Plaintext, False),
     "identity_path": (IdentityPath, None),
+    "fresh": (Fresh, False),
     "passphrase_file": (PassphraseFile, None),
     "trust": (Trust, None),
     "network_key": (NetworkKey, None),
@@ -181,6 +191,7 @@ class NodeOptions:
     max_payload: int | None
     plaintext: bool
     identity_path: Path | None
+    fresh: bool
     passphrase_file: Path | None
     trust: str | None
     network_key: Path | None
@@ -195,25 +206,50 @@ class NodeOptions:
     def over(self, settings: Settings) -> "NodeOptions":
         """The same options, where none is given with what the settings say."""
         serve = settings.serve
-        own_key = self.identity_path is not None  # the settings' passphrase is not for it
+        own_key = self.fresh or self.identity_path is not None  # what the settings name is not it
         return replace(
             self,
             base=settings.node,
-            identity_path=self.identity_path or serve.identity,
+            identity_path=self.identity_path if own_key else serve.identity,
             passphrase_file=self.passphrase_file or (None if own_key else serve.passphrase_file),
             trust=self.trust or serve.trust,
         )
 
     def identity(self) -> Identity:
-        """The key file's identity, or a fresh one with the keys that are asked for."""
+        """The key file's identity, or the person's own; a throw-away one if that is asked for, or
+        if their own has none of the algorithms that are.
+
+        Raises:
+            ConfigError: both are asked for. KeyFileError: the key file cannot be used.
+        """
         if self.identity_path is not None:
+            if self.fresh:
+                raise ConfigError("--identity and --fresh exclude each other")
             return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
+        if self.fresh or self.plaintext:  # which shows no identity
+            return self.throw_away()
+        own = own_identity(read_passphrase(self.passphrase_file), warn)
+        wanted = self._wanted_keys()
+        if wanted and not set(wanted) & set(own.algorithms):
+            warn(f"your key has no {' and no '.join(wanted)}: this one is thrown away")
+            return self.throw_away()
+        return own
+
+    def throw_away(self) -> Identity:
+        """A fresh identity with the keys that are asked for."""
+        return Identity.create(self._wanted_keys() or ("ed25519",))
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the identity is the person's own, and not one that was named or made for this."""
+        return self.identity_path is None and not self.fresh
+
+    def _wanted_keys(self) -> tuple[str, ...]:
         config = self.config()
-        wanted = config.algorithms.get("signing", ())
-        if not wanted:
-            floor = config.require.get("signing", frozenset())
-            wanted = tuple(name for name in NAMES["signing"] if name in floor)
-        return Identity.create(wanted or ("ed25519",))
+        floor = config.require.get("signing", frozenset())
+        return config.algorithms.get("signing", ()) or tuple(
+            name for name in NAMES["signing"] if name in floor
+        )
 
     def config(self) -> NodeConfig:
         """The node's settings.
@@ -315,10 +351,12 @@ def read_network_key(path: Path | None) -> bytes | None:
 
 
 def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) -> bytes:
-    def warn(sentence: str) -> None:
-        typer.echo(f"parley: warning: {sentence}", err=True)
-
     return read(path, warn)
+
+
+def warn(sentence: str) -> None:
+    """Say something on standard error that does not end the command."""
+    typer.echo(f"parley: warning: {sentence}", err=True)
 
 
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:

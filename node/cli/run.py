@@ -6,7 +6,7 @@ A command either returns, or raises an error that `exits.failure` knows.
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +22,7 @@ from node.logs import needs_extra
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
+from node.trust.accept_hook import AcceptHook
 from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley")
@@ -90,20 +91,7 @@ def make_node(
     return Node(options.identity(), config=options.config(), trust=trust, journal=journal)
 
 
-@asynccontextmanager
-async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
-    """A peer at `address`; leaving closes it and the node."""
-    async with make_node(options) as node:
-        peer = await meet(node, address, options.dialling_trust(address))
-        out.event("connected", **described(peer))
-        try:
-            yield peer
-            await peer.close()
-        finally:
-            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
-
-
-async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
+async def meet(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Peer:
     """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
     with hinting():
         return await node.connect(address, trust=trust)

@@ -12,6 +12,7 @@ from node.apps.chat.messages import Message, clean_name
 from node.apps.chat.room import Room
 from node.cli.chat.screen import Screen, edits_lines
 from node.cli.chat.talk import HELP, Standing, Talk
+from node.cli.introduction import dialling_node
 from node.cli.lines import input_descriptor
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
@@ -110,7 +111,7 @@ async def _visit(
         return place is None or not place.is_over
 
     async with (
-        make_node(options) as node,
+        dialling_node(options, out, address) as node,
         kept_link(node, options, out, address, tell, wanted=wanted) as link,
     ):
         host = (await link.ready()).node_id

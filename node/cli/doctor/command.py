@@ -22,9 +22,10 @@ from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.doctor.journal import check_journal
 from node.cli.doctor.machine import check_machine, versions
 from node.cli.exits import Exit
+from node.cli.introduction import dialling_node
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
-from node.cli.run import described, make_node, meet, run
+from node.cli.run import described, meet, run
 from node.cli.suggestions import bus_files, known_addresses
 from node.logs import one_line
 from node.peer.peer import Peer
@@ -109,7 +110,7 @@ async def _connection(
     options: NodeOptions, out: Output, address: str, count: int
 ) -> list[Diagnosis]:
     trust = options.dialling_trust(address)
-    async with make_node(options) as node:
+    async with dialling_node(options, out, address) as node:
         began = perf_counter()
         peer = await meet(node, address, trust)
         handshake = perf_counter() - began
@@ -119,7 +120,7 @@ async def _connection(
             trust=trust.name,
             pinned="#" in address,
             limits=peer.limits,
-            own_identity=options.identity_path is not None,
+            own_identity=not options.fresh,
             handshake=handshake,
             round_trip=round_trip,
         )

@@ -13,10 +13,11 @@ from node.apps.transfer.names import same_file_key
 from node.apps.transfer.receiver import PER_PEER
 from node.apps.transfer.retries import RETRIES, send_over_link
 from node.apps.transfer.sender import Source, safe_name
+from node.cli.introduction import dialling_node
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
-from node.cli.run import make_node, run
+from node.cli.run import run
 from node.cli.transfer.display import Display
 from node.errors import CallRefused, ConfigError
 from node.links.link import Link
@@ -47,7 +48,7 @@ def send(
         with ExitStack() as opened:
             sources = [opened.enter_context(await Source.open(path)) for path in paths]
             async with (
-                make_node(options) as node,
+                dialling_node(options, out, address) as node,
                 kept_link(
                     node, options, out, address, display.tell, wanted=lambda: not sent
                 ) as link,
