@@ -69,6 +69,11 @@ async def claim_slot(home: Link | Peer, wanted: int | None = None) -> int:
     return slot
 
 
+async def free_slot(home: Link | Peer, slot: int) -> None:
+    """Wait there no longer; raises as `Peer.call`."""
+    await home.call(FREE, {"slot": slot})
+
+
 async def find_slot(home: Link | Peer, slot: int) -> NodeId:
     """Who waits at a slot, by the home's word, which the exchange puts to the proof.
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from node.apps.codes.calls import offer_code_calls
 from node.cli.output import Output
 from node.cli.suggestions import words
 from node.node import Node
@@ -104,6 +105,7 @@ async def federated(node: Node, settings: FederationSettings) -> AsyncIterator[F
         return
     async with Federation(node, settings) as federation:
         offer_federation_calls(node, federation)
+        offer_code_calls(node)
         yield federation
 
 

@@ -51,6 +51,15 @@ class Display(Watcher):
         with self._progress:
             yield
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Meanwhile nothing moves: a person is asked something."""
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()
+
     def began(self, transfer: Transfer) -> None:
         now = perf_counter()
         self._started[transfer] = self._told[transfer] = now
