@@ -19,8 +19,7 @@ _BOUND_SIZE: Final = 32
 _PASSWORD: Final = b"parley1 code words"
 _SHAPE: Final = re.compile(r"[0-9]{1,9}(-[a-z]+){2}", re.ASCII)
 _GAPS: Final = re.compile(r"[\s-]+")
-# The numbers that two random bytes stand for, cut to a multiple of the slots: each is as likely.
-_FAIR: Final = 65_536 - 65_536 % LAST_SLOT
+_DRAWN: Final = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,10 @@ def looks_like_code(text: str) -> bool:
 
 
 def draw_slot() -> int:
-    """A slot where no home gives one."""
-    while (number := int.from_bytes(random_bytes(2))) >= _FAIR:
+    """A slot where no home gives one: of two digits at most, since people say it to each other."""
+    while (number := random_bytes(1)[0]) >= 2 * _DRAWN:
         pass
-    return number % LAST_SLOT + 1
+    return number % _DRAWN + 1
 
 
 def _tidy(text: str) -> str:

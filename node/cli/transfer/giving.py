@@ -1,8 +1,9 @@
 """Sending by a short code: the sender waits, shows the code, and sends to whoever has it."""
 
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Annotated, Final
@@ -22,6 +23,7 @@ from node.discovery.discovery import announce
 from node.errors import ConfigError, KnownPeersError, ParleyError
 from node.node import Node
 from node.peer.peer import Peer
+from node.transport.address import Address
 from node.trust.known_peers import KnownPeers, default_known_peers
 from node.trust.policies import Pinned
 from node.trust.words import fingerprint
@@ -29,6 +31,11 @@ from node.tunnels.home import Home
 
 PANEL: Final = "Short codes"
 EVERYWHERE: Final = "tcp://0.0.0.0:0"
+# Of an address that is all of a machine's: its kind, one of documentation, and loopback.
+_ELSEWHERE: Final = {
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),  # noqa: S104  # not bound here
+    "::": (socket.AF_INET6, "2001:db8::1", "::1"),
+}
 
 HomeAddress = Annotated[
     str | None,
@@ -177,6 +184,23 @@ def _show(out: Output, code: Code, places: Sequence[str], meeting: WaysToMeet) -
     out.say(f"      good for one receiver, and for {SECONDS / 60:g} minutes")
     ways = [f" --home {meeting.home}"] if meeting.home else []
     ways += [""] if meeting.announced else []
-    ways += [f" --at {place}" for place in places] if not ways else []
-    for way in ways:
-        out.say(f"there: parley receive {code}{way}")
+    ways += [f" --at {_dialled(place)}" for place in places]
+    for number, way in enumerate(ways):
+        out.say(f"{'   or' if number else 'there'} parley receive {code}{way}")
+
+
+def _dialled(place: str) -> str:
+    """An address as the other side may type it. The code proves who is there, so that it has no
+    node id; and one that is all of this machine's is the one that others would reach."""
+    address = Address.parse(place).without_node_id()
+    there = _ELSEWHERE.get(address.host)
+    if there is None:
+        return str(address)
+    version, elsewhere, loopback = there
+    with socket.socket(version, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((elsewhere, 9))
+            host = sock.getsockname()[0]  # nothing was sent
+        except OSError:
+            host = loopback
+    return str(replace(address, host=host))

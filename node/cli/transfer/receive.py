@@ -115,8 +115,10 @@ def receive(
                     await _until_sent(peer, taking)
         out.done(files=taking.arrived)
 
-    command = listening if code is None else partial(going, code=code)
-    run(options, command, log_level="warning")
+    if code is None:
+        run(options, listening, log_level="warning")
+    else:
+        run(options, partial(going, code=code))
 
 
 async def _until_sent(peer: Peer, taking: FileReceiver) -> None:

@@ -20,9 +20,10 @@ from node.cli.output import Output
 from node.cli.run import hinting
 from node.cli.transfer.giving import PANEL, entered_home
 from node.discovery.discovery import find
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, HandshakeError, ParleyError
 from node.node import Node
 from node.peer.peer import Peer
+from node.protocol.codes import CloseCode
 from node.transport.address import Address
 from node.trust.policies import AnyPeer
 
@@ -64,12 +65,30 @@ async def found_by_code(
                 raise ConfigError("the sender there has your own id: give --fresh on one side")
             assert server.server is not None  # it has answered
             peer = await server.reach(server.server, there)
-            await take_code(node, peer, code, lambda: ready(node, peer))
+            await _prove(node, peer, code, ready)
             yield peer
         return
     places = [(at,)] if at is not None else await _announced(out, code)
-    async with Node(_identity(options, places), config=options.config()) as node:
-        yield await _first(node, options, code, places, ready)
+    identities = _identities(options, places)
+    for identity in identities:
+        async with Node(identity, config=options.config()) as node:
+            try:
+                peer = await _first(node, options, code, places, ready)
+            except HandshakeError as error:
+                if error.code != CloseCode.AUTHENTICATION_FAILED or identity is identities[-1]:
+                    raise
+                continue  # it may be our own node, which does not say so
+            yield peer
+            return
+
+
+async def _prove(node: Node, peer: Peer, code: Code, ready: Ready) -> None:
+    """Raises as `take_code`, and hangs up then."""
+    try:
+        await take_code(node, peer, code, partial(ready, node, peer))
+    except BaseException:
+        peer.live.drop(CloseCode.GOING_AWAY)
+        raise
 
 
 async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
@@ -89,11 +108,15 @@ async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
     return [one.addresses for one in found[:MOST_TRIED]]
 
 
-def _identity(options: NodeOptions, places: Sequence[tuple[str, ...]]) -> Identity:
-    """A node never talks to itself: whoever receives from themselves gets a throw-away key."""
+def _identities(options: NodeOptions, places: Sequence[tuple[str, ...]]) -> list[Identity]:
+    """With whose key to go there, and then with whose. A node never talks to itself: whoever
+    receives from themselves does so with a throw-away one."""
     identity = options.identity()
-    there = {Address.parse(place).node_id for places_of_one in places for place in places_of_one}
-    return options.throw_away() if options.is_own and identity.node_id in there else identity
+    if not options.is_own:
+        return [identity]
+    there = {Address.parse(place).node_id for ways in places for place in ways}
+    fresh = options.throw_away()
+    return [fresh] if identity.node_id in there else [identity, fresh]
 
 
 async def _first(
@@ -111,7 +134,7 @@ async def _first(
         try:
             with hinting():
                 peer = await node.connect(address, also=also, trust=trust)
-            await take_code(node, peer, code, partial(ready, node, peer))
+            await _prove(node, peer, code, ready)
         except ParleyError as error:
             why = error
         else:
