@@ -71,6 +71,8 @@ def receive(
         raise ConfigError("--at and --home go with a code")
     if code is not None and listen:
         raise ConfigError("--listen does not go with a code: the sender waits, and you go there")
+    if code is not None and options.plaintext:
+        raise ConfigError("a code does not go with --plaintext: no identity would be proved")
     place = (directory or Path()) if code is not None else Path(what)
     store = partial(_opened, place, force=force, max_size=max_size)
     receiver = partial(FileReceiver, parallel=parallel, count=1 if once else count)

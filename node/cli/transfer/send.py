@@ -60,6 +60,8 @@ def send(
             raise ConfigError("--home, --listen and --announce are for a code: give no ADDR")
         command = partial(_to_address, address=address)
     else:
+        if options.plaintext:
+            raise ConfigError("a code does not go with --plaintext: no identity would be proved")
         ways = WaysToMeet.chosen(home, listen, announced)
         command = partial(_by_code, ways=ways)
     run(options, partial(command, paths=paths, retries=retries, parallel=parallel))
