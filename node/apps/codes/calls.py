@@ -75,7 +75,7 @@ async def free_slot(home: Link | Peer, slot: int) -> None:
 
 
 async def find_slot(home: Link | Peer, slot: int) -> NodeId:
-    """Who waits at a slot, by the home's word, which the exchange puts to the proof.
+    """The node that waits at a slot, by the home's word, which the exchange puts to the proof.
 
     Raises:
         CodeGoneError: nobody, or the answer makes no sense. CallRefused: 19, if asked too often.

@@ -52,7 +52,7 @@ class Giving:
         """Message 2, to message 1. `context` is that of the session; `private` is for vectors.
 
         Raises:
-            ExchangeRefused: why there is none.
+            ExchangeRefused: why it has none.
         """
         self._require_good(now)
         if int.from_bytes(opening[:SLOT_SIZE]) != self.code.slot:

@@ -74,7 +74,7 @@ class SlotTable(Generic[S]):
             del self._claims[slot]
 
     def find(self, slot: int, name: str, now: float) -> NodeId | None:
-        """Who waits at a slot; CallRefused with 19 for an address that asks too often."""
+        """The node that waits at a slot; CallRefused with 19 for an address that asks too often."""
         self._take_ration(name, now)
         self._drop_old(now)
         claim = self._claims.get(slot)

@@ -34,7 +34,7 @@ _PASSING = frozenset(
 )
 
 
-class Sessions(Protocol):
+class OpenSessions(Protocol):
     """Where the session comes from over which a file is sent: a `Link` is one."""
 
     async def ready(self, *, attempts: int | None = None) -> Peer:
@@ -55,7 +55,7 @@ class OneSession:
 
 
 async def send_over_link(
-    link: Sessions, source: Source, watcher: Watcher, retries: int = RETRIES
+    link: OpenSessions, source: Source, watcher: Watcher, retries: int = RETRIES
 ) -> Receipt:
     """Send a file, going on after cuts. So many dials may fail in a row, and so many tries bring
     nothing across; then it raises as `send_file` and `Link.ready`."""

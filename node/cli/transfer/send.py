@@ -12,7 +12,7 @@ import typer
 
 from node.apps.transfer.names import same_file_key
 from node.apps.transfer.receiver import PER_PEER
-from node.apps.transfer.retries import RETRIES, OneSession, Sessions, send_over_link
+from node.apps.transfer.retries import RETRIES, OneSession, OpenSessions, send_over_link
 from node.apps.transfer.sender import Source, safe_name
 from node.cli.introduction import dialling_node
 from node.cli.link import kept_link
@@ -122,7 +122,7 @@ async def _opened(out: Output, paths: list[Path]) -> AsyncIterator[list[Source]]
 
 
 async def _send_all(
-    link: Sessions, sources: Sequence[Source], display: Display, retries: int, parallel: int
+    link: OpenSessions, sources: Sequence[Source], display: Display, retries: int, parallel: int
 ) -> list[CallRefused]:
     """Send each; a refused one does not keep the others. Returns the refusals."""
     refused: list[CallRefused] = []
