@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
 from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
+from node.cli.places import PlaceCommand
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,19 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         "Show and change known peers.",
         {
             "list": "peers.list_peers",
+            "add": "peers.add",
             "forget": "peers.forget",
             "rename": "peers.rename",
+        },
+    ),
+    "context": Family(
+        "Names for the nodes that you speak with, and how you do.",
+        {
+            "add": "context.add",
+            "use": "context.use",
+            "list": "context.list_contexts",
+            "show": "context.show",
+            "remove": "context.remove",
         },
     ),
     "accounts": Family(
@@ -146,7 +158,7 @@ class _Commands(UserDict[str, Any]):
             found = self.data[name] = group
         elif isinstance(found, str):
             alone = typer.Typer(add_completion=False)
-            alone.command(name, **_SETTINGS.get(name, {}))(_function(found))
+            alone.command(name, cls=PlaceCommand, **_SETTINGS.get(name, {}))(_function(found))
             found = self.data[name] = typer.main.get_command(alone)
         return found
 

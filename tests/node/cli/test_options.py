@@ -10,7 +10,8 @@ from crypto.errors import UnknownAlgorithmError
 from crypto.identity import Identity
 from crypto.keyfile import PassphraseCost, save_identity
 from crypto.registry import NAMES, PARAMETERS
-from node.cli.options import TABLE, NodeOptions, read_network_key
+from node.cli.given_files import read_network_key
+from node.cli.options import TABLE, NodeOptions
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError, KnownPeersError
 from node.protocol.limits import Limits
