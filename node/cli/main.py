@@ -21,7 +21,6 @@ from typer.core import TyperGroup
 from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
 from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
-from node.cli.places import PlaceCommand
 
 
 @dataclass(frozen=True)
@@ -157,8 +156,9 @@ class _Commands(UserDict[str, Any]):
             group.commands = _Commands(found.commands)
             found = self.data[name] = group
         elif isinstance(found, str):
-            alone = typer.Typer(add_completion=False)
-            alone.command(name, cls=PlaceCommand, **_SETTINGS.get(name, {}))(_function(found))
+            alone, function = typer.Typer(add_completion=False), _function(found)
+            kind = getattr(function, "command_class", None)  # of those that go to an address
+            alone.command(name, cls=kind, **_SETTINGS.get(name, {}))(function)
             found = self.data[name] = typer.main.get_command(alone)
         return found
 

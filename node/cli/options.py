@@ -19,7 +19,7 @@ from node.cli.algorithm_lists import parse_names, parse_required
 from node.cli.context_file import Context, Contexts
 from node.cli.given_files import read_network_key, read_passphrase, warn
 from node.cli.own_key import own_identity
-from node.cli.places import VARIABLE, placed
+from node.cli.places import VARIABLE, PlaceCommand, placed
 from node.cli.suggestions import algorithms, any_algorithm, contexts, words
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError
@@ -340,6 +340,7 @@ def takes_node_options(command: Callable[..., None]) -> Callable[..., None]:
         options = NodeOptions(**{name: given.pop(name) for name in TABLE})
         command(in_context(options, given), **given)
 
+    with_options.command_class = PlaceCommand  # type: ignore[attr-defined]  # read by `main`
     with_options.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
     with_options.__annotations__ = {p.name: p.annotation for p in own + named}
     return with_options

@@ -33,7 +33,7 @@ class PlaceCommand(TyperCommand):
         if isinstance(text, str) and (text.startswith(MARK) or "://" in text):
             return False
         try:
-            return bool(named) or not isinstance(text, str) or Contexts().in_use is not None
+            return bool(named) or Contexts().in_use is not None
         except ParleyError:
             return True  # which says so, where it is used
 

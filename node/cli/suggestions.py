@@ -40,7 +40,7 @@ def places(incomplete: str) -> list[tuple[str, str]]:
     for peer in _known():
         names = _names(peer)
         if any(map(_is_address, names)):
-            marked += [(f"@{one}", peer.node_id.short) for one in names if not _is_address(one)]
+            marked += [(f"@{one}", peer.node_id.short) for one in names if "://" not in one]
     return [*marked, *known_addresses(incomplete)]
 
 
