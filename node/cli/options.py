@@ -14,14 +14,18 @@ import typer
 
 from crypto.identity import Identity
 from crypto.keyfile import load_identity
-from crypto.registry import NAMES, PARAMETERS, require_name
+from crypto.registry import NAMES, PARAMETERS
+from node.cli.algorithm_lists import parse_names, parse_required
+from node.cli.context_file import Context, Contexts
+from node.cli.given_files import read_network_key, read_passphrase, warn
 from node.cli.own_key import own_identity
-from node.cli.suggestions import algorithms, any_algorithm, words
+from node.cli.places import VARIABLE, PlaceCommand, placed
+from node.cli.suggestions import algorithms, any_algorithm, contexts, words
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
-from node.settings import ServeSettings, Settings, secret_files
+from node.settings import ServeSettings, Settings
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
@@ -75,6 +79,17 @@ Fresh = Annotated[
     bool,
     typer.Option(
         "--fresh", help="An identity for this command alone, kept nowhere.", rich_help_panel=TRUST
+    ),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        envvar=VARIABLE,
+        help="Identity, trust, auditor, and ADDR where it is left out, of this context.",
+        rich_help_panel=TRUST,
+        autocompletion=contexts,
     ),
 ]
 PassphraseFile = Annotated[
@@ -151,6 +166,9 @@ Listen = Annotated[
 ]
 
 
+# The arguments that are an address.
+PLACES = ("address", "bus")
+
 # Every shared option: its type and its default.
 TABLE: dict[str, tuple[Any, Any]] = {
     "kex": (Kex, None),
@@ -163,6 +181,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "plaintext": (Plaintext, False),
     "identity_path": (IdentityPath, None),
     "fresh": (Fresh, False),
+    "context": (ContextName, None),
     "passphrase_file": (PassphraseFile, None),
     "trust": (Trust, None),
     "network_key": (NetworkKey, None),
@@ -192,6 +211,7 @@ class NodeOptions:
     plaintext: bool
     identity_path: Path | None
     fresh: bool
+    context: str | None
     passphrase_file: Path | None
     trust: str | None
     network_key: Path | None
@@ -213,6 +233,15 @@ class NodeOptions:
             identity_path=self.identity_path if own_key else serve.identity,
             passphrase_file=self.passphrase_file or (None if own_key else serve.passphrase_file),
             trust=self.trust or serve.trust,
+        )
+
+    def of_context(self, context: Context) -> "NodeOptions":
+        """The same options, where none is given with what the context has."""
+        key = None if self.fresh or context.identity is None else Path(context.identity)
+        return replace(
+            self,
+            identity_path=self.identity_path or key,
+            trust=self.trust or context.trust,
         )
 
     def identity(self) -> Identity:
@@ -260,7 +289,7 @@ class NodeOptions:
         base = self.base
         named = {name: parse_names(name, getattr(self, name)) for name in PARAMETERS}
         algorithms = {name: names for name, names in named.items() if names}
-        require = {**base.require, **_required(self.require)}
+        require = {**base.require, **parse_required(self.require)}
         if self.plaintext and require:
             raise ConfigError("--require does not go with --plaintext, which uses no algorithms")
         limits, memory = base.limits, base.peer_memory
@@ -309,54 +338,30 @@ def takes_node_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(**given: Any) -> None:
         options = NodeOptions(**{name: given.pop(name) for name in TABLE})
-        command(options, **given)
+        command(in_context(options, given), **given)
 
+    with_options.command_class = PlaceCommand  # type: ignore[attr-defined]  # read by `main`
     with_options.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
     with_options.__annotations__ = {p.name: p.annotation for p in own + named}
     return with_options
 
 
-def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:
-    """The names of a comma list, each once; empty if it is not given.
+def in_context(options: NodeOptions, given: dict[str, Any]) -> NodeOptions:
+    """The options with those of the context that they or an argument of `given` name; what stands
+    for an address there becomes one, and what the context has for an option that is not given.
 
     Raises:
-        ConfigError: a list without names. UnknownAlgorithmError: an unknown name.
+        ConfigError, FileError, KnownPeersError: as `placed`.
     """
-    return tuple(require_name(parameter, name) for name in _listed(parameter, text))
-
-
-def file_path(text: str) -> Path:
-    """The path that an argument names; raises BadParameter for an empty one, which would be `.`."""
-    if not text:
-        raise typer.BadParameter("it is empty")
-    return Path(text)
-
-
-def read_passphrase(path: Path | None) -> bytes | None:
-    """The passphrase in a file, without the line's end.
-
-    Raises:
-        FileError: it cannot be read, or is empty.
-    """
-    return None if path is None else _secret(secret_files.read_passphrase, path)
-
-
-def read_network_key(path: Path | None) -> bytes | None:
-    """A network key: 32 bytes, raw or as 64 hex digits.
-
-    Raises:
-        FileError: it cannot be read, or does not hold a network key.
-    """
-    return None if path is None else _secret(secret_files.read_network_key, path)
-
-
-def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) -> bytes:
-    return read(path, warn)
-
-
-def warn(sentence: str) -> None:
-    """Say something on standard error that does not end the command."""
-    typer.echo(f"parley: warning: {sentence}", err=True)
+    context = None if options.context is None else Contexts().find(options.context)
+    for name in PLACES:
+        if isinstance(given.get(name), str):
+            given[name], context = placed(given[name], context)
+    if context is None:
+        return options
+    if context.auditor is not None and given.get("journal") and not given.get("auditor"):
+        given["auditor"] = [context.auditor]
+    return options.of_context(context)
 
 
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:
@@ -365,23 +370,3 @@ def _require_readable(policy: TrustPolicy, text: str | None) -> None:
         len(policy.known_peers)  # reads it
     if isinstance(policy, Known) and text != Known.name and not policy.known_peers.path.exists():
         raise FileError(f"there is no file of known peers at {policy.known_peers.path}")
-
-
-def _listed(option: str, text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        # An empty variable of a script must not pass for an option that is not given.
-        raise ConfigError(f"the {option} list is empty")
-    return names
-
-
-def _required(text: str | None) -> dict[str, frozenset[str]]:
-    required: dict[str, set[str]] = {}
-    for name in _listed("require", text):
-        parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)
-        if parameter is None:
-            raise ConfigError(f"--require {name}: unknown algorithm")
-        required.setdefault(parameter, set()).add(name)
-    return {parameter: frozenset(names) for parameter, names in required.items()}

@@ -72,14 +72,14 @@ def ping(
                 trips.append(await peer.ping())
                 _show(out, str(peer.node_id or address), number, trips[-1])
         median = statistics.median(trips)
-        out.say(f"{wanted} round trips: median {median * 1e3:.3f} ms")
+        out.say(f"{counted(wanted, 'round trip')}: median {median * 1e3:.3f} ms")
         out.done(count=wanted, minimum=min(trips), median=median, maximum=max(trips))
 
     run(options, pinging)
 
 
 def _show(out: Output, who: str, number: int, seconds: float) -> None:
-    out.say(f"{who}: {seconds * 1e3:.3f} ms")
+    out.say(f"{out.petnames.beside(who)}: {seconds * 1e3:.3f} ms")
     out.event("pong", number=number, seconds=seconds)
 
 

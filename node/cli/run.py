@@ -22,6 +22,7 @@ from node.logs import needs_extra
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
+from node.transport.address import Address
 from node.trust.accept_hook import AcceptHook
 from node.trust.policies import TrustPolicy
 
@@ -95,6 +96,17 @@ async def meet(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Pee
     """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
     with hinting():
         return await node.connect(address, trust=trust)
+
+
+def require_other(node: Node, *addresses: str) -> None:
+    """Raise ConfigError if one of the addresses has the id of `node` itself, which would dial it
+    for ever in vain. So it is with two servers of one person, unless one has a key of its own."""
+    for address in addresses:
+        if Address.parse(address).node_id == node.node_id:
+            raise ConfigError(
+                f"{address} has the id of this node: give one of the two a key of its own "
+                "(parley id new FILE, then --identity FILE)"
+            )
 
 
 @contextmanager

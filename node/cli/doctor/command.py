@@ -26,10 +26,11 @@ from node.cli.introduction import dialling_node
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
 from node.cli.run import described, meet, run
-from node.cli.suggestions import bus_files, known_addresses
+from node.cli.suggestions import bus_files, places
 from node.logs import one_line
 from node.peer.peer import Peer
 from node.protocol.codes import VERSION
+from node.trust.petnames import Petnames
 
 COLOURS: Final = {
     Level.OK: "green",
@@ -43,7 +44,7 @@ Address = Annotated[
     typer.Argument(
         metavar="ADDR",
         help="Also look at the connection to this node.",
-        autocompletion=known_addresses,
+        autocompletion=places,
     ),
 ]
 
@@ -134,16 +135,16 @@ async def _connection(
         handshake_seconds=handshake,
         round_trip_seconds=round_trip,
     )
-    out.console.print(_facts(f"the connection to {address}", _shown(peer)))
+    out.console.print(_facts(f"the connection to {address}", _shown(peer, out.petnames)))
     findings = list(weaknesses(facts))
     _show(out, "this connection", findings)
     return findings
 
 
-def _shown(peer: Peer) -> dict[str, str]:
+def _shown(peer: Peer, petnames: Petnames) -> dict[str, str]:
     suite = peer.suite.names() if peer.suite else {}
     return {
-        "node id": str(peer.node_id or "not known: unencrypted"),
+        "node id": petnames.beside(peer.node_id or "not known: unencrypted"),
         "protocol": f"version {VERSION}",
         "role": f"{peer.role} (it says)",
         "suite": ", ".join(suite.values()) or "none",
