@@ -13,11 +13,11 @@ from node.bus.bus import Bus
 from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusUnavailableError
+from node.cli.introduction import dialled, dialling_node
 from node.cli.lines import Pace
 from node.cli.link import kept_link, remarks
 from node.cli.options import NodeOptions
 from node.cli.output import Output
-from node.cli.run import dialled, make_node
 from node.errors import FileError
 from node.links.link import Link
 
@@ -60,7 +60,7 @@ async def kept_open(
             yield bus, None
         return
     async with (
-        make_node(options) as node,
+        dialling_node(options, out, address) as node,
         kept_link(node, options, out, address, remarks(out, pace)) as link,
         link.bus(BusConfig(consumer=consumer)) as bus,
     ):
