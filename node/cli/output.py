@@ -183,7 +183,9 @@ class _ToStderr(logging.Handler):
 
 
 class _OneLine(logging.Formatter):
-    _petnames = Petnames.of_home()
+    def __init__(self, form: str) -> None:
+        super().__init__(form)
+        self._petnames = Petnames.of_home()
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         # Messages quote other nodes, which must not write log lines of their own.
