@@ -11,16 +11,17 @@ from collections import UserDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from itertools import takewhile
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
+from node.cli.helps import HELPS, epilog
 from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
+from node.cli.plain_values import take_plain_values
 
 
 @dataclass(frozen=True)
@@ -134,21 +135,38 @@ _SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
 class _Commands(UserDict[str, Any]):
     """Commands by their names, each made when it is first asked for."""
 
+    def __init__(self, commands: Mapping[str, str | Family], path: str = "") -> None:
+        super().__init__(commands)
+        self._path = path
+
     def __getitem__(self, name: str) -> Any:
-        found = super().__getitem__(name)
+        found, path = super().__getitem__(name), f"{self._path}{name}"
         if isinstance(found, Family):
-            group = TyperGroup(name=name, help=found.help, no_args_is_help=True)
+            group = _Group(name=name, help=found.help, no_args_is_help=True)
             if found.alone:
-                of_name = typer.Typer(name=name, add_completion=False)
-                of_name.callback(invoke_without_command=True)(_function(found.alone))
+                of_name = typer.Typer(name=name, add_completion=False, cls=_Group)
+                settings = {"invoke_without_command": True, "epilog": epilog(path)}
+                of_name.callback(**settings)(_function(found.alone))
                 group = typer.main.get_group(of_name)
-            group.commands = _Commands(found.commands)
+                take_plain_values(group)
+            group.commands = _Commands(found.commands, f"{path} ")
             found = self.data[name] = group
         elif isinstance(found, str):
             alone = typer.Typer(add_completion=False)
-            alone.command(name, **_SETTINGS.get(name, {}))(_function(found))
+            settings = {"epilog": epilog(path), **_SETTINGS.get(name, {})}
+            alone.command(name, **settings)(_function(found))
             found = self.data[name] = typer.main.get_command(alone)
+            take_plain_values(found)
         return found
+
+    def listed(self, name: str) -> Any:
+        """What a list of commands shows of one: the module of none is imported for it."""
+        entry = HELPS.get(f"{self._path}{name}")
+        if entry is None or name not in self.data:
+            return self.get(name)
+        return TyperCommand(
+            name, help=entry.help, hidden=_SETTINGS.get(name, {}).get("hidden", False)
+        )
 
 
 def _function(place: str) -> Any:
@@ -157,7 +175,24 @@ def _function(place: str) -> Any:
     return getattr(import_module(module), function)
 
 
-class _Parley(TyperGroup):
+class _Group(TyperGroup):
+    """Commands that are imported when they run, and not when they are listed."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
+        commands = self.commands
+        return (
+            commands.listed(cmd_name) if isinstance(commands, _Commands) else commands.get(cmd_name)
+        )
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else self.commands[name], rest
+
+
+class _Parley(_Group):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _Commands(COMMANDS)
@@ -176,6 +211,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(version("parley-node"))
         raise typer.Exit
 

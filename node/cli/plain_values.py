@@ -1,0 +1,86 @@
+"""Options whose values are plain need no pydantic.
+
+typer hands every value of every option to pydantic, also one that is not given, and to import that
+takes longer than all that `parley call` does. A text for a text, digits for a number, and a path
+are taken as they are here; typer has whatever is left, such as a word that is no number.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer._coercion import RuntimeParam, build_runtime_param
+from typer.core import TyperArgument, TyperOption
+
+_INT: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_FLOAT: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PlainFirst(RuntimeParam):
+    """Takes plain values, and leaves the others to what typer makes for its parameter."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: typer.Context) -> Any:
+        taken = self._taken(value)
+        if taken is not None:
+            return taken
+        return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
+
+    def _taken(self, value: Any) -> Any:
+        """The value if it is plain, else None."""
+        given = self.parameter_info
+        if given.parser is not None:
+            try:
+                return given.parser(value)
+            except ValueError:
+                return None  # typer has a sentence for it
+        if self.annotation == list[str] and all(isinstance(each, str) for each in value):
+            return list(value)
+        take = _PLAIN.get(self.annotation)
+        number = None if take is None else take(value)
+        if isinstance(number, int | float):
+            below = given.min is not None and number < given.min
+            if below or (given.max is not None and number > given.max):
+                return None
+        return number
+
+
+def take_plain_values(command: Any) -> None:
+    """Have a command's parameters try `PlainFirst`."""
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument | TyperOption):
+            descriptor = parameter.type_descriptor
+            parameter._runtime_param = PlainFirst(descriptor.parameter_info, descriptor.annotation)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _int(value: Any) -> int | None:
+    if isinstance(value, str) and _INT.fullmatch(value):
+        return int(value)
+    return value if type(value) is int else None
+
+
+def _float(value: Any) -> float | None:
+    if isinstance(value, str) and _FLOAT.fullmatch(value):
+        return float(value)
+    return value if type(value) is float and value == value else None
+
+
+def _path(value: Any) -> Path | None:
+    if isinstance(value, str) and value:
+        return Path(value)
+    return value if isinstance(value, Path) else None
+
+
+_PLAIN: Final[dict[Any, Callable[[Any], Any]]] = {
+    str: _text,
+    int: _int,
+    float: _float,
+    Path: _path,
+}
