@@ -147,7 +147,14 @@ class IdentityChangedError(NotTrustedError):
     """
 
     def __init__(
-        self, text: str, *, name: str, old: "NodeId", new: "NodeId", first_seen: datetime, path: Path
+        self,
+        text: str,
+        *,
+        name: str,
+        old: "NodeId",
+        new: "NodeId",
+        first_seen: datetime,
+        path: Path,
     ) -> None:
         super().__init__(text)
         self.name = name

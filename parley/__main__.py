@@ -16,6 +16,11 @@ def main() -> None:
     if interruptible:
         # Not as an exception: some of what is imported would swallow it, or tell of it.
         signal.signal(signal.SIGINT, _leave)
+    if "_PARLEY_COMPLETE" in os.environ:
+        from node.cli.answering import answered
+
+        if answered(os.environ):
+            return
     try:
         from node.cli.main import main as run
     except ImportError as error:

@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
-from typer._click.shell_completion import CompletionItem, add_completion_class
-from typer._completion_classes import FishComplete, ZshComplete
-from typer._completion_shared import get_completion_script
+from typer.completion import (  # type: ignore[attr-defined]  # its own, without saying so
+    completion_init,
+    get_completion_script,
+)
 
 PROGRAM: Final = "parley"
 VARIABLE: Final = "_PARLEY_COMPLETE"  # how typer is asked, by its own naming
@@ -55,24 +56,5 @@ def completion(
     typer.echo(script)
 
 
-class PlainFish(FishComplete):
-    """Answers fish, and bash as above; what typer has imports all of rich to strip its markup,
-    of which our texts have none."""
-
-    def format_completion(self, item: CompletionItem) -> str:
-        """A line: the word, and a tab and its help if there is one."""
-        return f"{item.value}\t{' '.join(item.help.split())}" if item.help else str(item.value)
-
-
-class PlainZsh(ZshComplete):
-    """Answers zsh, likewise."""
-
-    def format_completion(self, item: CompletionItem) -> str:
-        """The word and its help as `_arguments` takes them."""
-        word = super().format_completion(CompletionItem(item.value))
-        return f"{word}:{super().format_completion(CompletionItem(item.help))}" if item.help else word
-
-
-# Once for the process: they are entries of a table of typer's.
-add_completion_class(PlainFish, Shell.FISH)
-add_completion_class(PlainZsh, Shell.ZSH)
+# Once for the process: it is a table of typer's, which answers the shells.
+completion_init()

@@ -37,7 +37,8 @@ HELPS: Final[dict[str, Help]] = {
     ),
     "id show": Help("Show whose key file it is.", ("parley id show bob.key",)),
     "serve": Help(
-        "Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM.",
+        "Listen, answer parley.echo and parley.info, publish parley.clock, "
+        "until SIGINT or SIGTERM.",
         (
             "parley serve --identity bob.key --listen tcp://127.0.0.1:4747",
             "parley serve --config parley.toml",
@@ -86,8 +87,8 @@ HELPS: Final[dict[str, Help]] = {
         ("parley receive inbox --listen tcp://127.0.0.1:4747",),
     ),
     "demo": Help(
-        "Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five servers "
-        "of a federation, in as many processes. (A file of that name is `./federation`.)",
+        "Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five "
+        "servers of a federation, in as many processes. (A file of that name is `./federation`.)",
         ("parley demo", "parley demo README.md", "parley demo federation"),
     ),
     "simulate": Help(
