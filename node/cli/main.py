@@ -15,13 +15,13 @@ from itertools import takewhile
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
 from node.cli.helps import HELPS, epilog
 from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
-from node.cli.plain_values import take_plain_values
+from node.cli.plain_values import PlainCommand, PlainGroup
 
 
 @dataclass(frozen=True)
@@ -148,15 +148,13 @@ class _Commands(UserDict[str, Any]):
                 settings = {"invoke_without_command": True, "epilog": epilog(path)}
                 of_name.callback(**settings)(_function(found.alone))
                 group = typer.main.get_group(of_name)
-                take_plain_values(group)
             group.commands = _Commands(found.commands, f"{path} ")
             found = self.data[name] = group
         elif isinstance(found, str):
             alone = typer.Typer(add_completion=False)
             settings = {"epilog": epilog(path), **_SETTINGS.get(name, {})}
-            alone.command(name, **settings)(_function(found))
+            alone.command(name, cls=PlainCommand, **settings)(_function(found))
             found = self.data[name] = typer.main.get_command(alone)
-            take_plain_values(found)
         return found
 
     def listed(self, name: str) -> Any:
@@ -175,7 +173,7 @@ def _function(place: str) -> Any:
     return getattr(import_module(module), function)
 
 
-class _Group(TyperGroup):
+class _Group(PlainGroup):
     """Commands that are imported when they run, and not when they are listed."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import typer
 from typer._coercion import RuntimeParam, build_runtime_param
-from typer.core import TyperArgument, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 _INT: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _FLOAT: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
@@ -39,6 +39,8 @@ class PlainFirst(RuntimeParam):
                 return None  # typer has a sentence for it
         if self.annotation == list[str] and all(isinstance(each, str) for each in value):
             return list(value)
+        if self.annotation is bool and value is False:
+            return value
         take = _PLAIN.get(self.annotation)
         number = None if take is None else take(value)
         if isinstance(number, int | float):
@@ -48,12 +50,28 @@ class PlainFirst(RuntimeParam):
         return number
 
 
-def take_plain_values(command: Any) -> None:
-    """Have a command's parameters try `PlainFirst`."""
-    for parameter in command.params:
+class PlainCommand(TyperCommand):
+    """A command whose parameters try `PlainFirst`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All its parameters, that of --help too."""
+        return _plain(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """The same of commands with a name in common."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Those of the name itself."""
+        return _plain(super().get_params(ctx))
+
+
+def _plain(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
         if isinstance(parameter, TyperArgument | TyperOption):
-            descriptor = parameter.type_descriptor
-            parameter._runtime_param = PlainFirst(descriptor.parameter_info, descriptor.annotation)
+            described = parameter.type_descriptor
+            parameter._runtime_param = PlainFirst(described.parameter_info, described.annotation)
+    return parameters
 
 
 def _text(value: Any) -> str | None:
