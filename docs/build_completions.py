@@ -49,9 +49,10 @@ _HELP = {
 
 def _all(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     yield path, command
-    for name, below in getattr(command, "commands", {}).items():
-        if not below.hidden:
-            yield from _all(below, f"{path} {name}".strip())
+    commands: Any = getattr(command, "commands", {})
+    shown = [(name, commands[name]) for name in commands if not commands[name].hidden]
+    for name, below in shown:
+        yield from _all(below, f"{path} {name}".strip())
 
 
 def _params(command: Any, kind: type) -> list[Any]:
@@ -71,7 +72,7 @@ def _option(option: Any) -> dict[str, Any]:
 def _of(parameter: Any) -> Any:
     """What its values are; `typer` for what only a function elsewhere can say."""
     described = parameter.type_descriptor
-    complete = described.parameter_info.autocompletion
+    complete: Any = described.parameter_info.autocompletion
     if complete is None:
         return [choice.value for choice in described.choices] if described.choices else None
     made = getattr(complete, "__self__", None)
@@ -79,9 +80,8 @@ def _of(parameter: Any) -> Any:
         return [str(name) for name in made.names]
     if isinstance(made, NamesOf):
         return {"name": "algorithms", "parameter": made.parameter}
-    if getattr(suggestions, complete.__name__, None) is complete:
-        return {"name": complete.__name__}
-    return "typer"
+    named = str(getattr(complete, "__name__", ""))
+    return {"name": named} if getattr(suggestions, named, None) is complete else "typer"
 
 
 def _first(text: str | None) -> str:

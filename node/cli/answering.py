@@ -143,7 +143,7 @@ def _split(line: str) -> list[str]:
     reader = shlex.shlex(line, posix=True)
     reader.whitespace_split = True
     reader.commenters = ""
-    words = []
+    words: list[str] = []
     try:
         words.extend(reader)
     except ValueError:

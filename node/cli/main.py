@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import takewhile
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand
 
+from node.cli.beginning import PlainCommand, PlainGroup
 from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
 from node.cli.helps import HELPS, epilog
 from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
-from node.cli.plain_values import PlainCommand, PlainGroup
 
 
 @dataclass(frozen=True)
@@ -142,29 +142,29 @@ class _Commands(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         found, path = super().__getitem__(name), f"{self._path}{name}"
         if isinstance(found, Family):
-            group = _Group(name=name, help=found.help, no_args_is_help=True)
+            group: Any = _Group(name=name, help=found.help, no_args_is_help=True)
             if found.alone:
                 of_name = typer.Typer(name=name, add_completion=False, cls=_Group)
-                settings = {"invoke_without_command": True, "epilog": epilog(path)}
-                of_name.callback(**settings)(_function(found.alone))
+                made = of_name.callback(invoke_without_command=True, epilog=epilog(path))
+                made(_function(found.alone))
                 group = typer.main.get_group(of_name)
             group.commands = _Commands(found.commands, f"{path} ")
             found = self.data[name] = group
         elif isinstance(found, str):
             alone = typer.Typer(add_completion=False)
-            settings = {"epilog": epilog(path), **_SETTINGS.get(name, {})}
-            alone.command(name, cls=PlainCommand, **settings)(_function(found))
+            settings = _SETTINGS.get(name, {})
+            made = alone.command(name, cls=PlainCommand, epilog=epilog(path), **settings)
+            made(_function(found))
             found = self.data[name] = typer.main.get_command(alone)
         return found
 
     def listed(self, name: str) -> Any:
         """What a list of commands shows of one: the module of none is imported for it."""
         entry = HELPS.get(f"{self._path}{name}")
-        if entry is None or name not in self.data:
+        if entry is None:
             return self.get(name)
-        return TyperCommand(
-            name, help=entry.help, hidden=_SETTINGS.get(name, {}).get("hidden", False)
-        )
+        hidden = bool(_SETTINGS.get(name, {}).get("hidden"))
+        return TyperCommand(name, help=entry.help, hidden=hidden)
 
 
 def _function(place: str) -> Any:
@@ -176,16 +176,14 @@ def _function(place: str) -> Any:
 class _Group(PlainGroup):
     """Commands that are imported when they run, and not when they are listed."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
-        commands = self.commands
-        return (
-            commands.listed(cmd_name) if isinstance(commands, _Commands) else commands.get(cmd_name)
-        )
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        commands = cast("_Commands", self.commands)
+        return commands.listed(cmd_name) if cmd_name in commands else None
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else self.commands[name], rest
 

@@ -1,17 +1,21 @@
-"""Options whose values are plain need no pydantic.
+"""How a command begins: soon, and so that it can be interrupted in any moment.
+
+While modules are imported nothing is looked through for garbage, and SIGINT ends the process
+without a word (`parley.__main__`); both change when the command itself runs.
 
 typer hands every value of every option to pydantic, also one that is not given, and to import that
 takes longer than all that `parley call` does. A text for a text, digits for a number, and a path
 are taken as they are here; typer has whatever is left, such as a word that is no number.
 """
 
+import gc
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import typer
 from typer._coercion import RuntimeParam, build_runtime_param
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
@@ -23,7 +27,7 @@ _FLOAT: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
 class PlainFirst(RuntimeParam):
     """Takes plain values, and leaves the others to what typer makes for its parameter."""
 
-    def _coerce_value(self, value: Any, param: Any, ctx: typer.Context) -> Any:
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
         taken = self._taken(value)
         if taken is not None:
             return taken
@@ -53,6 +57,11 @@ class PlainFirst(RuntimeParam):
 class PlainCommand(TyperCommand):
     """A command whose parameters try `PlainFirst`."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; all is imported by then."""
+        begin()
+        return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """All its parameters, that of --help too."""
         return _plain(super().get_params(ctx))
@@ -61,9 +70,26 @@ class PlainCommand(TyperCommand):
 class PlainGroup(TyperGroup):
     """The same of commands with a name in common."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run what is below, or the name itself."""
+        if ctx.invoked_subcommand is None and not ctx._protected_args:
+            begin()
+        return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Those of the name itself."""
         return _plain(super().get_params(ctx))
+
+
+def begin() -> None:
+    """From here on a command runs: the collector looks for garbage, but not among what was
+    imported, and SIGINT is KeyboardInterrupt."""
+    if gc.isenabled():
+        return  # this was no start of the program
+    gc.freeze()
+    gc.enable()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _plain(parameters: list[Any]) -> list[Any]:
