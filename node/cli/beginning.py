@@ -5,7 +5,7 @@ without a word (`parley.__main__`); both change when the command itself runs.
 
 typer hands every value of every option to pydantic, also one that is not given, and to import that
 takes longer than all that `parley call` does. A text for a text, digits for a number, and a path
-are taken as they are here; typer has whatever is left, such as a word that is no number.
+are taken as they are here; typer has whatever is left, such as a word where a number belongs.
 """
 
 import gc
@@ -85,7 +85,7 @@ def begin() -> None:
     """From here on a command runs: the collector looks for garbage, but not among what was
     imported, and SIGINT is KeyboardInterrupt."""
     if gc.isenabled():
-        return  # this was no start of the program
+        return  # the program began before, as in tests
     gc.freeze()
     gc.enable()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
