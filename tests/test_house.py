@@ -34,6 +34,7 @@ LATE = {
     ("node.cli.exits", "node.trust.known_peers"): SOON,
     ("node.cli.main", "importlib.metadata"): SOON,
     ("node.cli.output", "node.cli.terminal"): SOON,
+    ("node.cli.output", "node.trust.petnames"): SOON,
     ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,
     ("node.cli.pipeline.commands", "pipeline.report.writing"): SPARK,
     ("node.cli.pipeline.session", "pipeline.again"): SPARK,

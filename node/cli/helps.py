@@ -209,7 +209,7 @@ HELPS: Final[dict[str, Help]] = {
     ),
     "context use": Help(
         "Have commands that are given no ADDR go to this context's; without NAME to none.",
-        ("parley context use home", "parley call parley.echo hello"),
+        ("parley context use home", "parley context use"),
     ),
     "context list": Help("Show all contexts; * is the one in use.", ("parley context list",)),
     "context show": Help(

@@ -55,10 +55,8 @@ class Output:
 
     @cached_property
     def petnames(self) -> "Petnames":
-        """Names that the user gave; read with the first use."""
-        from node.trust.petnames import Petnames
-
-        return Petnames.of_home()
+        """Names that the person gave; read with the first use."""
+        return _petnames()
 
     def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
         """A bar that moves for people at a terminal; one that is `kept` shows its end to others
@@ -192,11 +190,17 @@ class _ToStderr(logging.Handler):
 class _OneLine(logging.Formatter):
     def __init__(self, form: str) -> None:
         super().__init__(form)
-        self._petnames = Petnames.of_home()
+        self._petnames = _petnames()
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         # Messages quote other nodes, which must not write log lines of their own.
         return one_line(self._petnames.in_text(super().formatMessage(record)))
+
+
+def _petnames() -> "Petnames":
+    from node.trust.petnames import Petnames
+
+    return Petnames.of_home()
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
