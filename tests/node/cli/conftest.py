@@ -36,7 +36,7 @@ def own_logging() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test makes a key or knows a peer in the home of whoever runs it."""
+    """Each test has a home of its own."""
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
 
 
