@@ -42,7 +42,7 @@ HomeAddress = Annotated[
     typer.Option(
         "--home",
         metavar="ADDR",
-        help="A server at which both have an account; they meet through it.",
+        help="A server at which both have an account; they meet through it. Or @NAME.",
         rich_help_panel=PANEL,
     ),
 ]
