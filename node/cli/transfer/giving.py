@@ -15,8 +15,9 @@ from crypto.identity import NodeId
 from node.apps.codes.calls import claim_slot, free_slot
 from node.apps.codes.code import SECONDS, Code, draw_slot
 from node.apps.codes.exchange import LABEL, CodeGiver
+from node.cli.given_files import warn
 from node.cli.introduction import dialling_node
-from node.cli.options import NodeOptions, warn
+from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import hinting, make_node
 from node.discovery.discovery import announce
