@@ -17,6 +17,7 @@ NO_BUS = "nodes and commands without a bus start without one"
 SCHEMAS = "jsonschema is of the extra `bus`"
 LOOP = "trio need not be installed, and asyncio is not imported under it"
 SPARK = "Spark is of the extra `pipeline`"
+SOON = "few commands need it, and all of them are to start soon"
 FAILED = "it explains an import that failed"
 
 # Each import inside of a function, and why it stands there.
@@ -30,6 +31,10 @@ LATE = {
     ("node.bus.schemas", "referencing.jsonschema"): SCHEMAS,
     ("node.cli.chat.screen", "node.cli.chat.editor"): "prompt_toolkit is slow to import",
     ("node.cli.journal.export", "node.cli.journal.parquet"): "pyarrow is of the extra `pipeline`",
+    ("node.cli.exits", "node.trust.known_peers"): SOON,
+    ("node.cli.main", "importlib.metadata"): SOON,
+    ("node.cli.output", "node.cli.terminal"): SOON,
+    ("node.cli.output", "node.trust.petnames"): SOON,
     ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,
     ("node.cli.pipeline.commands", "pipeline.report.writing"): SPARK,
     ("node.cli.pipeline.session", "pipeline.again"): SPARK,
@@ -45,6 +50,7 @@ LATE = {
     ("node.transport.ground", "node.transport.asyncio_backend"): LOOP,
     ("node.transport.ground", "node.transport.trio_backend"): LOOP,
     ("parley", "parley.shadows"): FAILED,
+    ("parley.__main__", "node.cli.answering"): "signals are handled before any import",
     ("parley.__main__", "node.cli.main"): "signals are handled before the slow imports begin",
     ("parley.__main__", "parley.shadows"): FAILED,
 }

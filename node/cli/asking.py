@@ -41,13 +41,17 @@ async def ask_on_terminal(question: str) -> bool:
     print("\n".join(map(one_line, question.split("\n"))), end="", file=sys.stderr)
     for _ in range(_TRIES):
         print(" [yes/no] ", end="", file=sys.stderr, flush=True)
-        answer = await _line(input_descriptor())
+        try:
+            answer = await _line(input_descriptor())
+        except anyio.get_cancelled_exc_class():
+            print(file=sys.stderr)  # what is said next begins a line
+            raise
         if answer is None:
             print(file=sys.stderr)
             return False
         if answer in _YES or answer in _NO:
             return answer in _YES
-        print("Please type yes or no:", end="", file=sys.stderr)
+        print("That is neither.", end="", file=sys.stderr)
     return False
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from crypto.auditor import AuditorKey
+from crypto.errors import InvalidKeyError
 from crypto.keyfile import describe_keyfile
 from node.cli.context_file import Context, Contexts, require_value
 from node.cli.options import Json
@@ -114,7 +115,7 @@ def _checked(
     """A context of what is given, with whole paths.
 
     Raises:
-        ConfigError, AddressError, InvalidKeyError, KeyFileError: something of it is wrong.
+        ConfigError, AddressError, KeyFileError: something of it is wrong.
     """
     if address is not None:
         Address.parse(address)
@@ -125,7 +126,10 @@ def _checked(
         if trust not in _WORDS:
             trust = str(Path(trust).expanduser().absolute())
     if auditor is not None:
-        AuditorKey.parse(auditor)
+        try:
+            AuditorKey.parse(auditor)
+        except InvalidKeyError as error:
+            raise ConfigError(str(error)) from error
     path = None if identity is None else str(identity.absolute())
     context = Context(address=address, identity=path, trust=trust, auditor=auditor)
     if context == Context():

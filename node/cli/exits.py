@@ -42,7 +42,6 @@ from node.logs import one_line
 from node.messaging.formats import FormatError
 from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.trust.known_peers import default_known_peers
 
 
 class Exit(IntEnum):
@@ -157,6 +156,8 @@ def _sentence(error: BaseException) -> str:
 
 
 def _is_default(path: Path) -> bool:
+    from node.trust.known_peers import default_known_peers
+
     try:
         return os.path.realpath(default_known_peers()) == str(path)
     except ConfigError:

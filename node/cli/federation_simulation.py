@@ -161,11 +161,11 @@ def _show(out: Output, report: FederationReport, seconds: float) -> None:
     table = Table("what happened", "count", "how")
     for what, count, how in rows:
         table.add_row(what, f"{count:,}", how)
-    out.console.print(table)
+    out.table(table)
     claims = Table("what held", "checked", "broken")
     for claim, text in CLAIMS.items():
         claims.add_row(text, f"{report.checked[claim]:,}", f"{report.broken[claim]:,}")
-    out.console.print(claims)
+    out.table(claims)
     out.say(f"simulated  {report.simulated:,.0f} s in {seconds:,.1f} s")
 
 

@@ -13,15 +13,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.progress import Progress, ProgressColumn
-from rich.table import Table
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from node.logs import one_line
-from node.trust.petnames import Petnames
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+    from rich.table import Table
+
+    from node.cli.terminal import PeoplesConsole
+    from node.trust.petnames import Petnames
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,28 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.petnames = Petnames.of_home()
-        self.console = _Console(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
 
-    def bar(self, *columns: ProgressColumn, kept: bool = False) -> Progress:
+    @cached_property
+    def console(self) -> "PeoplesConsole":
+        """Rich's; it is imported with the first use."""
+        from node.cli.terminal import PeoplesConsole
+
+        return PeoplesConsole(self.as_json)
+
+    @cached_property
+    def petnames(self) -> "Petnames":
+        """Names that the person gave; read with the first use."""
+        return _petnames()
+
+    def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
         """A bar that moves for people at a terminal; one that is `kept` shows its end to others
         too. Log lines to the same terminal stand above it."""
-        return Progress(
-            *columns,
-            console=self.console,
-            transient=not kept,
-            disable=self.as_json or not (kept or self.console.is_terminal),
-            redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
-        )
+        return self.console.bar(*columns, kept=kept)
+
+    def table(self, *tables: "Table") -> None:
+        """Tables for people at a terminal, and tab-separated lines for what reads them else."""
+        for table in tables:
+            self.console.table(table)
 
     def event(self, kind: str, /, **fields: Any) -> None:
         """A JSON line, if JSON is wanted."""
@@ -164,12 +175,6 @@ def abandon_stdout() -> None:
     os.close(null)
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        # Rich would leave by SystemExit, which passes by whatever has to be closed.
-        raise BrokenPipeError
-
-
 class _ToStderr(logging.Handler):
     """Writes to what standard error is by then: a bar puts itself in its place while it moves,
     and is torn by what passes it by."""
@@ -183,11 +188,19 @@ class _ToStderr(logging.Handler):
 
 
 class _OneLine(logging.Formatter):
-    _petnames = Petnames.of_home()
+    def __init__(self, form: str) -> None:
+        super().__init__(form)
+        self._petnames = _petnames()
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         # Messages quote other nodes, which must not write log lines of their own.
         return one_line(self._petnames.in_text(super().formatMessage(record)))
+
+
+def _petnames() -> "Petnames":
+    from node.trust.petnames import Petnames
+
+    return Petnames.of_home()
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
@@ -224,14 +237,6 @@ def brief_time(nanoseconds: int | None) -> str:
 def counted(number: int, word: str) -> str:
     """As in "1 file" and "2 files"."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-def table_of(title: str, *head: str) -> Table:
-    """A table in which nothing is cut off: what is too long goes on in the next line."""
-    table = Table(title=f"{title} (times are UTC)", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in head:
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _when(nanoseconds: int) -> datetime | None:

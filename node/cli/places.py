@@ -5,8 +5,9 @@ is left out, that of the context in use.
 import os
 from typing import Any, Final
 
-from typer.core import TyperArgument, TyperCommand
+from typer.core import TyperArgument
 
+from node.cli.beginning import PlainCommand
 from node.cli.context_file import Context, Contexts
 from node.errors import AddressError, ConfigError, ParleyError
 from node.transport.address import Address
@@ -16,7 +17,7 @@ MARK: Final = "@"
 VARIABLE: Final = "PARLEY_CONTEXT"  # names a context, as --context does
 
 
-class PlaceCommand(TyperCommand):
+class PlaceCommand(PlainCommand):
     """A command whose first argument, ADDR, may be left out: the one in use stands there then."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

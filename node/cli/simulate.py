@@ -252,5 +252,5 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
     ]
     for what, number, how in rows:
         table.add_row(what, f"{number:,}", ", ".join(f"{k} {v:,}" for k, v in sorted(how.items())))
-    out.console.print(table)
+    out.table(table)
     out.say(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")

@@ -6,6 +6,7 @@ offered. Nor is anything that a shell might take for more than a word.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -70,13 +71,20 @@ def known_names(incomplete: str) -> list[tuple[str, str]]:
     return names + [(str(peer.node_id), " ".join(_names(peer)[:1])) for peer in peers]
 
 
+@dataclass(frozen=True)
+class NamesOf:
+    """The names of a parameter's algorithms."""
+
+    parameter: str
+
+    def offered(self, incomplete: str) -> list[tuple[str, str]]:
+        """Names for the end of a comma list, those left out that stand in it."""
+        return _list_with(incomplete, NAMES[self.parameter])
+
+
 def algorithms(parameter: str) -> Complete:
     """Names for the end of a comma list of this parameter's, those left out that stand in it."""
-
-    def complete(incomplete: str) -> list[tuple[str, str]]:
-        return _list_with(incomplete, NAMES[parameter])
-
-    return complete
+    return NamesOf(parameter).offered
 
 
 def any_algorithm(incomplete: str) -> list[tuple[str, str]]:
@@ -84,13 +92,20 @@ def any_algorithm(incomplete: str) -> list[tuple[str, str]]:
     return _list_with(incomplete, [name for p in PARAMETERS for name in NAMES[p]])
 
 
+@dataclass(frozen=True)
+class OneOfThese:
+    """A few words."""
+
+    names: tuple[str, ...]
+
+    def offered(self, incomplete: str) -> list[tuple[str, str]]:
+        """All of them."""
+        return [(name, "") for name in self.names]
+
+
 def words(*names: str) -> Complete:
     """One of a few words."""
-
-    def complete(incomplete: str) -> list[tuple[str, str]]:
-        return [(name, "") for name in names]
-
-    return complete
+    return OneOfThese(names).offered
 
 
 def _list_with(incomplete: str, names: list[str] | tuple[str, ...]) -> list[tuple[str, str]]:

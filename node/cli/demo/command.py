@@ -119,7 +119,7 @@ def _table(out: Output, rows: list[tuple[str, str, float, str]]) -> None:
     table = Table("what", "size", "time", "rate")
     for what, size, seconds, rate in rows:
         table.add_row(what, size, f"{seconds * 1e3:,.2f} ms", rate)
-    out.console.print(table)
+    out.table(table)
 
 
 def _rate(sent: dict[str, Any]) -> str:

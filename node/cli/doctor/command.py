@@ -80,7 +80,7 @@ def doctor(
     out = Output(options.as_json)
     found = versions()
     out.event("versions", **found)
-    out.console.print(_facts("versions", {k: v or "not installed" for k, v in found.items()}))
+    out.table(_facts("versions", {k: v or "not installed" for k, v in found.items()}))
     findings = list(check_machine())
     _show(out, "this machine", findings)
     spoken = [*check_settings(config), *(check_address("dialect", each) for each in dialect or ())]
@@ -135,7 +135,7 @@ async def _connection(
         handshake_seconds=handshake,
         round_trip_seconds=round_trip,
     )
-    out.console.print(_facts(f"the connection to {address}", _shown(peer, out.petnames)))
+    out.table(_facts(f"the connection to {address}", _shown(peer, out.petnames)))
     findings = list(weaknesses(facts))
     _show(out, "this connection", findings)
     return findings
@@ -167,4 +167,4 @@ def _show(out: Output, title: str, findings: list[Diagnosis]) -> None:
         text = finding.text + (f"\n-> {finding.mend}" if finding.mend else "")
         level = f"[{COLOURS[finding.level]}]{finding.level}[/]"
         table.add_row(level, escape(one_line(finding.subject)), escape(text))
-    out.console.print(table)
+    out.table(table)

@@ -15,7 +15,8 @@ from node.cli.journal.arguments import Directory, NodeOption
 from node.cli.journal.segments import Bar, find_segments, read_segment
 from node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
 from node.cli.options import Json
-from node.cli.output import Output, brief_time, show_time, table_of
+from node.cli.output import Output, brief_time, show_time
+from node.cli.terminal import table_of
 from node.journal.bodies import JoinedTunnel
 from node.trust.petnames import Petnames
 
@@ -63,15 +64,15 @@ def _show(out: Output, survey: JournalSurvey, *, with_sessions: bool) -> None:
         out.say(f"auditor    {_auditor(auditor)}")
     for facts in survey.segments:
         out.event("segment", **_described(survey.node, facts))
-    out.console.print(_runs(survey), _segments(survey))
+    out.table(_runs(survey), _segments(survey))
     if with_sessions:
         for session in survey.sessions:
             out.event("session", **_session(survey.node, session))
-        out.console.print(_sessions(survey, out.petnames))
+        out.table(_sessions(survey, out.petnames))
     for tunnel in survey.tunnels:
         out.event("tunnel", **_tunnel(survey.node, tunnel))
     if survey.tunnels:
-        out.console.print(_tunnels(survey, out.petnames))
+        out.table(_tunnels(survey, out.petnames))
 
 
 def _runs(survey: JournalSurvey) -> Table:

@@ -34,6 +34,12 @@ def own_logging() -> Iterator[None]:
     root.handlers[:] = handlers
 
 
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test makes a key or knows a peer in the home of whoever runs it."""
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
+
+
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     """Processes that end with the test."""
@@ -54,11 +60,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def parley(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Parley:
+def parley(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Parley:
     """Runs a command in this process, which is ten times faster than in its own."""
-    monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(typer.main, "get_command", get_command)
 

@@ -6,11 +6,8 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import pytest
-
-_PATIENCE: Final = 10.0  # seconds
 
 
 class Terminal:
@@ -32,15 +29,17 @@ class Terminal:
 
 
 @contextmanager
-def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+def at_terminal() -> Iterator[Terminal]:
     """Standard input and standard error are a terminal meanwhile."""
     ours, theirs = pty.openpty()
-    with open(theirs, closefd=False) as stdin, open(theirs, "w", closefd=False) as stderr:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(sys, "stderr", stderr)
-        try:
+    try:
+        with (
+            open(theirs) as stdin,
+            open(theirs, "w", closefd=False) as stderr,
+            pytest.MonkeyPatch.context() as patch,
+        ):
+            patch.setattr(sys, "stdin", stdin)
+            patch.setattr(sys, "stderr", stderr)
             yield Terminal(ours)
-        finally:
-            monkeypatch.undo()
-    os.close(theirs)
-    os.close(ours)
+    finally:
+        os.close(ours)
