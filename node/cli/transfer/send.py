@@ -50,8 +50,10 @@ def send(
     listen: GiverListen = None,
     announced: GiverAnnounce = None,
 ) -> None:
-    """Send files to `parley receive`; run it again to go on after a cut. Without ADDR a code is
-    shown, for `parley receive CODE` on the other machine."""
+    """Send files to `parley receive`; run it again to go on after a cut.
+
+    Without ADDR a code is shown, for `parley receive CODE` on the other machine.
+    """
     *names, last = files_and_address
     address = None
     if "://" in last or last.startswith(MARK):
