@@ -310,8 +310,8 @@ PAGES: Final[dict[str, Page]] = {
         "other.",
         _of(
             "parley.codes",
-            "Code CodeGiver take_code draw_slot offer_code_calls claim_slot find_slot free_slot "
-            "CodeTextError WrongCodeError CodeGoneError",
+            "Code CodeGiver take_code draw_slot offer_code_calls claim_slot keep_slot find_slot "
+            "free_slot CodeTextError WrongCodeError CodeGoneError",
         ),
         "send-files",
     ),

@@ -84,11 +84,14 @@ HELPS: Final[dict[str, Help]] = {
     ),
     "send": Help(
         "Send files to `parley receive`; run it again to go on after a cut.",
-        ("parley send photo.jpg film.mp4 tcp://127.0.0.1:4747",),
+        ("parley send photo.jpg", "parley send photo.jpg film.mp4 tcp://127.0.0.1:4747"),
     ),
     "receive": Help(
         "Take files from `parley send` into a directory, until SIGINT or SIGTERM.",
-        ("parley receive inbox --listen tcp://127.0.0.1:4747",),
+        (
+            "parley receive 7-crossover-clockwork",
+            "parley receive inbox --listen tcp://127.0.0.1:4747",
+        ),
     ),
     "demo": Help(
         "Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five "

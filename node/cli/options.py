@@ -167,7 +167,7 @@ Listen = Annotated[
 
 
 # The arguments that are an address.
-PLACES = ("address", "bus")
+PLACES = ("address", "bus", "home", "at")
 
 # Every shared option: its type and its default.
 TABLE: dict[str, tuple[Any, Any]] = {

@@ -69,6 +69,19 @@ async def claim_slot(home: Link | Peer, wanted: int | None = None) -> int:
     return slot
 
 
+async def keep_slot(home: Link, slot: int) -> None:
+    """Claim a slot that one has again in each new session with the home, until cancelled.
+
+    Raises:
+        CallRefused: another has it by then. And as `claim_slot`.
+    """
+    while True:
+        peer = await home.ready()
+        await peer.closed()
+        await home.ready()
+        await claim_slot(home, slot)
+
+
 async def free_slot(home: Link | Peer, slot: int) -> None:
     """Wait there no longer; raises as `Peer.call`."""
     await home.call(FREE, {"slot": slot})

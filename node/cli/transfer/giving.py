@@ -12,11 +12,12 @@ import anyio
 import typer
 
 from crypto.identity import NodeId
-from node.apps.codes.calls import claim_slot, free_slot
+from node.apps.codes.calls import claim_slot, free_slot, keep_slot
 from node.apps.codes.code import SECONDS, Code, draw_slot
 from node.apps.codes.exchange import LABEL, CodeGiver
+from node.cli.given_files import warn
 from node.cli.introduction import dialling_node
-from node.cli.options import NodeOptions, warn
+from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import hinting, make_node
 from node.discovery.discovery import announce
@@ -42,7 +43,7 @@ HomeAddress = Annotated[
     typer.Option(
         "--home",
         metavar="ADDR",
-        help="A server at which both have an account; they meet through it.",
+        help="A server at which both have an account; they meet through it. Or @NAME.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -116,7 +117,7 @@ async def met_by_code(
         _show(out, code, places, meeting)
         async with anyio.create_task_group() as tasks:
             if home is not None:
-                tasks.start_soon(_keep_slot, home, slot)
+                tasks.start_soon(keep_slot, home, slot)
             peer = await giver.taker()
             tasks.cancel_scope.cancel()
         if home is not None:
@@ -150,15 +151,6 @@ def put_on_record(out: Output, node_id: NodeId) -> None:
         KnownPeers(default_known_peers()).add(node_id, None, datetime.now(UTC))
     except (KnownPeersError, ConfigError) as error:
         warn(f"not put on record: {error}")
-
-
-async def _keep_slot(home: Home, slot: int) -> None:
-    """Claim it again in each new session with the home; CallRefused if another has it by then."""
-    while True:
-        peer = await home.ready()
-        await peer.closed()
-        await home.ready()
-        await claim_slot(home, slot)
 
 
 async def _freed(home: Home, slot: int) -> None:

@@ -60,8 +60,10 @@ def receive(
         int, typer.Option(min=1, max=64, help="Files at the same time.")
     ] = PARALLEL,
 ) -> None:
-    """Take files into a directory from `parley send`, until SIGINT or SIGTERM; with the CODE that
-    it shows, from that one sender."""
+    """Take files from `parley send` into a directory, until SIGINT or SIGTERM.
+
+    With the CODE that `send` shows, from that one sender, until it has said all.
+    """
     if once and count is not None:
         raise ConfigError("give --once or --count, not both")
     code = Code.parse(what) if looks_like_code(what) else None

@@ -18,6 +18,7 @@ from node.cli.introduction import dialling_node
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
+from node.cli.places import MARK, placed
 from node.cli.run import described, run
 from node.cli.transfer.display import Display
 from node.cli.transfer.giving import (
@@ -37,8 +38,8 @@ def send(
         list[str],
         typer.Argument(
             metavar="FILE... [ADDR]",
-            help="Files, then tcp://host:port or unix:///path, best with #NODEID after it; "
-            "without one a code is shown.",
+            help="Files, then tcp://host:port or unix:///path, best with #NODEID after it, or "
+            "@NAME; without one a code is shown.",
         ),
     ],
     retries: Annotated[
@@ -49,10 +50,15 @@ def send(
     listen: GiverListen = None,
     announced: GiverAnnounce = None,
 ) -> None:
-    """Send files to `parley receive`; run it again to go on after a cut. Without ADDR a code is
-    shown, for `parley receive CODE` on the other machine."""
+    """Send files to `parley receive`; run it again to go on after a cut.
+
+    Without ADDR a code is shown, for `parley receive CODE` on the other machine.
+    """
     *names, last = files_and_address
-    address = last if "://" in last else None
+    address = None
+    if "://" in last or last.startswith(MARK):
+        address, context = placed(last)
+        options = options if context is None else options.of_context(context)
     paths = [Path(name) for name in (names if address is not None else files_and_address)]
     _require_sendable(paths)
     if address is not None:

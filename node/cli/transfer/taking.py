@@ -34,7 +34,7 @@ At = Annotated[
     typer.Option(
         "--at",
         metavar="ADDR",
-        help="Where the sender waits: tcp://host:port or unix:///path.",
+        help="Where the sender waits: tcp://host:port, unix:///path or @NAME.",
         rich_help_panel=PANEL,
     ),
 ]

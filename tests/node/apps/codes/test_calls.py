@@ -17,23 +17,27 @@ from node.apps.codes.calls import (
     claim_slot,
     find_slot,
     free_slot,
+    keep_slot,
     offer_code_calls,
 )
 from node.apps.codes.code import LAST_SLOT, SECONDS, Code
 from node.apps.codes.errors import CodeGoneError, WrongCodeError
 from node.apps.codes.exchange import LABEL, CodeGiver, take_code
 from node.apps.codes.slots import SlotTable
+from node.backoff import Pauses
 from node.errors import CallRefused
 from node.node import Node
-from node.protocol.codes import ResultCode
+from node.protocol.codes import CloseCode, ResultCode
 from node.server.federation import Federation
 from node.settings import FederationSettings
 from node.trust.policies import AnyPeer
 from node.tunnels.home import Home
 from parley import Call
-from tests.node.network import PATIENCE, eventually, meeting, new_node
+from tests.node.network import PATIENCE, eventually, meeting, new_node, settled
 
 pytestmark = pytest.mark.anyio
+
+SOON = Pauses(first=0.01, longest=0.05)
 
 
 @dataclass
@@ -48,7 +52,9 @@ class Server:
     async def account(self) -> tuple[Node, Home]:
         """A node that is logged in, and lets codes be tried."""
         node = await self.stack.enter_async_context(new_node())
-        home = await self.stack.enter_async_context(node.home(self.address, exports=[LABEL]))
+        home = await self.stack.enter_async_context(
+            node.home(self.address, exports=[LABEL], pauses=SOON)
+        )
         await home.ready(PATIENCE)
         return node, home
 
@@ -109,6 +115,20 @@ async def test_a_slot_ends_with_the_session(anyio_backend: str, tmp_path: Path) 
         assert await claim_slot(theirs, slot) == slot
         with pytest.raises(CallRefused):
             await claim_slot(theirs, LAST_SLOT + 1)
+
+
+async def test_a_slot_is_kept_over_sessions(anyio_backend: str, tmp_path: Path) -> None:
+    async with serving(tmp_path) as server:
+        (alice, home), (_, theirs) = await server.account(), await server.account()
+        slot = await claim_slot(home)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(keep_slot, home, slot)
+            claimed = server.slots._claims[slot].session
+            await settled()
+            (await home.ready()).live.drop(CloseCode.GOING_AWAY)
+            await eventually(lambda: server.slots._claims[slot].session is not claimed)
+            assert await find_slot(theirs, slot) == alice.node_id
+            tasks.cancel_scope.cancel()
 
 
 async def test_another_s_slot(anyio_backend: str, tmp_path: Path) -> None:

@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from crypto.identity import NodeId
+from node.cli.transfer import taking
+from node.discovery.announcement import FoundNode
+from node.errors import UnreachableError
+from node.node import Node
 from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes, Running
@@ -115,8 +119,8 @@ def test_through_a_home(processes: Processes, parley: Parley, directory: Path, f
     assert (done.code, done.err) == (0, "")
     assert sender.finish().code == 0
     assert (directory / file.name).read_bytes() == CONTENT
-    refused = parley("send", str(file), "--home", home.split("#")[0] + "x")
-    assert refused.code == 2
+    assert parley("send", str(file), "--home", "@nobody").code == 2
+    assert parley("send", str(file), "@nobody").code == 2
 
 
 @pytest.mark.parametrize("number", [SIGINT, SIGKILL])
@@ -146,6 +150,39 @@ def test_what_does_not_go_together(parley: Parley, directory: Path, file: Path) 
     ]:
         done = parley(*args)
         assert (done.code, words in done.err) == (2, True), done
+
+
+def test_few_of_those_who_say_that_they_wait_are_tried(
+    parley: Parley, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialled: list[str] = []
+
+    async def find(*, slot: int) -> list[FoundNode]:
+        ids = [NodeId(bytes([number]) * 32) for number in range(5)]
+        return [FoundNode(one, "", (f"tcp://127.0.0.1:1#{one}",), slot=slot) for one in ids]
+
+    async def connect(self: Node, address: str, **more: Any) -> None:
+        dialled.append(address)
+        raise UnreachableError("nobody")
+
+    monkeypatch.setattr(taking, "find", find)
+    monkeypatch.setattr(Node, "connect", connect)
+    assert parley("receive", "7-crossover-clockwork", str(directory)).code == 3
+    assert len(dialled) == len(set(dialled)) == taking.MOST_TRIED
+
+
+def test_nobody_on_the_local_network(
+    parley: Parley, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find(*, slot: int) -> list[FoundNode]:
+        return []
+
+    monkeypatch.setattr(taking, "find", find)
+    done = parley("receive", "7-crossover-clockwork", str(directory))
+    assert (done.code, "nobody on the local network waits at 7" in done.err) == (3, True)
+    monkeypatch.setattr(taking, "find_spec", lambda name: None)
+    done = parley("receive", "7-crossover-clockwork", str(directory))
+    assert (done.code, "--at ADDR or --home ADDR" in done.err) == (2, True)
 
 
 def test_nobody_answers(parley: Parley, directory: Path) -> None:

@@ -37,11 +37,9 @@ def known(tmp_path: Path) -> KnownPeers:
     return KnownPeers(tmp_path / "known_peers")
 
 
-async def test_a_yes_puts_the_sender_on_record(
-    anyio_backend: str, known: KnownPeers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_yes_puts_the_sender_on_record(anyio_backend: str, known: KnownPeers) -> None:
     async with meeting() as met:
-        with at_terminal(monkeypatch) as terminal:
+        with at_terminal() as terminal:
             terminal.type("yes\n")
             asking = strangers(known)
             assert await asking.welcome(met.back, offer("report.pdf"))
@@ -56,11 +54,9 @@ async def test_a_yes_puts_the_sender_on_record(
         assert await strangers(known).welcome(met.back, offer())
 
 
-async def test_a_no_holds(
-    anyio_backend: str, known: KnownPeers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_no_holds(anyio_backend: str, known: KnownPeers) -> None:
     async with meeting() as met:
-        with at_terminal(monkeypatch) as terminal:
+        with at_terminal() as terminal:
             terminal.type("no\n")
             asking = strangers(known)
             assert not await asking.welcome(met.back, offer())
@@ -70,10 +66,10 @@ async def test_a_no_holds(
 
 
 async def test_files_that_come_together_are_one_question(
-    anyio_backend: str, known: KnownPeers, monkeypatch: pytest.MonkeyPatch
+    anyio_backend: str, known: KnownPeers
 ) -> None:
     async with meeting() as met:
-        with at_terminal(monkeypatch) as terminal:
+        with at_terminal() as terminal:
             asking, answers = strangers(known), []
 
             async def come() -> None:
@@ -111,11 +107,9 @@ async def test_known_peers_are_not_asked_about(
         assert capsys.readouterr().err == ""
 
 
-async def test_who_proves_no_id_is_never_on_record(
-    anyio_backend: str, known: KnownPeers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_proves_no_id_is_never_on_record(anyio_backend: str, known: KnownPeers) -> None:
     async with meeting(plaintext="only") as met:
-        with at_terminal(monkeypatch) as terminal:
+        with at_terminal() as terminal:
             terminal.type("yes\n")
             assert await strangers(known).welcome(met.back, offer())
             assert "Somebody who proves no id wants to send a" in terminal.read()
