@@ -1,6 +1,7 @@
 """What operators' programs ask: metrics as text, whether the node lives, whether it takes more."""
 
 import sys
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
