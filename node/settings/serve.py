@@ -78,5 +78,7 @@ class ServeSettings:
         require_name(self.announce_name)
         if self.metrics is not None:
             Address.parse_web(self.metrics)
+        if self.console is not None:
+            Address.parse_web(self.console)
         for each in self.forward:
             parse_forward(each)
