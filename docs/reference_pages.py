@@ -62,6 +62,16 @@ PAGES: Final[dict[str, Page]] = {
         ("parley.Link", "parley.Home", "parley.LinkSubscription"),
         "bad-network",
     ),
+    "console": Page(
+        "Console",
+        "A page on which an operator sees what a node does, and may do a few things to it.",
+        (
+            "parley.console.serving_console",
+            "parley.console.Console",
+            "parley.console.ServedConsole",
+        ),
+        "console",
+    ),
     "calls": Page(
         "Calls",
         "What a handler is given, and the answer that comes in items. Calls are made with "

@@ -48,7 +48,8 @@ class ServeSettings:
             0.001.
         announce: whether the node is announced on the local network.
         announce_name: what it calls itself there, at most 63 bytes of UTF-8.
-        console: where the console is served, `host:port` of this machine; empty: nowhere.
+        console: where the console is served, `HOST:PORT` of this machine; None for nowhere.
+        metrics: where metrics are told by HTTP, `HOST:PORT`; None for nowhere.
         forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
 
     Raises:
@@ -62,7 +63,8 @@ class ServeSettings:
     clock_interval: float = 1.0
     announce: bool = False
     announce_name: str = ""
-    console: str = ""
+    console: str | None = None
+    metrics: str | None = None
     forward: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -74,5 +76,9 @@ class ServeSettings:
         parse_trust(self.trust)
         require_in_range("clock_interval", self.clock_interval, CLOCK_INTERVALS)
         require_name(self.announce_name)
+        if self.metrics is not None:
+            Address.parse_web(self.metrics)
+        if self.console is not None:
+            Address.parse_web(self.console)
         for each in self.forward:
             parse_forward(each)

@@ -257,9 +257,12 @@ class HttpExchange:
         if self._answered.is_set() or self._refused is not None:
             return
         if kind == "http.response.start":
-            headers = list(message.get("headers", ()))
             self._head = connection.encoded(
-                h11.Response(status_code=message["status"], headers=headers)
+                h11.Response(
+                    status_code=message["status"],
+                    headers=list(message.get("headers", ())),
+                    reason=_phrase(message["status"]),
+                )
             )
         elif kind == "http.response.body":
             data, self._head = self._head, b""
@@ -272,3 +275,10 @@ class HttpExchange:
                 self._scope.cancel()
             elif not more:
                 self._answered.set()
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

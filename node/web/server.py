@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-from node.errors import AddressError
 from node.transport.address import Address
 from node.transport.endpoints import listen_error
 from node.web.asgi import AsgiApp
@@ -42,18 +41,6 @@ class WebLimits:
     write: float = 10.0
 
 
-def web_address(text: str) -> Address:
-    """Read `HOST:PORT`, or the same behind `tcp://`; port 0 lets the system choose one.
-
-    Raises:
-        AddressError: it is neither.
-    """
-    address = Address.parse(text if "://" in text else f"tcp://{text}")
-    if address.scheme != "tcp" or address.node_id is not None:
-        raise AddressError("HTTP is served on HOST:PORT")
-    return address
-
-
 @asynccontextmanager
 async def serving(
     app: AsgiApp, address: str, *, limits: WebLimits | None = None
@@ -66,7 +53,7 @@ async def serving(
     Raises:
         AddressError: not an address. UnreachableError: it cannot be listened on.
     """
-    place, limits = web_address(address), limits or WebLimits()
+    place, limits = Address.parse_web(address), limits or WebLimits()
     try:
         listener = await anyio.create_tcp_listener(local_host=place.host, local_port=place.port)
     except OSError as error:

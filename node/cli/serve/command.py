@@ -42,6 +42,7 @@ from node.cli.serve.journal import (
     announce_journal,
     watch_journal,
 )
+from node.cli.serve.metrics import MetricsAddress, metered
 from node.cli.suggestions import words
 from node.logs import one_line
 from node.node import Node
@@ -100,6 +101,7 @@ def serve(
     forward: ForwardOption = None,
     announce: Announce = None,
     announce_name: AnnounceName = None,
+    metrics: MetricsAddress = None,
     simproto: SimprotoOption = None,
     named: NamedOption = None,
     named_flavour: NamedFlavourOption = None,
@@ -128,6 +130,7 @@ def serve(
             "announce": announce,
             "announce_name": announce_name,
             "console": console,
+            "metrics": metrics,
         },
         simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
         named={
@@ -156,7 +159,9 @@ async def _serve(
     out: Output,
 ) -> None:
     kept = settings.journal.open()
-    async with make_node(options, options.listening_trust(), kept) as node:
+    node = make_node(options, options.listening_trust(), kept)
+    # Around the node, so that it can be asked while it drains.
+    async with metered(node, settings.serve, out), node:
         offer_builtin_calls(node)
         clock = offer_clock(node)
         async with (

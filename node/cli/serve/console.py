@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -19,15 +19,12 @@ from node.settings import Settings
 from node.trust.known_peers import KnownPeers, default_known_peers
 from node.trust.policies import known_peers_of
 
-PANEL: Final = "Watching it"
-
 ConsoleAddress = Annotated[
     str | None,
     typer.Option(
         "--console",
         metavar="HOST:PORT",
         help="Serve the console there, on this machine alone; a link opens it once.",
-        rich_help_panel=PANEL,
     ),
 ]
 
@@ -42,7 +39,7 @@ async def watched(
         ConfigError: what it needs is not installed. InsecureAddressError: others could reach it.
         UnreachableError: it cannot be listened on.
     """
-    if not settings.serve.console:
+    if settings.serve.console is None:
         yield
         return
     try:

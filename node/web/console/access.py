@@ -33,7 +33,7 @@ class Entered:
     may_act: bool
 
 
-class Session:
+class ConsoleSession:
     """One browser. `may_act` says whether it may do anything, or only look."""
 
     __slots__ = ("actions", "key_hash", "may_act", "requests", "until")
@@ -52,7 +52,7 @@ class Access:
     def __init__(self, draw: Callable[[int], bytes]) -> None:
         self._draw = draw
         self._links: dict[bytes, tuple[float, bool]] = {}  # until when, and whether it may act
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[bytes, ConsoleSession] = {}
         self._entries = Allowance(ENTRIES)
 
     @property
@@ -80,12 +80,12 @@ class Access:
         if until <= now:
             return None
         cookie, key = self._secret(), self._secret()
-        self._sessions[_hash(cookie)] = Session(_hash(key), now, may_act=may_act)
+        self._sessions[_hash(cookie)] = ConsoleSession(_hash(key), now, may_act=may_act)
         while len(self._sessions) > MOST_SESSIONS:
             del self._sessions[min(self._sessions, key=lambda one: self._sessions[one].until)]
         return Entered(cookie, key, may_act)
 
-    def find(self, cookie: str, key: str, now: float) -> Session | None:
+    def find(self, cookie: str, key: str, now: float) -> ConsoleSession | None:
         """The session that these two prove, and which goes on for 12 hours from now; or None."""
         hashed = _hash(cookie)
         session = self._sessions.get(hashed)
@@ -97,11 +97,11 @@ class Access:
         session.until = now + SESSION_LIFE
         return session
 
-    def is_open(self, session: Session) -> bool:
+    def is_open(self, session: ConsoleSession) -> bool:
         """Whether a session has not ended meanwhile."""
         return session in self._sessions.values()
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: ConsoleSession) -> None:
         """End a session."""
         for hashed, one in list(self._sessions.items()):
             if one is session:

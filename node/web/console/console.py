@@ -152,6 +152,7 @@ class Console:
 
     async def __aenter__(self) -> Self:
         self._began = self.now()
+        self._entered.enter_context(self.node.metrics.watched())
         await self._entered.enter_async_context(self._tasks)
         return self
 

@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 from crypto.randomness import random_bytes
 from node.errors import FileError, InsecureAddressError
+from node.transport.address import Address
 from node.transport.gateway import is_local
 from node.web.console.access import SECRET_SIZE, Access
 from node.web.console.console import Console
 from node.web.console.places import ConsolePlace, link_to
 from node.web.console.site import ConsoleSite
-from node.web.server import WebLimits, serving, web_address
+from node.web.server import WebLimits, serving
 
 LIMITS: Final = WebLimits(connections=32)
 
@@ -64,7 +65,7 @@ async def serving_console(console: Console, address: str) -> AsyncIterator[Serve
         InsecureAddressError: others could reach it. AddressError: not an address.
         UnreachableError: it cannot be listened on.
     """
-    place = web_address(address)
+    place = Address.parse_web(address)
     if not is_local(place):
         raise InsecureAddressError(str(place))
     access, secret = Access(random_bytes), random_bytes(SECRET_SIZE).hex()

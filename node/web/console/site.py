@@ -18,7 +18,7 @@ from node.bus.errors import BusError
 from node.bus.ids import BEFORE_ALL
 from node.errors import ParleyError
 from node.web.asgi import AsgiApp
-from node.web.console.access import Access, Session
+from node.web.console.access import Access, ConsoleSession
 from node.web.console.actions import Actions, CannotDoError
 from node.web.console.buses_view import letters_view
 from node.web.console.console import Console
@@ -36,7 +36,7 @@ TYPES: Final = {
 }
 _READ_ONLY: Final = "this link may only look: `parley console --act` gives one that may act"
 
-Answer = Callable[[Request, Session], Awaitable[Response]]
+Answer = Callable[[Request, ConsoleSession], Awaitable[Response]]
 
 
 class ConsoleSite:
@@ -111,13 +111,13 @@ class ConsoleSite:
 
         return checked
 
-    async def _leave(self, request: Request, session: Session) -> Response:
+    async def _leave(self, request: Request, session: ConsoleSession) -> Response:
         self._access.leave(session)
         answer = JSONResponse({})
         answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return answer
 
-    async def _events(self, request: Request, session: Session) -> Response:
+    async def _events(self, request: Request, session: ConsoleSession) -> Response:
         if self._readers >= MOST_READERS:
             return _refused(503, f"{MOST_READERS} pages look on already: close one")
         self._readers += 1
@@ -130,16 +130,16 @@ class ConsoleSite:
 
         return EventStream(self._console.encoded, self._console.interval, goes_on, ended)
 
-    async def _peers(self, request: Request, session: Session) -> Response:
+    async def _peers(self, request: Request, session: ConsoleSession) -> Response:
         return JSONResponse(
             self._console.peers(request.query_params.get("find", "")[:LONGEST_SEARCH])
         )
 
-    async def _peer(self, request: Request, session: Session) -> Response:
+    async def _peer(self, request: Request, session: ConsoleSession) -> Response:
         found = self._console.peer(request.path_params["number"])
         return _refused(404, "that peer has gone") if found is None else JSONResponse(found)
 
-    async def _letters(self, request: Request, session: Session) -> Response:
+    async def _letters(self, request: Request, session: ConsoleSession) -> Response:
         asked = request.query_params
         bus = self._console.find_bus(asked.get("bus", ""))
         if bus is None:
@@ -150,13 +150,13 @@ class ConsoleSite:
             return _refused(409, str(error))
         return JSONResponse(view)
 
-    async def _look(self, request: Request, session: Session) -> Response:
+    async def _look(self, request: Request, session: ConsoleSession) -> Response:
         if not session.actions.take(self._console.now()):
             return _refused(429, "it was looked a moment ago")
         self._console.look_again()
         return JSONResponse({})
 
-    async def _do(self, request: Request, session: Session) -> Response:
+    async def _do(self, request: Request, session: ConsoleSession) -> Response:
         if not session.may_act:
             return _refused(403, _READ_ONLY)
         if not session.actions.take(self._console.now()):
