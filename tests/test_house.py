@@ -22,6 +22,7 @@ SOON = "few commands need it, and all of them are to start soon"
 FAILED = "it explains an import that failed"
 
 # Each import inside of a function, and why it stands there.
+METRICS = "what tells metrics is of the extra `metrics`"
 LATE = {
     ("node.bus.bus_address", "node.bus.redis.redis_store"): STORE,
     ("node.bus.bus_address", "node.bus.sqlite.sqlite_store"): STORE,
@@ -46,6 +47,10 @@ LATE = {
     ("node.cli.serve.console", "node.cli.doctor.running"): CONSOLE,
     ("node.cli.serve.console", "node.web.console.console"): CONSOLE,
     ("node.cli.serve.console", "node.web.console.serving"): CONSOLE,
+    ("node.cli.serve.metrics", "node.handlers.tracing"): METRICS,
+    ("node.cli.serve.metrics", "node.metrics.otel"): METRICS,
+    ("node.cli.serve.metrics", "node.web.metrics"): METRICS,
+    ("node.cli.serve.metrics", "node.web.server"): METRICS,
     ("node.discovery.discovery", "node.discovery.mdns"): "zeroconf is of the extra `discovery`",
     ("node.links.requests", "node.links.link_store"): NO_BUS,
     ("node.offering", "node.remote_bus.buses"): NO_BUS,
