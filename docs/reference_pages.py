@@ -279,6 +279,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.PassphraseError",
             "parley.errors.PassphraseNeededError",
             "parley.errors.WrongPassphraseError",
+            "parley.errors.ungrouped",
             "parley.CloseCode",
             "parley.ResultCode",
         ),
