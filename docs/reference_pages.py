@@ -31,6 +31,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.Roles",
             "parley.Allow",
             "parley.AllowFunction",
+            "parley.RolesFunction",
             "parley.Supercategory",
         ),
         "embed-a-node",
