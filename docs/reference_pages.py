@@ -70,6 +70,17 @@ PAGES: Final[dict[str, Page]] = {
         ("parley.Call", "parley.AnswerStream", "parley.OnceKey"),
         "calls",
     ),
+    "interceptors": Page(
+        "Interceptors",
+        "What is around many handlers at once. They are registered with "
+        "[Node.intercept](node.md#nodeintercept); request ids and traces with "
+        "[Node.propagate](node.md#nodepropagate).",
+        _of(
+            "parley.interceptors",
+            "Intercepted Interceptor Proceed TraceContext current_request_id current_trace",
+        ),
+        "interceptors",
+    ),
     "topics": Page(
         "Topics",
         "What a node publishes, and how its peers read it. Topics are made with "
