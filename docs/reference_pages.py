@@ -31,6 +31,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.Roles",
             "parley.Allow",
             "parley.AllowFunction",
+            "parley.RolesFunction",
             "parley.Supercategory",
         ),
         "embed-a-node",
@@ -78,6 +79,17 @@ PAGES: Final[dict[str, Page]] = {
         "[Peer.call](peer.md#peercall) and [Peer.call_stream](peer.md#peercall_stream).",
         ("parley.Call", "parley.AnswerStream", "parley.OnceKey"),
         "calls",
+    ),
+    "interceptors": Page(
+        "Interceptors",
+        "What is around many handlers at once. They are registered with "
+        "[Node.intercept](node.md#nodeintercept); request ids and traces with "
+        "[Node.propagate](node.md#nodepropagate).",
+        _of(
+            "parley.interceptors",
+            "Intercepted Interceptor Proceed TraceContext current_request_id current_trace",
+        ),
+        "interceptors",
     ),
     "topics": Page(
         "Topics",
@@ -289,6 +301,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.PassphraseError",
             "parley.errors.PassphraseNeededError",
             "parley.errors.WrongPassphraseError",
+            "parley.errors.ungrouped",
             "parley.CloseCode",
             "parley.ResultCode",
         ),

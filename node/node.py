@@ -17,13 +17,14 @@ import anyio
 from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
 from node.config import NodeConfig
-from node.errors import ConfigError
+from node.errors import ConfigError, ungrouped
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
 from node.journal.readings import journal_families
 from node.meeting import Meeting
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
+from node.peer.local import LOCAL_NAME, open_local
 from node.peer.peer import Peer
 from node.peer.readings import ConnectionReadings
 from node.protocol.account import Account
@@ -99,6 +100,7 @@ class Node(Meeting):
         )
         self._once.on_ended = self._handler_ended
         self._peers: set[Peer] = set()
+        self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._changes = Changes(lambda: self._running().waiter())
         self._ground = Ground("the node", clock)
@@ -124,13 +126,27 @@ class Node(Meeting):
 
     @property
     def peers(self) -> list[Peer]:
-        """The peers whose connections are open."""
-        return [peer for peer in self._peers if peer.is_open]
+        """The peers whose connections are open, but for this node itself (`local`)."""
+        return [peer for peer in self._peers if peer.is_open and peer not in self._local]
 
     @property
     def turned_away(self) -> int:
         """How many connections a limit kept out (`max_connections` and those below it)."""
         return self._admission.refused.total()
+
+    async def local(self) -> Peer:
+        """Meet this node itself, by a session in memory: its handlers, topics and streams are asked
+        as a peer would ask them, `allow=` and all, and `call.peer` has this node's id. It is a new
+        session each time, for as long as it is not closed; neither `peers` nor the journal has it.
+
+        Raises:
+            ParleyError: the node does not run.
+        """
+        stated = self._stated(resumable=False)
+        asking = replace(stated, identity=Identity.create())
+        peer = self._local_end(asking, initiator=True)
+        await open_local(peer, self._local_end(stated, initiator=False), self.identity.public)
+        return peer
 
     # Whom it trusts.
 
@@ -215,11 +231,12 @@ class Node(Meeting):
         for topic in self.topics.values():
             topic.flush()
         drained = len(self._peers)
-        async with anyio.create_task_group() as draining:
-            if self._buses is not None:
-                draining.start_soon(self._buses.drain, self.config.drain_timeout)
-            with anyio.move_on_after(self.config.drain_timeout):
-                await self._drain()
+        with ungrouped():
+            async with anyio.create_task_group() as draining:
+                if self._buses is not None:
+                    draining.start_soon(self._buses.drain, self.config.drain_timeout)
+                with anyio.move_on_after(self.config.drain_timeout):
+                    await self._drain()
         self._sessions.end("the node stops, and there is no transport")
         with anyio.move_on_after(CLOSE_TIMEOUT):
             for peers in self._inner_first():
@@ -291,7 +308,7 @@ class Node(Meeting):
 
     def _everybody(self) -> list[Deciding]:
         """The decisions about those who are there, or may come back for the rest of a session."""
-        there = [peer for peer in self._peers if peer.live.ended is None]
+        there = [peer for peer in self._peers - self._local if peer.live.ended is None]
         closed = [cast(Peer, live.remote) for live in self._sessions.closed]
         return [peer.endpoint.deciding for peer in (*there, *closed)]
 
@@ -332,6 +349,15 @@ class Node(Meeting):
         if self.journal is not None:
             peer.driver.gate = self.journal.gate
         self._peers.add(peer)
+        return peer
+
+    def _local_end(self, stated: CoreConfig, *, initiator: bool) -> Peer:
+        """An end of a session with itself: no limit counts it, and no journal keeps it."""
+        now = self._running().now()
+        core = Connection(stated, initiator=initiator, now=now, total=self._held)
+        peer = Peer(core, self._host, LOCAL_NAME, AnyPeer(), None, self._peer_changed)
+        self._peers.add(peer)
+        self._local.add(peer)
         return peer
 
     def _stated(self, resumable: bool) -> CoreConfig:
@@ -378,6 +404,7 @@ class Node(Meeting):
         if gone and peer in self._peers:
             self._peers.discard(peer)
             self._readings.gone(peer)
+            self._local.discard(peer)
         self._sessions.changed(live)
         if is_open:
             self._reviews.let_in(peer.endpoint.deciding.trust)

@@ -5,6 +5,7 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 
 from collections.abc import Callable, Collection
 from functools import partial
+from inspect import iscoroutinefunction
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -16,7 +17,7 @@ from node.handlers.propagation import propagate
 from node.handlers.readings import offered_families
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
-from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
+from node.handlers.topic import BUFFER, PATIENCE, StateFunction, SubscribeHandler, Topic
 from node.handlers.writers import take_notes
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL, PUBLISH
@@ -266,6 +267,7 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
+        state: StateFunction | None = ...,
     ) -> Topic[N]: ...
 
     @overload
@@ -282,6 +284,7 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
+        state: StateFunction | None = ...,
     ) -> Topic[Any]: ...
 
     def topic(
@@ -297,6 +300,7 @@ class Offering:
         patience: float = PATIENCE,
         keep: int | None = None,
         keep_bytes: int | None = None,
+        state: StateFunction | None = None,
     ) -> Topic[Any]:
         """Publish a topic: peers may subscribe to it from now on. With `note_type`, a class such as
         a dataclass (extra `typed`), its notes are of that type, and nothing else is published.
@@ -309,6 +313,11 @@ class Offering:
         unless it is said) the topic remembers its last notes: whoever subscribes gets these
         first, or those `after` its position, and one that does not keep up goes on with what
         is remembered; what is not is counted (`Subscription.gaps`). `slow` holds for guests.
+
+        With `state`, a function, notes are changes of what it returns. A subscriber gets that with
+        its acceptance (`Subscription.data`), in place of what `on_subscribe` returns and of what is
+        remembered, and then each note from that moment on. One that goes on `after` a position gets
+        None, and the notes that it missed, if these are all remembered. It must not wait.
 
         With `writers`, which takes what `allow` does, these peers publish its notes too
         (`Peer.publish`); nobody else may. Data that is not of its type is answered with code 23.
@@ -323,6 +332,8 @@ class Offering:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
             raise ConfigError("a topic is one name; patterns are for on_subscribe")
+        if iscoroutinefunction(state):
+            raise ConfigError("a state is a plain function: it is asked in the step of joining")
         if writers is not None:
             require_room_for_epoch(self.config.info)
         kind = None if note_type is None else data_type(note_type)
@@ -339,6 +350,7 @@ class Offering:
             keep=keep,
             keep_bytes=keep_bytes,
             note_type=kind,
+            state=state,
         )
         if writers is not None:
             take_notes(topic, kind, writers, self.handlers)

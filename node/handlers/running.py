@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
-from node.errors import CallRefused
+from node.errors import CallRefused, sole_error
 from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Entry, Slots
 from node.handlers.rules import Roles, permitted
@@ -58,17 +58,15 @@ async def run_handler(
             return await take_items(result)
         if inspect.isawaitable(result):
             result = await result
-    except CallRefused as refused:
-        if inside:
+    except Exception as error:
+        failure = sole_error(error)
+        if inside and failure is error:
             raise
-        if refused.received:
-            # By a call of the handler's own: none of the caller's business.
-            log_failure(entry, name, peer)
-            return FAILED
-        return refused.code, refused.data
-    except Exception:
         if inside:
-            raise
+            raise failure from error
+        # What was received is of a call of the handler's own: none of the caller's business.
+        if isinstance(failure, CallRefused) and not failure.received:
+            return failure.code, failure.data
         log_failure(entry, name, peer)
         return FAILED
     finally:

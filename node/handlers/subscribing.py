@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from node.errors import CallRefused
+from node.errors import CallRefused, sole_error
 from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Handlers
 from node.handlers.rules import permitted
@@ -34,11 +34,10 @@ async def decide(
     one = Intercepted(chain, request.peer, topic.name, request.data, request=request)
     try:
         return ResultCode.ACCEPTED, await chain.run(one, proceed)
-    except CallRefused as refused:
-        if not refused.received:
-            return refused.code, refused.data
-        handlers.interceptors.log_failure(request.peer.backend.now(), "subscribe", topic.name)
-    except Exception:
+    except Exception as error:
+        failure = sole_error(error)
+        if isinstance(failure, CallRefused) and not failure.received:
+            return failure.code, failure.data
         handlers.interceptors.log_failure(request.peer.backend.now(), "subscribe", topic.name)
     return FAILED
 
@@ -74,11 +73,10 @@ async def _ask_handler(
         data = entry.handler(request)
         if inspect.isawaitable(data):
             data = await data
-    except CallRefused as refused:
-        if not refused.received:
-            return refused.code, refused.data
-        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
-    except Exception:
+    except Exception as error:
+        failure = sole_error(error)
+        if isinstance(failure, CallRefused) and not failure.received:
+            return failure.code, failure.data
         log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
     else:
         return ResultCode.ACCEPTED, data

@@ -11,14 +11,15 @@ from typing import Any, Final, Generic, TypeVar, cast
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable
-from node.errors import ConfigError, ParleyError
+from node.errors import CallRefused, ConfigError, ParleyError
 from node.handlers.interceptors import Intercepted, PassedHeaders
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule
+from node.logs import LogRation
 from node.messaging.fanout import Fanout, Feed, Slow
 from node.messaging.kept import TopicPosition, make_kept
 from node.messaging.notes import encode_note, read_headers
-from node.protocol.codes import Supercategory
+from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.event_types import EPOCH_SIZE
 from node.remote.remote import Remote
@@ -58,6 +59,8 @@ class SubscribeRequest(Request):
 MakeFeed = Callable[[Fanout, Callable[[Feed], None]], F]
 # Is told the data and headers of each note, while it is published; it must not wait.
 Tap = Callable[[Encodable, Mapping[str, Encodable] | None], None]
+# What a topic's notes are changes of, as it is now: data that LBM has an encoding for.
+StateFunction = Callable[[], Encodable]
 SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
 
 
@@ -112,6 +115,7 @@ class Topic(Generic[N]):
         keep: int | None = None,
         keep_bytes: int | None = None,
         note_type: DataType[N] | None = None,
+        state: StateFunction | None = None,
     ) -> None:
         if slow not in ("unsubscribe", "drop-oldest"):
             raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
@@ -130,6 +134,8 @@ class Topic(Generic[N]):
         self._kept = make_kept(random_bytes(EPOCH_SIZE), keep, keep_bytes)
         self._fanout = Fanout(name, buffer, slow, self._kept)
         self._note_type = note_type
+        self._state = state
+        self._state_failures = LogRation()
         self._flush_due = False
         self._changes = Changes(lambda: loop().waiter())
         self._fanout.on_room = self._changes.notify
@@ -288,6 +294,27 @@ class Topic(Generic[N]):
             CallRefused: it cannot join.
         """
         return self
+
+    def begin(
+        self, data: Encodable, after: TopicPosition | None
+    ) -> tuple[Encodable, TopicPosition | None]:
+        """With what a subscriber that has the notes up to `after`, and was accepted with `data`,
+        begins if it joins in this step: what it is told, and after which note it goes on. A topic
+        with a state tells that; nothing, if all notes that are missing follow.
+
+        Raises:
+            CallRefused: the state's function failed.
+        """
+        if self._state is None:
+            return data, after
+        if after is not None and self._kept is not None and self._kept.begin(after).recovered:
+            return None, after
+        try:
+            return self._state(), self.position
+        except Exception as error:
+            now, text = self._loop().now(), "the state of topic %r cannot be told"
+            self._state_failures.log(logger, logging.ERROR, now, text, self.name, exc_info=True)
+            raise CallRefused(ResultCode.HANDLER_FAILED) from error
 
     def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
         """A subscriber more: `make` makes its feed of the fanout and of what is to be called

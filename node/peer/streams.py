@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from node.errors import CallRefused, PeerClosedError, StreamResetError
+from node.errors import CallRefused, PeerClosedError, StreamResetError, sole_error
 from node.handlers.interceptors import Chain, Intercepted
 from node.handlers.registry import Entry, Handlers
 from node.handlers.rules import permitted
@@ -98,14 +98,16 @@ class StreamHandlers:
                 return
             await stream.aclose()
             code = None
-        except (StreamResetError, PeerClosedError) as error:
-            # Mostly this stream's own end; a handler may have met that of another one.
-            now, why = live.backend.now(), one_line(str(error))
-            ended = self._handlers.ended
-            ended.log(logger, logging.INFO, now, "stream %r ended: %s", stream.label, why)
-        except Exception:
-            log_failure(entry, stream.label, remote, "the handler of stream %r")
-            code = CloseCode.INTERNAL_ERROR
+        except Exception as error:
+            failure = sole_error(error)
+            if isinstance(failure, StreamResetError | PeerClosedError):
+                # Mostly this stream's own end; a handler may have met that of another one.
+                now, why = live.backend.now(), one_line(str(failure))
+                ended = self._handlers.ended
+                ended.log(logger, logging.INFO, now, "stream %r ended: %s", stream.label, why)
+            else:
+                log_failure(entry, stream.label, remote, "the handler of stream %r")
+                code = CloseCode.INTERNAL_ERROR
         finally:
             self._running -= 1
             live.core.account.release(STREAM_HANDLER_WEIGHT)
@@ -138,9 +140,10 @@ class StreamHandlers:
         one = Intercepted(chain, self._live.remote, stream.label, request=stream)
         try:
             await chain.run(one, proceed)
-        except CallRefused as refused:
-            if refused.received:
-                raise  # by a call of the handler's own
+        except Exception as error:
+            refused = sole_error(error)
+            if not isinstance(refused, CallRefused) or refused.received:
+                raise  # what was received is of a call of the handler's own
             return _RESETS.get(refused.code, CloseCode.REFUSED)
         return None
 
