@@ -212,7 +212,7 @@ class Node(Meeting):
                 async with anyio.create_task_group() as closing:
                     for peer in peers:
                         closing.start_soon(peer.close, CloseCode.GOING_AWAY)
-        logger.debug("closed %d peers", drained)
+        logger.debug("closed %d peers", drained, extra={"event": "node.closed", "peers": drained})
         await self._close_buses()
 
     async def _shut_down(self, *, drain: bool) -> None:

@@ -89,7 +89,12 @@ async def find(seconds: float = SECONDS, *, interfaces: Sequence[str] = ()) -> l
     async with own_loop() as loop:
         found, left_out = await loop.run(mdns.browse, seconds, interfaces)
     if left_out:
-        logger.warning("%d more nodes were announced than %d, and left out", left_out, len(found))
+        logger.warning(
+            "%d more nodes were announced than %d, and left out",
+            left_out,
+            len(found),
+            extra={"event": "discovery.too-many"},
+        )
     nodes: list[FoundNode] = found
     return nodes
 

@@ -20,6 +20,7 @@ from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
+from node.remote import access
 from node.remote.emission import Emission
 from node.remote.live import LiveConnection
 from node.remote.remote import Remote
@@ -27,8 +28,6 @@ from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.waiting import Changes
 from node.typed.models import Model
-
-logger = logging.getLogger("parley.gateway")
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 
@@ -222,11 +221,27 @@ class Guest(ABC):
             self._ended = ended
             if ended.code in _VIOLATIONS and self._violations is not None:
                 now, why = self.backend.now(), ended.reason or ended
-                self._violations.log(logger, logging.WARNING, now, "%s ended: %s", self, why)
+                self._violations.log(
+                    access.logger,
+                    logging.WARNING,
+                    now,
+                    "%s ended: %s",
+                    self,
+                    why,
+                    extra={"event": "guest.misbehaved"} | self._told(ended),
+                )
             else:
-                logger.info("%s ended: %s", self, ended.reason or ended)
+                access.logger.info(
+                    "%s ended: %s",
+                    self,
+                    ended.reason or ended,
+                    extra={"event": "guest.closed"} | self._told(ended),
+                )
             self._lost(ended)
             self._changes.notify()
+
+    def _told(self, ended: ConnectionEnded) -> dict[str, object]:
+        return {**access.party(self), "dialect": self.dialect, "code": int(ended.code)}
 
     def _transport_closed(self) -> None:
         self._gone = True

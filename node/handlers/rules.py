@@ -13,6 +13,8 @@ from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import ConfigError
 from node.logs import LogRation
+from node.protocol.codes import ResultCode
+from node.remote import access
 from node.remote.remote import Remote
 
 logger = logging.getLogger("parley.peer")
@@ -104,14 +106,26 @@ class Rule:
                 answer = await answer
         except Exception:
             text, now = "allow= of %r failed, so %s is not allowed", peer.backend.now()
-            self._failures.log(logger, logging.ERROR, now, text, name, peer, exc_info=True)
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                name,
+                peer,
+                exc_info=True,
+                extra={"event": "rule.failed", "topic": name},
+            )
             return False
         return answer is True
 
     def log_refusal(self, peer: Remote, name: str) -> None:
         """Say that it did not permit `peer` to use `name`."""
         text, now = "%s is not allowed to use %r", peer.backend.now()
-        self._refusals.log(logger, logging.INFO, now, text, peer, name)
+        extra = {"event": "request.refused", "topic": name, "code": ResultCode.NOT_AUTHORISED}
+        self._refusals.log(
+            access.logger, logging.INFO, now, text, peer, name, extra=extra | access.party(peer)
+        )
 
 
 async def permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:

@@ -326,7 +326,11 @@ class Topic(Generic[N]):
             try:
                 tap(data, headers)
             except Exception:
-                logger.exception("a tap of topic %r failed", self.name)
+                logger.exception(
+                    "a tap of topic %r failed",
+                    self.name,
+                    extra={"event": "topic.tap-failed", "topic": self.name},
+                )
 
     def _flush_turn(self) -> None:
         self._flush_due = False
