@@ -6,7 +6,6 @@ terminal.
 """
 
 import json
-import logging
 import math
 import os
 import sys
@@ -125,16 +124,6 @@ def show_value(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def set_up_logging(level: str) -> None:
-    """Logs go to standard error, from `level` up, one line for each message."""
-    handler = _ToStderr()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-    if level.lower() != "debug":
-        # Of a connection that fails it logs a traceback; the bus says it in a sentence.
-        logging.getLogger("coredis").setLevel(logging.CRITICAL)
-
-
 def set_up_streams() -> None:
     """Make the three standard files fit for whatever a command meets.
 
@@ -163,24 +152,6 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         # Rich would leave by SystemExit, which passes by whatever has to be closed.
         raise BrokenPipeError
-
-
-class _ToStderr(logging.Handler):
-    """Writes to what standard error is by then: a bar puts itself in its place while it moves,
-    and is torn by what passes it by."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except Exception:
-            self.handleError(record)
-
-
-class _OneLine(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        # Messages quote other nodes, which must not write log lines of their own.
-        return one_line(super().formatMessage(record))
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:

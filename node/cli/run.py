@@ -14,8 +14,9 @@ from typing import Any
 import anyio
 
 from node.cli.exits import Interrupted
+from node.cli.log_lines import set_up_logging
 from node.cli.options import NodeOptions
-from node.cli.output import Output, abandon_stdout, set_up_logging
+from node.cli.output import Output, abandon_stdout
 from node.errors import ConfigError, HandshakeError
 from node.journal.journal import Journal
 from node.logs import needs_extra
@@ -32,24 +33,24 @@ def run(
     command: Callable[[NodeOptions, Output], Awaitable[None]],
     *,
     log_level: str = "error",
+    access_log: bool = False,
     serves: bool = False,
     signals_are_its_own: bool = False,
     waits_on_files: bool = False,
 ) -> None:
     """Run `command` on the event loop that the options name.
 
-    `log_level` holds where the options name none. SIGINT and SIGTERM interrupt the command,
+    `log_level` holds where the options name none; with `access_log` the access log is there
+    whatever the level. SIGINT and SIGTERM interrupt the command,
     unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP is ignored.
     `waits_on_files` says that it waits for its standard files, which uvloop would make
     non-blocking for everybody who shares them, as a shell does.
 
     Raises:
-        ConfigError: an unknown loop or log level. Interrupted: by a signal.
+        ConfigError: an unknown loop, log level or format of logs. Interrupted: by a signal.
     """
-    level = options.log_level or log_level
-    if level.lower() not in ("debug", "info", "warning", "error"):
-        raise ConfigError(f"--log-level {level}: debug, info, warning or error")
-    set_up_logging(level)
+    level, form = options.log_level or log_level, options.log_format or "text"
+    set_up_logging(level, form, access=access_log)
     uvloop = options.uvloop
     if waits_on_files:
         if uvloop:

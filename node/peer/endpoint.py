@@ -46,8 +46,8 @@ from node.protocol.reports import (
     WindowReceived,
 )
 from node.remote import access
+from node.remote.access import Party
 from node.remote.live import LiveConnection
-from node.remote.remote import Remote
 from node.remote.sessions import SessionTable
 from node.streams.table import StreamTable
 from node.transport.backend import Backend
@@ -69,7 +69,7 @@ class Endings:
     def __init__(self) -> None:
         self._strangers = LogRation(BURST, PER_SECOND)
 
-    def ended(self, who: Remote, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
+    def ended(self, who: Party, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
         """Log an ending; `stranger` says that the handshake was never completed.
 
         `now` is seconds of a clock that never goes back, the same for all calls.
