@@ -7,7 +7,7 @@ hold many. What is said on a connection is up to `Peer`.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import TracebackType
 from typing import Self, cast
 
@@ -15,7 +15,7 @@ import anyio
 
 from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
-from node.config import NodeConfig
+from node.config import CHANGEABLE, NodeConfig
 from node.errors import ConfigError
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
@@ -99,6 +99,7 @@ class Node(Meeting):
         self._changes = Changes(lambda: self._running().waiter())
         self._ground = Ground("the node", clock)
         self._endings = Endings()
+        self._host: Host  # once it runs
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
         self._reviews = Reviews(self._everybody, self._running)
@@ -144,6 +145,29 @@ class Node(Meeting):
         for one in self._everybody():
             one.accepted_by(self.trust)
         await self.review()
+
+    # What it may be changed to.
+
+    def change_limits(self, config: NodeConfig) -> None:
+        """Have the limits of `config` from now on (`node.config.CHANGEABLE`): those of connections,
+        handshakes and all memory at once, and for connections that are made from now on what a
+        peer is told and what is kept for it. A topic's longest note stays what it was.
+
+        Raises:
+            ConfigError: something else than limits differs, or they do not fit this node; nothing
+                has changed. ParleyError: the node does not run.
+        """
+        self._running()
+        for name in {each.name for each in fields(config)} - CHANGEABLE:
+            if getattr(config, name) != getattr(self.config, name):
+                raise ConfigError(f"{name} is not a limit: a running node keeps it as it is")
+        self._core_config, self._unresumed = config.core(self.identity), None
+        self.config = config
+        self._host = replace(self._host, config=config)
+        self._held.limit = config.memory
+        self._once.change_limits(config.once_results, config.once_peer_memory, config.once_memory)
+        self._admission.change(config)
+        self._sessions.config = config
 
     # Life.
 
@@ -291,7 +315,7 @@ class Node(Meeting):
         peer = self._peer(self.trust, name, initiator=False)
         self._admission.entered(peer, name)
         self._half_open[peer] = None
-        if len(self._half_open) > self.config.half_open:
+        while len(self._half_open) > self.config.half_open:
             oldest, _ = self._half_open.popitem(last=False)
             oldest.live.drop(CloseCode.OVERLOADED)
         return peer.driver

@@ -16,6 +16,8 @@ def main() -> None:
     if interruptible:
         # Not as an exception: some of what is imported would swallow it, or tell of it.
         signal.signal(signal.SIGINT, _leave)
+    if sys.argv[1:2] == ["serve"]:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks it to read its settings again
     try:
         from node.cli.main import main as run
     except ImportError as error:

@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from crypto.identity import NodeId
 from node.cli.output import plain
 from node.errors import ConfigError
 from node.logs import one_line
@@ -54,9 +55,10 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The object, without the line's end."""
-        own = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        own = {name: _said(value) for name, value in vars(record).items() if name not in _USUAL}
+        time = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
+            "time": f"{time:%Y-%m-%dT%H:%M:%S.%fZ}",
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": own.pop("event", OTHER),
@@ -66,6 +68,11 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(plain(line), default=str)
+
+
+def _said(value: object) -> object:
+    """A node id as it is written everywhere; it is bytes, too."""
+    return str(value) if isinstance(value, NodeId) else value
 
 
 class _ToStderr(logging.Handler):

@@ -27,6 +27,9 @@ from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley")
 
+# What SIGHUP does.
+Hangup = Callable[[], Awaitable[None]]
+
 
 def run(
     options: NodeOptions,
@@ -35,6 +38,7 @@ def run(
     log_level: str = "error",
     access_log: bool = False,
     serves: bool = False,
+    hangup: Hangup | None = None,
     signals_are_its_own: bool = False,
     waits_on_files: bool = False,
 ) -> None:
@@ -42,7 +46,8 @@ def run(
 
     `log_level` holds where the options name none; with `access_log` the access log is there
     whatever the level. SIGINT and SIGTERM interrupt the command,
-    unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP is ignored.
+    unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP does what
+    `hangup` does, or is ignored.
     `waits_on_files` says that it waits for its standard files, which uvloop would make
     non-blocking for everybody who shares them, as a shell does.
 
@@ -58,7 +63,7 @@ def run(
         uvloop = False
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
     if serves:
-        start = partial(ignoring_hangups, start)
+        start = partial(surviving_hangups, start, hangup)
     elif not signals_are_its_own:
         start = partial(until_interrupted, start)
     anyio.run(start, **event_loop(options.loop, uvloop))
@@ -162,12 +167,19 @@ async def until_signalled(
     return caught[0] if caught else None
 
 
-async def ignoring_hangups(command: Callable[[], Awaitable[None]]) -> None:
-    """Run `command`, which SIGHUP does not end: not while it closes either."""
+async def surviving_hangups(
+    command: Callable[[], Awaitable[None]], hangup: Hangup | None = None
+) -> None:
+    """Run `command`, which SIGHUP does not end, not while it closes either. It does what `hangup`
+    does, which raises nothing, one after the other."""
 
     async def watch() -> None:
         async for _ in signals:
-            logger.warning("SIGHUP is ignored: restart this process to have its settings read anew")
+            if hangup is not None:
+                await hangup()
+                continue
+            text = "SIGHUP is ignored: restart this process to have its settings read anew"
+            logger.warning(text, extra={"event": "reload.ignored"})
 
     with anyio.open_signal_receiver(signal.SIGHUP) as signals:
         async with anyio.create_task_group() as tasks:

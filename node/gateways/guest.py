@@ -219,29 +219,21 @@ class Guest(ABC):
     def _end(self, ended: ConnectionEnded) -> None:
         if self._ended is None:
             self._ended = ended
-            if ended.code in _VIOLATIONS and self._violations is not None:
-                now, why = self.backend.now(), ended.reason or ended
-                self._violations.log(
-                    access.logger,
-                    logging.WARNING,
-                    now,
-                    "%s ended: %s",
-                    self,
-                    why,
-                    extra={"event": "guest.misbehaved"} | self._told(ended),
-                )
+            broke = ended.code in _VIOLATIONS and self._violations is not None
+            told = {
+                "event": "guest.misbehaved" if broke else "guest.closed",
+                **access.party(self),
+                "dialect": self.dialect,
+                "code": int(ended.code),
+            }
+            text, why = "%s ended: %s", ended.reason or ended
+            if broke and self._violations is not None:
+                now, log = self.backend.now(), self._violations.log
+                log(access.logger, logging.WARNING, now, text, self, why, extra=told)
             else:
-                access.logger.info(
-                    "%s ended: %s",
-                    self,
-                    ended.reason or ended,
-                    extra={"event": "guest.closed"} | self._told(ended),
-                )
+                access.logger.info(text, self, why, extra=told)
             self._lost(ended)
             self._changes.notify()
-
-    def _told(self, ended: ConnectionEnded) -> dict[str, object]:
-        return {**access.party(self), "dialect": self.dialect, "code": int(ended.code)}
 
     def _transport_closed(self) -> None:
         self._gone = True

@@ -122,10 +122,13 @@ class Rule:
     def log_refusal(self, peer: Remote, name: str) -> None:
         """Say that it did not permit `peer` to use `name`."""
         text, now = "%s is not allowed to use %r", peer.backend.now()
-        extra = {"event": "request.refused", "topic": name, "code": ResultCode.NOT_AUTHORISED}
-        self._refusals.log(
-            access.logger, logging.INFO, now, text, peer, name, extra=extra | access.party(peer)
-        )
+        extra = {
+            "event": "request.refused",
+            **access.party(peer),
+            "topic": name,
+            "code": ResultCode.NOT_AUTHORISED,
+        }
+        self._refusals.log(access.logger, logging.INFO, now, text, peer, name, extra=extra)
 
 
 async def permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:

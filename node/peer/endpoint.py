@@ -235,15 +235,17 @@ class Endpoint:
                 live.changed()
 
     def _log_open(self, agreed: Agreed) -> None:
-        remote, suite = self._live.remote, str(agreed.suite or "UNENCRYPTED")
+        remote, suite = self._live.remote, agreed.suite
+        if not access.logger.isEnabledFor(logging.INFO):
+            return
         extra = {
             "event": "connection.opened",
             **access.party(remote),
             "dialled": self._live.core.initiator,
             "role": agreed.remote_role,
-            "suite": suite,
+            "suite": suite.names() if suite else None,
         }
-        access.logger.info("%s open: %s", remote, suite, extra=extra)
+        access.logger.info("%s open: %s", remote, suite or "UNENCRYPTED", extra=extra)
 
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         live, code, text = self._live, ended.code, ended.text

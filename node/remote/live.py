@@ -235,10 +235,8 @@ class LiveConnection:
         self._parted_at = self.backend.now()
         self.parted_by = reason
         text = one_line(reason)
-        told = {"event": "connection.parted", "reason": text}
-        access.logger.info(
-            "%s parted: %s", self.remote, text, extra=told | access.party(self.remote)
-        )
+        told = {"event": "connection.parted", **access.party(self.remote), "reason": text}
+        access.logger.info("%s parted: %s", self.remote, text, extra=told)
         if self.redialling is not None:
             self.redialling.begin()
         self.changed()
@@ -248,12 +246,16 @@ class LiveConnection:
         self.resumes += 1
         self.unknown = False
         self.parted_for = self.backend.now() - self._parted_at
-        told = {"event": "connection.resumed", "seconds": self.parted_for}
+        told = {
+            "event": "connection.resumed",
+            **access.party(self.remote),
+            "seconds": self.parted_for,
+        }
         access.logger.info(
             "%s resumed after %.1f s",
             self.remote,
             self.parted_for,
-            extra=told | access.party(self.remote),
+            extra=told,
         )
         self.changed()
 

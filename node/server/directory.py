@@ -3,7 +3,7 @@ links (section 19). What is decided is decided there.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -57,6 +57,14 @@ class DirectoryDriver:
         if self._timer is not None:
             self._timer.cancel()
         self.changes.notify()
+
+    def change_members(self, members: Iterable[NodeId], carry: Iterable[NodeId]) -> None:
+        """As the directory's; cards are exchanged on new streams from then on."""
+        if self._loop is not None:
+            self.directory.change_members(members, carry, *self._now(self._loop))
+            for stream in list(self._streams.values()):
+                stream.reset()
+            self._stir()
 
     # Links.
 
