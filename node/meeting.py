@@ -66,7 +66,8 @@ class Meeting(Offering):
         return [str(self._advertised(listener.address)) for listener in self._listeners]
 
     async def listen(self, address: str) -> str:
-        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+        """Listen on `tcp://host:port` (port 0: any), `unix:///path`, or `memory://name`, where
+        nodes of the same event loop find it.
 
         Returns:
             The address to dial, with this node's id, so that it is pinned.

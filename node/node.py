@@ -7,7 +7,7 @@ hold many. What is said on a connection is up to `Peer`.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, cast
 
@@ -15,13 +15,14 @@ import anyio
 
 from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
-from node.config import CHANGEABLE, NodeConfig
-from node.errors import ConfigError
+from node.changing import Changing
+from node.config import NodeConfig
+from node.errors import ConfigError, ungrouped
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
-from node.meeting import Meeting
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
+from node.peer.local import LOCAL_NAME, open_local
 from node.peer.peer import Peer
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
@@ -35,7 +36,7 @@ from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
 from node.transport.waiting import Changes, turn_of
-from node.trust.accept_hook import AcceptHook, Decider, decider
+from node.trust.accept_hook import AcceptHook, Decider
 from node.trust.admission import Admission
 from node.trust.deciding import Deciding
 from node.trust.policies import AnyPeer, TrustPolicy
@@ -49,7 +50,7 @@ CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 HASTY_TIMEOUT = 0.2
 
 
-class Node(Meeting):
+class Node(Changing):
     """A node of the network: one `identity`, its listeners, its handlers and its peers. It
     lives as long as its `async with`.
 
@@ -95,11 +96,11 @@ class Node(Meeting):
         )
         self._once.on_ended = self._handler_ended
         self._peers: set[Peer] = set()
+        self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._changes = Changes(lambda: self._running().waiter())
         self._ground = Ground("the node", clock)
         self._endings = Endings()
-        self._host: Host  # once it runs
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
         self._reviews = Reviews(self._everybody, self._running)
@@ -114,60 +115,27 @@ class Node(Meeting):
 
     @property
     def peers(self) -> list[Peer]:
-        """The peers whose connections are open."""
-        return [peer for peer in self._peers if peer.is_open]
+        """The peers whose connections are open, but for this node itself (`local`)."""
+        return [peer for peer in self._peers if peer.is_open and peer not in self._local]
 
     @property
     def turned_away(self) -> int:
         """How many connections a limit kept out (`max_connections` and those below it)."""
         return self._admission.refused.total()
 
-    # Whom it trusts.
-
-    async def review(self) -> None:
-        """Ask again whether everybody is trusted who was let in, and end the sessions, parted ones
-        too, of those who are not any more. Asked are the policy or hook by which each of them was
-        let in: the node's own, or that of `connect`. Carried through even if it is cancelled.
+    async def local(self) -> Peer:
+        """Meet this node itself, by a session in memory: its handlers, topics and streams are asked
+        as a peer would ask them, `allow=` and all, and `call.peer` has this node's id. It is a new
+        session each time, for as long as it is not closed; neither `peers` nor the journal has it.
 
         Raises:
-            ParleyError: the node does not run, or has ended meanwhile.
+            ParleyError: the node does not run.
         """
-        await self._reviews.review()
-
-    async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
-        """Set who may connect from now on, and `review` everybody by it who did.
-
-        Raises:
-            ConfigError: it is neither, or does not go with plaintext; nothing has changed.
-            ParleyError: as `review`; it is set.
-        """
-        self.trust = self._checked(trust)
-        for one in self._everybody():
-            one.accepted_by(self.trust)
-        await self.review()
-
-    # What it may be changed to.
-
-    def change_limits(self, config: NodeConfig) -> None:
-        """Have the limits of `config` from now on (`node.config.CHANGEABLE`): those of connections,
-        handshakes and all memory at once, and for connections that are made from now on what a
-        peer is told and what is kept for it. A topic's longest note stays what it was.
-
-        Raises:
-            ConfigError: something else than limits differs, or they do not fit this node; nothing
-                has changed. ParleyError: the node does not run.
-        """
-        self._running()
-        for name in {each.name for each in fields(config)} - CHANGEABLE:
-            if getattr(config, name) != getattr(self.config, name):
-                raise ConfigError(f"{name} is not a limit: a running node keeps it as it is")
-        self._core_config, self._unresumed = config.core(self.identity), None
-        self.config = config
-        self._host = replace(self._host, config=config)
-        self._held.limit = config.memory
-        self._once.change_limits(config.once_results, config.once_peer_memory, config.once_memory)
-        self._admission.change(config)
-        self._sessions.config = config
+        stated = self._stated(resumable=False)
+        asking = replace(stated, identity=Identity.create())
+        peer = self._local_end(asking, initiator=True)
+        await open_local(peer, self._local_end(stated, initiator=False), self.identity.public)
+        return peer
 
     # Life.
 
@@ -225,11 +193,12 @@ class Node(Meeting):
         for topic in self.topics.values():
             topic.flush()
         drained = len(self._peers)
-        async with anyio.create_task_group() as draining:
-            if self._buses is not None:
-                draining.start_soon(self._buses.drain, self.config.drain_timeout)
-            with anyio.move_on_after(self.config.drain_timeout):
-                await self._drain()
+        with ungrouped():
+            async with anyio.create_task_group() as draining:
+                if self._buses is not None:
+                    draining.start_soon(self._buses.drain, self.config.drain_timeout)
+                with anyio.move_on_after(self.config.drain_timeout):
+                    await self._drain()
         self._sessions.end("the node stops, and there is no transport")
         with anyio.move_on_after(CLOSE_TIMEOUT):
             for peers in self._inner_first():
@@ -293,15 +262,9 @@ class Node(Meeting):
     def _running(self) -> Backend:
         return self._ground.backend
 
-    def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
-        decides = decider(trust)
-        if self.config.plaintext != "never" and not decides.allows_plaintext:
-            raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
-        return decides
-
     def _everybody(self) -> list[Deciding]:
         """The decisions about those who are there, or may come back for the rest of a session."""
-        there = [peer for peer in self._peers if peer.live.ended is None]
+        there = [peer for peer in self._peers - self._local if peer.live.ended is None]
         closed = [cast(Peer, live.remote) for live in self._sessions.closed]
         return [peer.endpoint.deciding for peer in (*there, *closed)]
 
@@ -342,6 +305,15 @@ class Node(Meeting):
         if self.journal is not None:
             peer.driver.gate = self.journal.gate
         self._peers.add(peer)
+        return peer
+
+    def _local_end(self, stated: CoreConfig, *, initiator: bool) -> Peer:
+        """An end of a session with itself: no limit counts it, and no journal keeps it."""
+        now = self._running().now()
+        core = Connection(stated, initiator=initiator, now=now, total=self._held)
+        peer = Peer(core, self._host, LOCAL_NAME, AnyPeer(), None, self._peer_changed)
+        self._peers.add(peer)
+        self._local.add(peer)
         return peer
 
     def _stated(self, resumable: bool) -> CoreConfig:
@@ -387,6 +359,7 @@ class Node(Meeting):
             self._admission.left(peer)  # whoever comes back is counted anew
         if gone:
             self._peers.discard(peer)
+            self._local.discard(peer)
         self._sessions.changed(live)
         if is_open:
             self._reviews.let_in(peer.endpoint.deciding.trust)

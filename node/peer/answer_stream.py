@@ -13,6 +13,7 @@ import anyio
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
 from node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
+from node.handlers.interceptors import Chain, Intercepted
 from node.messaging.asking import Asking
 from node.messaging.chunks import ChunkInbox
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
@@ -35,6 +36,7 @@ class AnswerStream(Generic[D]):
         self,
         live: LiveConnection,
         asking: Asking,
+        chain: Chain,
         topic: str,
         data: Encodable | Model,
         timeout: float | None,
@@ -47,7 +49,9 @@ class AnswerStream(Generic[D]):
         self._asking = asking
         self.topic = topic
         self.result: Value = None
-        self._arguments = data, timeout, headers, window
+        self._chain = chain
+        self._arguments = data, timeout, headers
+        self._window = window
         self._kind = kind
         self._call: OutgoingCall | None = None
         self._inbox: ChunkInbox | None = None
@@ -64,10 +68,32 @@ class AnswerStream(Generic[D]):
         Raises:
             ValueError: `window` is out of its range.
         """
+        data, timeout, headers = self._arguments
+        if not self._chain:
+            await self._ask(data, timeout, headers)
+            return self
+
+        async def proceed(one: Intercepted) -> None:
+            await self._ask(one.data, one.timeout, one.headers)
+
+        one = Intercepted(self._chain, self.peer, self.topic, data, headers, timeout=timeout)
+        try:
+            await self._chain.run(one, proceed)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    async def _ask(
+        self,
+        data: Encodable | Model,
+        timeout: float | None,
+        headers: Mapping[str, Encodable] | None,
+    ) -> None:
+        """Send the call."""
         if self._call is not None:
             raise ParleyError("a call is made once")
-        live = self._live
-        data, timeout, headers, window = self._arguments
+        live, window = self._live, self._window
         timeout = await live.room(timeout)
         size = window or live.limits.stream_window
         inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, live.core.account)
@@ -79,7 +105,6 @@ class AnswerStream(Generic[D]):
             raise live.closed_error() from error
         call.chunks = inbox
         self._call = call
-        return self
 
     async def __aexit__(
         self,

@@ -93,13 +93,14 @@ class SubscribeHandlers:
 
     def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
         live = self._live
+        data, after = topic.begin(data, call.after)
 
         def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
             def feed(fanout: Fanout, closed: Callable[[Feed], None]) -> StreamFeed:
                 where = live.core, stream, live.limits.max_payload, live.remote, closed
                 if fanout.kept is None:
                     return StreamFeed(fanout, *where)
-                return KeptFeed(fanout, fanout.kept, call.after, *where)
+                return KeptFeed(fanout, fanout.kept, after, *where)
 
             return topic.join(feed, on_closed)
 

@@ -14,6 +14,7 @@ from node.settings.values import TABLES
 # Settings that `parley serve` takes up on SIGHUP.
 RELOADED: Final = frozenset(
     {
+        "serve.roles",
         "serve.trust",
         "serve.log_level",
         "serve.access_log",

@@ -54,6 +54,7 @@ class ServeSettings:
         announce: whether the node is announced on the local network.
         announce_name: what it calls itself there, at most 63 bytes of UTF-8.
         forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
+        roles: a file of roles (`Roles.load`), which rights on the bus may name; None for no roles.
         log_level: what is logged: debug, info, warning or error, and what is worse.
         log_format: lines of the log as text, or as JSON.
         access_log: whether connections and refused requests are logged whatever the level.
@@ -70,6 +71,7 @@ class ServeSettings:
     announce: bool = False
     announce_name: str = ""
     forward: tuple[str, ...] = ()
+    roles: Path | None = None
     log_level: LogLevel = "warning"
     log_format: LogFormat = "text"
     access_log: bool = False

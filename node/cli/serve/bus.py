@@ -14,6 +14,7 @@ from node.cli.bus.connection import NODES, file_of, without_password
 from node.cli.output import Output
 from node.cli.suggestions import bus_files
 from node.errors import ConfigError
+from node.handlers.rules import Roles
 from node.node import Node
 from node.remote_bus.authorisation import BusRequest
 from node.settings.bus import BusSettings
@@ -42,13 +43,15 @@ BusAllow = Annotated[
 
 
 class BusRights:
-    """Who may do what to the bus of a server: what its settings say, which may change.
+    """Who may do what to the bus of a server: what its settings say, which may change, of nodes
+    and of `roles`.
 
     Raises:
         ConfigError: there are rights, and no bus.
     """
 
-    def __init__(self, settings: BusSettings) -> None:
+    def __init__(self, settings: BusSettings, roles: Roles) -> None:
+        self._roles = roles
         self.change(settings)
 
     def change(self, settings: BusSettings) -> None:
@@ -60,7 +63,8 @@ class BusRights:
     def allow(self, request: BusRequest) -> bool:
         """Whether a request of a peer is allowed."""
         who, group, name = request.peer.node_id, request.group or "", request.name or ""
-        return any(right.allows(who, request.action, name, group) for right in self._rights)
+        roles = self._roles.of(who)
+        return any(right.allows(who, request.action, name, group, roles) for right in self._rights)
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ from node.cli.serve.journal import (
     announce_journal,
     watch_journal,
 )
-from node.cli.serve.reloading import Reloader, Served
+from node.cli.serve.reloading import Reloader, Served, load_roles
 from node.cli.suggestions import words
 from node.cli.supervisor import Supervisor
 from node.logs import one_line
@@ -167,8 +167,10 @@ async def _serve(
     options: NodeOptions,
     out: Output,
 ) -> None:
-    kept, rights, supervisor = settings.journal.open(), BusRights(settings.bus), Supervisor()
+    kept, supervisor = settings.journal.open(), Supervisor()
     async with make_node(options, options.listening_trust(), kept) as node:
+        load_roles(node, settings.serve)
+        rights = BusRights(settings.bus, node.roles)
         offer_builtin_calls(node)
         clock = offer_clock(node)
         async with (

@@ -5,6 +5,7 @@ named in the log, each time until there was one.
 """
 
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,9 +19,10 @@ from node.cli.output import Output
 from node.cli.serve.bus import BusRights
 from node.cli.supervisor import Supervisor
 from node.config import CHANGEABLE, NodeConfig
+from node.handlers.role_file import read_roles
 from node.node import Node
 from node.server.federation import Federation
-from node.settings import Settings
+from node.settings import ServeSettings, Settings
 from node.settings.changes import changed, taken_up
 from node.trust.policies import TrustPolicy
 
@@ -103,6 +105,8 @@ class Reloader:
             restart += [name for name in taken if name.startswith("federation.")]
             taken = [name for name in taken if not name.startswith("federation.")]
         settings = taken_up(self._settings, new)
+        if settings.serve.roles is not None:
+            read_roles(settings.serve.roles)  # so that what is wrong with it is known now
         options = self._options.over(settings)
         config, running = options.config(), served.node.config
         limits = {name: getattr(config, name) for name in CHANGEABLE}
@@ -132,6 +136,11 @@ class Reloader:
             )
 
 
+def load_roles(node: Node, settings: ServeSettings) -> None:
+    """Have the roles of the settings' file, or none; raises FileError."""
+    node.roles.load(settings.roles or os.devnull)
+
+
 async def _apply(reread: _Reread, served: Served, before: Settings) -> None:
     """Change what runs; what does not go is raised, and what went before it is taken back."""
     node, rights, new = served.node, served.rights, reread.settings
@@ -147,5 +156,6 @@ async def _apply(reread: _Reread, served: Served, before: Settings) -> None:
                 change(new.federation.members, new.federation.carry)
                 undo.callback(change, old.members, old.carry)
         await node.change_trust(reread.trust)
+        load_roles(node, new.serve)
         undo.pop_all()
     change_level(reread.level, access=new.serve.access_log)

@@ -14,6 +14,7 @@ from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.feeds import SimProtoFeed
 from node.dialects.simproto.sim import Sim
 from node.dialects.values import ConversionError, to_bytes
+from node.errors import CallRefused
 from node.gateways.guest import Guest
 from node.gateways.simproto.link import SimProtoTerms
 from node.handlers.registry import Entry
@@ -151,6 +152,10 @@ class SimProtoService:
         try:
             request = SubscribeRequest(peer, call)
             outcome = await decide(topic, request, self._handlers, self._supercategory)
+            if outcome[0] == ResultCode.ACCEPTED:
+                outcome = ResultCode.ACCEPTED, topic.begin(outcome[1], None)[0]
+        except CallRefused as refused:
+            outcome = refused.code, refused.data
         finally:
             over = call.answered
             if self._answer(call, *outcome) and not over and not outcome[0]:

@@ -63,7 +63,11 @@ async def serving(
     reloader = Reloader(lambda: load_settings(file, {}), options, settings)
     async with meeting(server=config) as met, Federation(met.server, settings.federation) as ours:
         served = Served(
-            met.server, ours, BusRights(settings.bus), Supervisor({}), Output(as_json=False)
+            met.server,
+            ours,
+            BusRights(settings.bus, met.server.roles),
+            Supervisor({}),
+            Output(as_json=False),
         )
         async with reloader.serving(served):
             yield Server(file, served, reloader, met.peer, caplog)
@@ -123,6 +127,25 @@ async def test_whoever_is_not_trusted_any_more_is_ended(
         done = await server.reload(SETTINGS.replace("log_level", "trust = './known'\nlog_level"))
         assert done == [("reload.done", ["serve.trust"])]
         await eventually(lambda: not server.peer.is_open)
+
+
+async def test_roles_are_those_of_the_file(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        roles, file = server.served.node.roles, tmp_path / "roles"
+        text = SETTINGS.replace("log_level", "roles = 'roles'\nlog_level")
+        file.write_text(f"{OTHER} clerk\n")
+        assert await server.reload(text) == [("reload.done", ["serve.roles"])]
+        assert roles.of(OTHER) == {"clerk"}
+        file.write_text("nobody clerk\n")
+        ((event, _),) = await server.reload(text)
+        assert (event, roles.of(OTHER)) == ("reload.failed", {"clerk"})
+        file.write_text(f"{OTHER} cook\n")  # the setting is as it was
+        assert await server.reload(text) == [("reload.done", [])]
+        assert roles.of(OTHER) == {"cook"}
+        await server.reload(SETTINGS)
+        assert roles.of(OTHER) == frozenset()
 
 
 @pytest.mark.parametrize(
