@@ -4,6 +4,7 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 from inspect import iscoroutinefunction
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -13,12 +14,14 @@ from node.errors import ConfigError, ParleyError
 from node.handlers.hints import checked
 from node.handlers.interceptors import I, Kind, Way
 from node.handlers.propagation import propagate
+from node.handlers.readings import offered_families
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, StateFunction, SubscribeHandler, Topic
 from node.handlers.writers import take_notes
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL, PUBLISH
+from node.metrics.metrics import Metrics
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
@@ -56,6 +59,8 @@ class Offering:
         self.topics: dict[str, Topic[Any]] = {}
         self._loop = loop
         self._buses: Buses | None = None
+        self.metrics = Metrics()
+        self.metrics.add(partial(offered_families, self.handlers, self.topics))
 
     @property
     def roles(self) -> Roles:
@@ -365,4 +370,6 @@ class Offering:
             from node.remote_bus.buses import Buses
 
             self._buses = Buses(self._loop, self.handlers)
+            readings = self._buses.readings
+            self.metrics.add(readings.families, readings.refresh)
         return self._buses.get(url, config, allow)

@@ -230,6 +230,14 @@ class Topic(Generic[N]):
         """How many notes subscribers lost because they did not keep up, in all."""
         return self._fanout.dropped
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Subscribers, notes published, delivered (once for each subscriber) and lost, and what
+        waits for all subscribers, in bytes of cost."""
+        fanout = self._fanout
+        waiting = sum(feed.cost for feed in fanout.feeds)
+        return len(fanout.feeds), fanout.published, fanout.delivered, fanout.dropped, waiting
+
     def close(self) -> None:
         """End all subscriptions: each gets what waits for it, then the end."""
         self._fanout.flush()

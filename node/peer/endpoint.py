@@ -7,6 +7,7 @@ once, with its code. How it ended is in the log.
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from node.config import NodeConfig
@@ -18,9 +19,11 @@ from node.messaging.dispatch import Dispatch
 from node.messaging.once import OnceMemory
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL, Topics
+from node.metrics.metrics import Metrics
 from node.peer.accounts import AccountHandlers
 from node.peer.answers import Answers
 from node.peer.calls import CallHandlers
+from node.peer.counting import count_ending, count_final, count_handshake
 from node.peer.events import EventHandlers, NativeEmitter
 from node.peer.once import OnceHandlers
 from node.peer.streams import StreamHandlers
@@ -119,6 +122,7 @@ class Host:
     endings: Endings
     once: OnceMemory
     sessions: SessionTable
+    metrics: Metrics
 
 
 class Endpoint:
@@ -144,6 +148,7 @@ class Endpoint:
     ) -> None:
         core, handlers = live.core, host.handlers
         self._live = live
+        live.metrics = host.metrics
         self._endings = host.endings
         self._sessions = host.sessions
         self.deciding = Deciding(live, trust, dialled)
@@ -161,6 +166,7 @@ class Endpoint:
             find_event=events.find,
             run_event=events.run,
             login=accounts.decide,
+            on_final=partial(count_final, host.metrics.refused, live.backend.now),
         )
         self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
         self.streams = StreamTable(live, calls.stream_requests)
@@ -205,6 +211,7 @@ class Endpoint:
             case HandshakeCompleted(agreed):
                 live.agreed = agreed
                 live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
+                count_handshake(live, "ok")
                 self._log_open(agreed)
                 live.changed()
             case ConnectionEnded():
@@ -250,6 +257,7 @@ class Endpoint:
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         live, code, text = self._live, ended.code, ended.text
         live.connection_ended(ended)
+        count_ending(live, ended)
         if live.driver.was_connected:  # else nobody answered, and the dialling side is told that
             now = live.backend.now()
             self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)

@@ -53,6 +53,7 @@ class ServeSettings:
             0.001.
         announce: whether the node is announced on the local network.
         announce_name: what it calls itself there, at most 63 bytes of UTF-8.
+        metrics: where metrics are told by HTTP, `HOST:PORT`; None for nowhere.
         forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
         roles: a file of roles (`Roles.load`), which rights on the bus may name; None for no roles.
         log_level: what is logged: debug, info, warning or error, and what is worse.
@@ -70,6 +71,7 @@ class ServeSettings:
     clock_interval: float = 1.0
     announce: bool = False
     announce_name: str = ""
+    metrics: str | None = None
     forward: tuple[str, ...] = ()
     roles: Path | None = None
     log_level: LogLevel = "warning"
@@ -85,5 +87,7 @@ class ServeSettings:
         parse_trust(self.trust)
         require_in_range("clock_interval", self.clock_interval, CLOCK_INTERVALS)
         require_name(self.announce_name)
+        if self.metrics is not None:
+            Address.parse_web(self.metrics)
         for each in self.forward:
             parse_forward(each)

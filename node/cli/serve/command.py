@@ -42,6 +42,7 @@ from node.cli.serve.journal import (
     announce_journal,
     watch_journal,
 )
+from node.cli.serve.metrics import MetricsAddress, metered
 from node.cli.serve.reloading import Reloader, Served, load_roles
 from node.cli.suggestions import words
 from node.cli.supervisor import Supervisor
@@ -102,6 +103,7 @@ def serve(
     forward: ForwardOption = None,
     announce: Announce = None,
     announce_name: AnnounceName = None,
+    metrics: MetricsAddress = None,
     simproto: SimprotoOption = None,
     named: NamedOption = None,
     named_flavour: NamedFlavourOption = None,
@@ -134,6 +136,7 @@ def serve(
                 "forward": forward,
                 "announce": announce,
                 "announce_name": announce_name,
+                "metrics": metrics,
                 "access_log": access_log,
             },
             simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
@@ -168,7 +171,9 @@ async def _serve(
     out: Output,
 ) -> None:
     kept, supervisor = settings.journal.open(), Supervisor()
-    async with make_node(options, options.listening_trust(), kept) as node:
+    node = make_node(options, options.listening_trust(), kept)
+    # Around the node, so that it can be asked while it drains.
+    async with metered(node, settings.serve, out), node:
         load_roles(node, settings.serve)
         rights = BusRights(settings.bus, node.roles)
         offer_builtin_calls(node)
