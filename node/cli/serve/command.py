@@ -43,7 +43,7 @@ from node.cli.serve.journal import (
     watch_journal,
 )
 from node.cli.serve.metrics import MetricsAddress, metered
-from node.cli.serve.reloading import Reloader, Served, load_roles
+from node.cli.serve.reloading import Reloader, RunningServer, load_roles
 from node.cli.suggestions import words
 from node.cli.supervisor import Supervisor
 from node.logs import one_line
@@ -195,7 +195,7 @@ async def _serve(
                 server = federation is not None
                 async with (
                     announced(node, settings.serve, out, server=server),
-                    reloader.serving(Served(node, federation, rights, supervisor, out)),
+                    reloader.serving(RunningServer(node, federation, rights, supervisor, out)),
                 ):
                     _announce(out, node, addresses, spoken, announced=settings.serve.announce)
                     supervisor.ready(f"listening on {', '.join(addresses)}")

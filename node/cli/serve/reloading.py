@@ -30,7 +30,7 @@ logger = logging.getLogger("parley.settings")
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class RunningServer:
     """What runs, and has settings that may change."""
 
     node: Node
@@ -61,10 +61,10 @@ class Reloader:
         self._read = read
         self._options = options
         self._settings = settings
-        self._served: Served | None = None
+        self._served: RunningServer | None = None
 
     @asynccontextmanager
-    async def serving(self, served: Served) -> AsyncIterator[None]:
+    async def serving(self, served: RunningServer) -> AsyncIterator[None]:
         """While it lasts, a hangup changes what is `served`; before and after, nothing."""
         self._served = served
         try:
@@ -98,7 +98,7 @@ class Reloader:
 
     # Inside.
 
-    def _reread(self, served: Served) -> _Reread:
+    def _reread(self, served: RunningServer) -> _Reread:
         new = self._read()
         taken, restart = changed(self._settings, new)
         if served.federation is None:  # one that begins needs more than members
@@ -141,7 +141,7 @@ def load_roles(node: Node, settings: ServeSettings) -> None:
     node.roles.load(settings.roles or os.devnull)
 
 
-async def _apply(reread: _Reread, served: Served, before: Settings) -> None:
+async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
     """Change what runs; what does not go is raised, and what went before it is taken back."""
     node, rights, new = served.node, served.rights, reread.settings
     with ExitStack() as undo:
