@@ -115,9 +115,9 @@ async def compare(
     together: int = TOGETHER,
     beside: Path | None = None,
 ) -> dict[str, Any]:
-    """A row: microseconds of processor time for a call with metrics and without (medians); the median
-    and the quartiles of the rounds' ratios; and the ratio of the lowest tenth of the turns with
-    metrics to that without, which others disturb least (`least`)."""
+    """A row: microseconds of processor time for a call with metrics and without (medians); the
+    median and the quartiles of the rounds' ratios; and the ratio of the lowest tenth of the turns
+    with metrics to that of those without, which others disturb least (`least`)."""
     async with AsyncExitStack() as stack:
         on = await stack.enter_async_context(server("counted", connections))
         off = await stack.enter_async_context(server("uncounted", connections, beside))

@@ -318,6 +318,23 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "another-implementation",
     ),
+    "metrics": Page(
+        "Metrics and traces",
+        "What a node counts, and how others' programs read it. `parley.telemetry` needs the extra "
+        "`metrics`.",
+        (
+            "parley.metrics.Metrics",
+            "parley.metrics.MetricFamily",
+            "parley.metrics.Sample",
+            "parley.metrics.Measure",
+            "parley.metrics.Histogram",
+            "parley.metrics.CATALOGUE",
+            "parley.telemetry.prometheus_text",
+            "parley.telemetry.observed",
+            "parley.telemetry.trace",
+        ),
+        "metrics",
+    ),
     "discovery": Page(
         "Discovery",
         "Nodes of the local network, by multicast DNS. It needs the extra `discovery`.",

@@ -20,7 +20,7 @@ from node.federation.tunnel_record import TunnelRecord
 from node.links.link import Link
 from node.links.redial import random_fraction
 from node.metrics import catalogue
-from node.metrics.families import Family, family, labelled
+from node.metrics.families import MetricFamily, family, labelled
 from node.offering import Offering
 from node.peer.dialling import (
     open_over,
@@ -244,7 +244,7 @@ class Meeting(Offering):
         """What makes a peer that is only to prove that it answers."""
         return lambda policy: self._peer(policy, name, initiator=True, resumable=False)
 
-    def _families(self) -> Iterable[Family]:
+    def _families(self) -> Iterable[MetricFamily]:
         """What is told of its links and tunnels."""
         up = sum(link.is_up for link in self._links)
         states = ((("up",), up), (("down",), len(self._links) - up))

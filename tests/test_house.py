@@ -20,6 +20,7 @@ SPARK = "Spark is of the extra `pipeline`"
 FAILED = "it explains an import that failed"
 
 # Each import inside of a function, and why it stands there.
+METRICS = "what tells metrics is of the extra `metrics`"
 LATE = {
     ("node.bus.bus_address", "node.bus.redis.redis_store"): STORE,
     ("node.bus.bus_address", "node.bus.sqlite.sqlite_store"): STORE,
@@ -37,6 +38,10 @@ LATE = {
     ("node.cli.pipeline.session", "pipeline.spark"): SPARK,
     ("node.cli.pipeline.session", "pipeline.tables"): SPARK,
     ("node.cli.pipeline.session", "pyspark.errors"): SPARK,
+    ("node.cli.serve.metrics", "node.handlers.tracing"): METRICS,
+    ("node.cli.serve.metrics", "node.metrics.otel"): METRICS,
+    ("node.cli.serve.metrics", "node.web.metrics"): METRICS,
+    ("node.cli.serve.metrics", "node.web.server"): METRICS,
     ("node.discovery.discovery", "node.discovery.mdns"): "zeroconf is of the extra `discovery`",
     ("node.links.requests", "node.links.link_store"): NO_BUS,
     ("node.offering", "node.remote_bus.buses"): NO_BUS,

@@ -6,10 +6,12 @@ from typing import Any
 from node.handlers.registry import Entry, Handlers
 from node.handlers.topic import Topic
 from node.metrics import catalogue
-from node.metrics.families import Family, named
+from node.metrics.families import MetricFamily, named
 
 
-def offered_families(handlers: Handlers, topics: Mapping[str, Topic[Any]]) -> Iterator[Family]:
+def offered_families(
+    handlers: Handlers, topics: Mapping[str, Topic[Any]]
+) -> Iterator[MetricFamily]:
     """Of handlers by the name or pattern they were registered under, whatever peers ask for."""
     calls = list(handlers.calls.entries())
     yield named(catalogue.CALLS_RECEIVED, _codes(calls))

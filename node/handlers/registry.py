@@ -18,7 +18,7 @@ from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.messaging.application_events import answering_types
 from node.messaging.topics import PUBLISH
-from node.metrics.metrics import Tally
+from node.metrics.metrics import RequestTally
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
 
@@ -99,7 +99,7 @@ class Entry(Generic[H]):
     rules: tuple[Rule, ...] = ()
     chain: Chain | None = None
     failures: LogRation = field(default_factory=LogRation)
-    tally: Tally = field(default_factory=Tally)
+    tally: RequestTally = field(default_factory=RequestTally)
 
     def takes(self, supercategory: Supercategory | None) -> bool:
         """Whether what travels between these roles may come here; None: unknown roles."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from node.journal.journal import Journal
 from node.metrics import catalogue
-from node.metrics.families import Family, family
+from node.metrics.families import MetricFamily, family
 
 
-def journal_families(journal: Journal) -> Iterator[Family]:
+def journal_families(journal: Journal) -> Iterator[MetricFamily]:
     """What its run has done so far."""
     done = journal.metrics
     yield family(catalogue.JOURNAL_RECORDS, done.records)

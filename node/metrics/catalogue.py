@@ -28,7 +28,7 @@ def _bytes(name: str, kind: Kind, help: str, *labels: str) -> Measure:
 CONNECTIONS: Final = _measure(
     "connections",
     "gauge",
-    "Connections, by who dialled and state.",
+    "Connections, by direction and state.",
     "direction",
     "state",
 )
@@ -73,7 +73,7 @@ WRITE_WAITS: Final = _measure(
     "write_waits", "counter", "Times that a sender had to wait until others were written."
 )
 WRITERS_WAITING: Final = _measure("writers_waiting", "gauge", "Senders that wait so now.")
-STREAMS: Final = _measure("streams", "gauge", "Open streams, of the application's and topics.")
+STREAMS: Final = _measure("streams", "gauge", "Open streams, but for those of topics.")
 CREDIT_WAITS: Final = _measure(
     "credit_waits", "counter", "Times that a stream had something to send and no credit."
 )

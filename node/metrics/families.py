@@ -72,16 +72,16 @@ class Sample(NamedTuple):
     value: float | Histogram
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A measure, and its samples at this moment."""
 
     measure: Measure
     samples: tuple[Sample, ...]
 
 
-def family(measure: Measure, value: float | Histogram) -> Family:
+def family(measure: Measure, value: float | Histogram) -> MetricFamily:
     """A family of one sample without labels."""
-    return Family(measure, (Sample((), value),))
+    return MetricFamily(measure, (Sample((), value),))
 
 
 # Names of one measure that are told; those registered later are told together.
@@ -89,7 +89,9 @@ MOST_NAMES: Final = 200
 OTHER_NAMES: Final = "other"
 
 
-def named(measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]) -> Family:
+def named(
+    measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]
+) -> MetricFamily:
     """A family by the names that begin its labels, of which the first 200 are told, and those
     beyond as the sum of them, `other`; samples of equal labels count together."""
     names: set[str] = set()
@@ -107,9 +109,9 @@ def named(measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | His
 
 def labelled(
     measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]
-) -> Family:
+) -> MetricFamily:
     """A family of samples with labels."""
-    return Family(measure, tuple(Sample(labels, value) for labels, value in samples))
+    return MetricFamily(measure, tuple(Sample(labels, value) for labels, value in samples))
 
 
 def _sum(one: float | Histogram, other: float | Histogram) -> float | Histogram:

@@ -15,7 +15,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, g
 
 from node.errors import ParleyError
 from node.metrics.catalogue import CATALOGUE
-from node.metrics.families import Family, Histogram, Measure, Sample
+from node.metrics.families import Histogram, Measure, MetricFamily, Sample
 from node.metrics.metrics import Metrics
 
 # Seconds that a reader's thread waits for the node's loop to tell its numbers.
@@ -82,7 +82,7 @@ class _Reading:
         self._node = node
         self._attributes = attributes
         self._thread = get_ident()
-        self._families: dict[str, Family] = {}
+        self._families: dict[str, MetricFamily] = {}
         self._told: set[str] = set()
         self.ended = False
 
@@ -99,10 +99,10 @@ class _Reading:
             for value, more in _values(sample, part):
                 yield Observation(value, {**self._attributes, **labels, **more})
 
-    def _read(self) -> dict[str, Family]:
+    def _read(self) -> dict[str, MetricFamily]:
         if get_ident() == self._thread:
             return self._collected()
-        found: dict[str, Family] = {}
+        found: dict[str, MetricFamily] = {}
         done = Event()
 
         def read() -> None:
@@ -115,7 +115,7 @@ class _Reading:
             return {}
         return found if done.wait(PATIENCE) else {}
 
-    def _collected(self) -> dict[str, Family]:
+    def _collected(self) -> dict[str, MetricFamily]:
         return {family.measure.name: family for family in self._node.metrics.collect()}
 
 

@@ -12,13 +12,13 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from node.metrics.families import Family, Histogram
+from node.metrics.families import Histogram, MetricFamily
 
 
 class FamilyCollector(Collector):
     """Families, as prometheus-client has them read."""
 
-    def __init__(self, families: Iterable[Family]) -> None:
+    def __init__(self, families: Iterable[MetricFamily]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
@@ -41,7 +41,7 @@ class FamilyCollector(Collector):
             yield metric
 
 
-def prometheus_text(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:
+def prometheus_text(families: Iterable[MetricFamily], accept: str = "") -> tuple[bytes, str]:
     """The families as text, and its content type: what an HTTP header `Accept` asks for,
     OpenMetrics or Prometheus' own."""
     registry = CollectorRegistry(auto_describe=False)

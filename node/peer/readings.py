@@ -10,7 +10,7 @@ from typing import NamedTuple
 from node.config import NodeConfig
 from node.messaging.once import OnceMemory
 from node.metrics import catalogue
-from node.metrics.families import Family, family, labelled
+from node.metrics.families import MetricFamily, family, labelled
 from node.peer.counting import direction
 from node.peer.peer import Peer
 from node.protocol.account import Account
@@ -62,9 +62,9 @@ class ConnectionReadings:
 
     def gone(self, peer: Peer) -> None:
         """One is gone, and was there until now."""
-        self._gone = _added(self._gone, flows_of(peer))
+        self._gone = Flows(*map(sum, zip(self._gone, flows_of(peer), strict=True)))
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """What is told of them."""
         config, peers = self._config, list(self._peers)
         states = Counter((direction(peer.live), _state(peer)) for peer in peers)
@@ -75,9 +75,7 @@ class ConnectionReadings:
         yield labelled(catalogue.CONNECTIONS_REFUSED, (((why,), n) for why, n in refused))
         yield family(catalogue.SESSIONS_WAITING, len(self._sessions))
         yield family(catalogue.SESSIONS_WAITING_LIMIT, config.parted_sessions)
-        total = self._gone
-        for peer in peers:
-            total = _added(total, flows_of(peer))
+        total = Flows(*map(sum, zip(self._gone, *map(flows_of, peers), strict=True)))
         yield family(catalogue.RECEIVED, total.came)
         yield family(catalogue.SENT, total.went)
         yield family(catalogue.EVENTS_DROPPED, total.dropped)
@@ -88,7 +86,7 @@ class ConnectionReadings:
         yield family(catalogue.QUEUED, sum(outbox.size for outbox in outboxes))
         waiting = sum(len(peer.driver.rooms.waiters) for peer in peers)
         yield family(catalogue.WRITERS_WAITING, waiting)
-        yield family(catalogue.STREAMS, sum(len(peer.core.flow().streams) for peer in peers))
+        yield family(catalogue.STREAMS, sum(len(peer.streams) for peer in peers))
         yield family(catalogue.MEMORY, self._held.held)
         yield family(catalogue.MEMORY_LIMIT, self._held.limit)
         running = sum(len(peer.calls.answering) for peer in peers)
@@ -104,7 +102,3 @@ def _state(peer: Peer) -> str:
     if live.ended is not None:
         return "closing"
     return "parted" if live.is_parted else "open"
-
-
-def _added(one: Flows, other: Flows) -> Flows:
-    return Flows(*(a + b for a, b in zip(one, other, strict=True)))

@@ -15,7 +15,7 @@ from node.bus.errors import BusError
 from node.bus.model import Counters, GroupInfo
 from node.errors import ConfigError, ParleyError
 from node.metrics import catalogue
-from node.metrics.families import Family, family, labelled, named
+from node.metrics.families import MetricFamily, family, labelled, named
 
 # Seconds for one bus to answer, and seconds for which an answer is told again.
 PATIENCE = 2.0
@@ -50,7 +50,7 @@ class BusReadings:
                 unreachable += 1
         self._groups, self._unreachable = groups, unreachable
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """What is told of them."""
         total = Counter[str]()
         for bus in self._buses():

@@ -26,7 +26,7 @@ from node.federation.limits import FIRST_CARD
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
 from node.metrics import catalogue
-from node.metrics.families import Family, family, labelled
+from node.metrics.families import MetricFamily, family, labelled
 from node.node import CLOSE_TIMEOUT, Node
 from node.peer.peer import Peer
 from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
@@ -335,7 +335,7 @@ class Federation:
             self._directory.path((card.origin,)) or (),
         )
 
-    def _families(self) -> Iterable[Family]:
+    def _families(self) -> Iterable[MetricFamily]:
         links = list(self._neighbours.links)
         up = sum(link.is_up for link in links)
         yield labelled(catalogue.SERVER_LINKS, ((("up",), up), (("down",), len(links) - up)))

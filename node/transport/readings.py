@@ -15,7 +15,7 @@ from typing import Final
 
 from node.errors import ParleyError
 from node.metrics import catalogue
-from node.metrics.families import Family, Histogram, family
+from node.metrics.families import Histogram, MetricFamily, family
 from node.metrics.metrics import Metrics
 from node.transport.backend import Backend
 from node.transport.loop import Timer
@@ -25,7 +25,7 @@ PERIOD: Final = 0.25
 
 
 class LoopReadings:
-    """The loop of one node, which `running` gives, or ParleyError if there is none."""
+    """The loop of one node, which `running` gives, or raises ParleyError."""
 
     def __init__(self, running: Callable[[], Backend], metrics: Metrics) -> None:
         self._running = running
@@ -55,7 +55,7 @@ class LoopReadings:
         if self._timer is not None:
             self._timer.cancel()
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         """What is told of it; to be asked in its own thread."""
         yield family(catalogue.PROCESSOR, time.thread_time())
         yield family(catalogue.LOOP_TURN, self._turns)

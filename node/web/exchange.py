@@ -6,7 +6,7 @@ if nothing was said yet, and ends the connection.
 
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import anyio
@@ -14,9 +14,7 @@ import h11
 from anyio.abc import SocketAttribute, SocketStream
 
 from node.web.asgi import AsgiApp, Message, Scope
-
-if TYPE_CHECKING:
-    from node.web.server import WebLimits
+from node.web.limits import WebLimits
 
 logger = logging.getLogger("parley.web")
 
@@ -41,7 +39,7 @@ class HttpError(Exception):
 class HttpConnection:
     """One connection, until it is closed."""
 
-    def __init__(self, stream: SocketStream, app: AsgiApp, limits: "WebLimits") -> None:
+    def __init__(self, stream: SocketStream, app: AsgiApp, limits: WebLimits) -> None:
         self._stream = stream
         self._app = app
         self._limits = limits
@@ -67,7 +65,7 @@ class HttpConnection:
         return self._app
 
     @property
-    def limits(self) -> "WebLimits":
+    def limits(self) -> WebLimits:
         """Its limits."""
         return self._limits
 
@@ -92,7 +90,7 @@ class HttpConnection:
         self._http.receive_data(data)
 
     async def say_go_on(self) -> None:
-        """Say 100 to who waits for that before it sends a body."""
+        """Say 100 if the other side waits for that before it sends a body."""
         if self._http.they_are_waiting_for_100_continue:
             go_on = h11.InformationalResponse(status_code=100, headers=[])
             await self.write(self.encoded(go_on))

@@ -9,7 +9,6 @@ time and size, and when its `async with` is left nothing of it runs any more.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
@@ -18,27 +17,9 @@ from node.transport.address import Address
 from node.transport.endpoints import listen_error
 from node.web.asgi import AsgiApp
 from node.web.exchange import HttpConnection
+from node.web.limits import WebLimits
 
 logger = logging.getLogger("parley.web")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebLimits:
-    """What whoever connects may take.
-
-    Attributes:
-        connections: how many at once; those beyond are closed at once.
-        head: bytes of a request's line and headers; more is answered with 431.
-        body: bytes of a request's body; more is answered with 413.
-        idle: seconds for a request to come whole, from the connection or the last answer on.
-        write: seconds for what was written to be taken by the other side.
-    """
-
-    connections: int = 64
-    head: int = 16 * 1024
-    body: int = 64 * 1024
-    idle: float = 30.0
-    write: float = 10.0
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ MetricsAddress = Annotated[
     typer.Option(
         "--metrics",
         metavar="HOST:PORT",
-        help="Tell metrics there to who asks by HTTP: /metrics for Prometheus, /healthz, /readyz.",
+        help="Tell metrics there by HTTP: /metrics for Prometheus, /healthz, /readyz.",
     ),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from node.metrics.catalogue import CATALOGUE
 from node.metrics.families import MOST_NAMES, Histogram, Measure, named
-from node.metrics.metrics import MOST_CODES, OTHER, Tally
+from node.metrics.metrics import MOST_CODES, OTHER, RequestTally
 
 
 def test_a_histogram_counts_up_to_each_bound_and_beyond_the_last() -> None:
@@ -37,7 +37,7 @@ def test_histograms_beyond_the_limit_are_added() -> None:
 
 
 def test_a_tally_has_so_many_codes_and_counts_the_others_as_one() -> None:
-    tally = Tally()
+    tally = RequestTally()
     for code in (*range(1_000, 1_000 + MOST_CODES + 5), 1_000):
         tally.add(code, 0.1)
     assert len(tally.codes) == MOST_CODES + 1

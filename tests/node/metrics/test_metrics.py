@@ -71,8 +71,9 @@ async def test_calls_are_counted_by_handler_and_code_on_both_sides(
         assert received(topic="shop.order", code="accepted") == 2
         assert received(topic="shop.order", code="other") == 1
         assert received(topic="shop.order", code="handler-failed") == 1
-        assert received(topic="admin.*", code="deadline-exceeded") == 2
-        assert received(topic="admin.*", code="cancelled") == 1
+        # Whoever is first says so, the deadline here or the Cancel of who gave up.
+        late = received(topic="admin.*", code="deadline-exceeded")
+        assert late + received(topic="admin.*", code="cancelled") == 3
         assert received() == 7
         assert server("call_received_seconds", topic="shop.order") == 4
         assert server("requests_refused_total", code="topic-not-found") == 1

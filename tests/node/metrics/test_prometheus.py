@@ -5,11 +5,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as classic
 
 from node.metrics.catalogue import CALL_RECEIVED_TIME, CALLS_RECEIVED, CATALOGUE, QUEUED, SENT
-from node.metrics.families import Family, Histogram, family, labelled
+from node.metrics.families import Histogram, MetricFamily, family, labelled
 from node.metrics.prometheus import prometheus_text
 
 
-def some() -> list[Family]:
+def some() -> list[MetricFamily]:
     histogram = Histogram((0.1, 1.0))
     histogram.observe(0.05)
     histogram.observe(5.0)
@@ -42,7 +42,7 @@ def test_both_forms_are_read_back(accept: str) -> None:
 
 
 def test_names_are_those_of_the_catalogue() -> None:
-    families = [Family(measure, ()) for measure in CATALOGUE.values()]
+    families = [MetricFamily(measure, ()) for measure in CATALOGUE.values()]
     text, _ = prometheus_text(families)
     told = {line.split()[2] for line in text.decode().splitlines() if line.startswith("# HELP")}
     assert told == {measure.full_name for measure in CATALOGUE.values()}

@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from node.errors import AddressError, UnreachableError
 from node.web.asgi import AsgiApp, Receive, Scope, Send
-from node.web.server import WebLimits, serving
+from node.web.limits import WebLimits
+from node.web.server import serving
 
 
 async def echo(request: Request) -> Response:
