@@ -16,12 +16,12 @@ import anyio
 
 from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
+from node.changing import Changing
 from node.config import NodeConfig
 from node.errors import ConfigError, ungrouped
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
 from node.journal.readings import journal_families
-from node.meeting import Meeting
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
 from node.peer.local import LOCAL_NAME, open_local
@@ -40,7 +40,7 @@ from node.transport.driver import Driver
 from node.transport.ground import Ground
 from node.transport.readings import LoopReadings
 from node.transport.waiting import Changes, turn_of
-from node.trust.accept_hook import AcceptHook, Decider, decider
+from node.trust.accept_hook import AcceptHook, Decider
 from node.trust.admission import Admission
 from node.trust.deciding import Deciding
 from node.trust.policies import AnyPeer, TrustPolicy
@@ -54,7 +54,7 @@ CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 HASTY_TIMEOUT = 0.2
 
 
-class Node(Meeting):
+class Node(Changing):
     """A node of the network: one `identity`, its listeners, its handlers and its peers. It
     lives as long as its `async with`.
 
@@ -148,30 +148,6 @@ class Node(Meeting):
         await open_local(peer, self._local_end(stated, initiator=False), self.identity.public)
         return peer
 
-    # Whom it trusts.
-
-    async def review(self) -> None:
-        """Ask again whether everybody is trusted who was let in, and end the sessions, parted ones
-        too, of those who are not any more. Asked are the policy or hook by which each of them was
-        let in: the node's own, or that of `connect`. Carried through even if it is cancelled.
-
-        Raises:
-            ParleyError: the node does not run, or has ended meanwhile.
-        """
-        await self._reviews.review()
-
-    async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
-        """Set who may connect from now on, and `review` everybody by it who did.
-
-        Raises:
-            ConfigError: it is neither, or does not go with plaintext; nothing has changed.
-            ParleyError: as `review`; it is set.
-        """
-        self.trust = self._checked(trust)
-        for one in self._everybody():
-            one.accepted_by(self.trust)
-        await self.review()
-
     # Life.
 
     async def __aenter__(self) -> Self:
@@ -243,7 +219,7 @@ class Node(Meeting):
                 async with anyio.create_task_group() as closing:
                     for peer in peers:
                         closing.start_soon(peer.close, CloseCode.GOING_AWAY)
-        logger.debug("closed %d peers", drained)
+        logger.debug("closed %d peers", drained, extra={"event": "node.closed", "peers": drained})
         await self._close_buses()
 
     async def _shut_down(self, *, drain: bool) -> None:
@@ -300,12 +276,6 @@ class Node(Meeting):
     def _running(self) -> Backend:
         return self._ground.backend
 
-    def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
-        decides = decider(trust)
-        if self.config.plaintext != "never" and not decides.allows_plaintext:
-            raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
-        return decides
-
     def _everybody(self) -> list[Deciding]:
         """The decisions about those who are there, or may come back for the rest of a session."""
         there = [peer for peer in self._peers - self._local if peer.live.ended is None]
@@ -322,7 +292,7 @@ class Node(Meeting):
         peer = self._peer(self.trust, name, initiator=False)
         self._admission.entered(peer, name)
         self._half_open[peer] = None
-        if len(self._half_open) > self.config.half_open:
+        while len(self._half_open) > self.config.half_open:
             oldest, _ = self._half_open.popitem(last=False)
             oldest.live.drop(CloseCode.OVERLOADED)
         return peer.driver

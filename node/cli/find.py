@@ -6,8 +6,9 @@ from typing import Annotated
 import anyio
 import typer
 
+from node.cli.log_lines import set_up_logging
 from node.cli.options import Json
-from node.cli.output import Output, set_up_logging
+from node.cli.output import Output
 from node.cli.run import event_loop, until_interrupted
 from node.discovery.discovery import SECONDS
 from node.discovery.discovery import find as search

@@ -254,7 +254,9 @@ def _failed(out: Output, error: Exception) -> int:
     error = _cause(error)
     found = failure(error)
     if found is None:
-        logging.getLogger("parley").error("a bug in parley", exc_info=error)
+        logging.getLogger("parley").error(
+            "a bug in parley", exc_info=error, extra={"event": "cli.bug"}
+        )
         found = CommandFailure(
             Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}"
         )

@@ -26,6 +26,7 @@ from node.errors import ConfigError, FileError
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
 from node.settings import ServeSettings, Settings
+from node.settings.serve import LOG_FORMATS
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
@@ -146,6 +147,14 @@ LogLevel = Annotated[
         autocompletion=words("debug", "info", "warning", "error"),
     ),
 ]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--log-format",
+        help="text, or json: an object a line. Default: text.",
+        autocompletion=words(*LOG_FORMATS),
+    ),
+]
 
 
 # Of `serve` and `relay` only, which speak dialects that do not encrypt.
@@ -190,6 +199,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "loop": (Loop, "asyncio"),
     "uvloop": (Uvloop, None),
     "log_level": (LogLevel, None),
+    "log_format": (LogFormatOption, None),
     "as_json": (Json, False),
 }
 
@@ -220,6 +230,7 @@ class NodeOptions:
     loop: str
     uvloop: bool | None
     log_level: str | None
+    log_format: str | None
     as_json: bool
     base: NodeConfig = field(default_factory=NodeConfig)
 
@@ -233,6 +244,8 @@ class NodeOptions:
             identity_path=self.identity_path if own_key else serve.identity,
             passphrase_file=self.passphrase_file or (None if own_key else serve.passphrase_file),
             trust=self.trust or serve.trust,
+            log_level=self.log_level or serve.log_level,
+            log_format=self.log_format or serve.log_format,
         )
 
     def of_context(self, context: Context) -> "NodeOptions":

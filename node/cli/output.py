@@ -6,7 +6,6 @@ terminal.
 """
 
 import json
-import logging
 import math
 import os
 import sys
@@ -56,7 +55,9 @@ class Output:
     @cached_property
     def petnames(self) -> "Petnames":
         """Names that the person gave; read with the first use."""
-        return _petnames()
+        from node.trust.petnames import Petnames
+
+        return Petnames.of_home()
 
     def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
         """A bar that moves for people at a terminal; one that is `kept` shows its end to others
@@ -141,16 +142,6 @@ def show_value(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def set_up_logging(level: str) -> None:
-    """Logs go to standard error, from `level` up, one line for each message."""
-    handler = _ToStderr()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-    if level.lower() != "debug":
-        # Of a connection that fails it logs a traceback; the bus says it in a sentence.
-        logging.getLogger("coredis").setLevel(logging.CRITICAL)
-
-
 def set_up_streams() -> None:
     """Make the three standard files fit for whatever a command meets.
 
@@ -173,34 +164,6 @@ def abandon_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-class _ToStderr(logging.Handler):
-    """Writes to what standard error is by then: a bar puts itself in its place while it moves,
-    and is torn by what passes it by."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except Exception:
-            self.handleError(record)
-
-
-class _OneLine(logging.Formatter):
-    def __init__(self, form: str) -> None:
-        super().__init__(form)
-        self._petnames = _petnames()
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        # Messages quote other nodes, which must not write log lines of their own.
-        return one_line(self._petnames.in_text(super().formatMessage(record)))
-
-
-def _petnames() -> "Petnames":
-    from node.trust.petnames import Petnames
-
-    return Petnames.of_home()
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:

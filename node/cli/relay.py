@@ -118,7 +118,8 @@ def relay(
     wish = _wish(bridge, node)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_relay, relaying, wish, options.dialling_trust)
-    run(options.over(settings), command, log_level="warning", serves=True)
+    over = options.over(settings)
+    run(over, command, access_log=settings.serve.access_log, serves=True)
 
 
 async def _relay(

@@ -98,7 +98,12 @@ async def find(
     async with own_loop() as loop:
         found, left_out = await loop.run(mdns.browse, seconds, interfaces, slot)
     if left_out:
-        logger.warning("%d more nodes were announced than %d, and left out", left_out, len(found))
+        logger.warning(
+            "%d more nodes were announced than %d, and left out",
+            left_out,
+            len(found),
+            extra={"event": "discovery.too-many"},
+        )
     nodes: list[FoundNode] = found
     return nodes
 

@@ -101,7 +101,9 @@ class Announcer:
             try:
                 await self._announce(listeners)
             except UnreachableError as error:
-                logger.info("not announced for now: %s", error)
+                logger.info(
+                    "not announced for now: %s", error, extra={"event": "discovery.not-announced"}
+                )
 
     async def _announce(self, listeners: Sequence[Address]) -> list[str]:
         places = reachable(listeners, own_addresses())

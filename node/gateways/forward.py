@@ -151,6 +151,7 @@ class Forward:
             self._place,
             _words(why),
             seconds,
+            extra={"event": "forward.failed", "topic": self.topic.name, "again_in": seconds},
         )
 
     async def _attempt(self) -> Exception:
@@ -184,7 +185,13 @@ class Forward:
         except (LocalProtocolError, LbmEncodeError, TypeError) as error:
             # TypeError: our topic has a type, which is not that of the note.
             if not self._misfits:
-                logger.warning("topic %r: a note of %s: %s", self.topic.name, self._place, error)
+                logger.warning(
+                    "topic %r: a note of %s: %s",
+                    self.topic.name,
+                    self._place,
+                    error,
+                    extra={"event": "forward.misfit", "topic": self.topic.name},
+                )
             self._misfits += 1
         else:
             self.notes += 1
@@ -199,9 +206,15 @@ class Forward:
                 self.topic.name,
                 self._place,
                 without,
+                extra={"event": "forward.again", "topic": self.topic.name, "without": without},
             )
         else:
-            logger.info("topic %r of %s: linked", self.topic.name, self._place)
+            logger.info(
+                "topic %r of %s: linked",
+                self.topic.name,
+                self._place,
+                extra={"event": "forward.linked", "topic": self.topic.name},
+            )
         self._redial.established()
         self._peer, self._subscription = peer, subscription
         self._changes.notify()
@@ -223,7 +236,13 @@ class Forward:
         lost = self.lost
         if lost and lost >= 2 * self._told:
             self._told = lost
-            logger.warning("topic %r of %s: %d notes lost", self.topic.name, self._place, lost)
+            logger.warning(
+                "topic %r of %s: %d notes lost",
+                self.topic.name,
+                self._place,
+                lost,
+                extra={"event": "forward.lost", "topic": self.topic.name, "lost": lost},
+            )
 
 
 def _words(why: Exception) -> str:

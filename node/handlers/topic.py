@@ -313,7 +313,15 @@ class Topic(Generic[N]):
             return self._state(), self.position
         except Exception as error:
             now, text = self._loop().now(), "the state of topic %r cannot be told"
-            self._state_failures.log(logger, logging.ERROR, now, text, self.name, exc_info=True)
+            self._state_failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                self.name,
+                exc_info=True,
+                extra={"event": "topic.state-failed", "topic": self.name},
+            )
             raise CallRefused(ResultCode.HANDLER_FAILED) from error
 
     def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
@@ -377,7 +385,11 @@ class Topic(Generic[N]):
             try:
                 tap(data, headers)
             except Exception:
-                logger.exception("a tap of topic %r failed", self.name)
+                logger.exception(
+                    "a tap of topic %r failed",
+                    self.name,
+                    extra={"event": "topic.tap-failed", "topic": self.name},
+                )
 
     def _flush_turn(self) -> None:
         self._flush_due = False

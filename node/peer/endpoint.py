@@ -30,6 +30,7 @@ from node.peer.streams import StreamHandlers
 from node.peer.subscribers import SubscribeHandlers
 from node.protocol.codes import CloseCode, code_name, supercategory
 from node.protocol.errors import RemoteProtocolError
+from node.protocol.handshake import Agreed
 from node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
@@ -47,6 +48,8 @@ from node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
+from node.remote import access
+from node.remote.access import Party
 from node.remote.live import LiveConnection
 from node.remote.sessions import SessionTable
 from node.streams.table import StreamTable
@@ -54,8 +57,6 @@ from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.trust.accept_hook import Decider
 from node.trust.deciding import Deciding
-
-logger = logging.getLogger("parley.peer")
 
 # Lines about strangers: at once, and from then on for each second.
 BURST: Final = 100
@@ -71,7 +72,7 @@ class Endings:
     def __init__(self) -> None:
         self._strangers = LogRation(BURST, PER_SECOND)
 
-    def ended(self, who: object, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
+    def ended(self, who: Party, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
         """Log an ending; `stranger` says that the handshake was never completed.
 
         `now` is seconds of a clock that never goes back, the same for all calls.
@@ -81,19 +82,33 @@ class Endings:
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
         level = logging.INFO if quiet else logging.WARNING
-        if logger.isEnabledFor(level):
+        if access.logger.isEnabledFor(level):
             text = one_line(ended.text or ended.reason)
-            logger.log(level, "%s ended: %s (%s)", who, code_name(ended.code), text)
+            extra = {
+                "event": "handshake.failed" if stranger else "connection.closed",
+                **access.party(who),
+                "code": int(ended.code),
+                "remote": ended.remote,
+                "reason": text,
+            }
+            name = code_name(ended.code)
+            access.logger.log(level, "%s ended: %s (%s)", who, name, text, extra=extra)
 
     def turned_away(self, name: str, reason: str, now: float) -> None:
         """Log that a connection from `name` was closed before anything was said on it."""
         if self._strangers.has_room(now):
             self._break_silence()
-            logger.warning("turned away a connection from %s: %s", name, reason)
+            extra = {"event": "connection.turned-away", "address": name, "reason": reason}
+            access.logger.warning("turned away a connection from %s: %s", name, reason, extra=extra)
 
     def _break_silence(self) -> None:
         if self._strangers.silent:
-            logger.warning("%d endings of strangers were not logged", self._strangers.told())
+            left_out = self._strangers.told()
+            access.logger.warning(
+                "%d endings of strangers were not logged",
+                left_out,
+                extra={"event": "log.rationed", "left_out": left_out},
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +212,7 @@ class Endpoint:
                 live.agreed = agreed
                 live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
                 count_handshake(live, "ok")
-                logger.info("%s open: %s", live.remote, agreed.suite or "UNENCRYPTED")
+                self._log_open(agreed)
                 live.changed()
             case ConnectionEnded():
                 self._connection_ended(report)
@@ -225,6 +240,19 @@ class Endpoint:
                 if rekey:
                     live.rekeys[sent] = rekey
                 live.changed()
+
+    def _log_open(self, agreed: Agreed) -> None:
+        remote, suite = self._live.remote, agreed.suite
+        if not access.logger.isEnabledFor(logging.INFO):
+            return
+        extra = {
+            "event": "connection.opened",
+            **access.party(remote),
+            "dialled": self._live.core.initiator,
+            "role": agreed.remote_role,
+            "suite": suite.names() if suite else None,
+        }
+        access.logger.info("%s open: %s", remote, suite or "UNENCRYPTED", extra=extra)
 
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         live, code, text = self._live, ended.code, ended.text

@@ -4,7 +4,6 @@ It joins the core, the driver and the loop with the facts of the handshake and o
 Whatever is queued in the core is flushed by the driver; nothing here asks for that.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -20,13 +19,12 @@ from node.protocol.handshake import Agreed
 from node.protocol.limits import Limits
 from node.protocol.reports import ConnectionEnded
 from node.protocol.states import State
+from node.remote import access
 from node.remote.remote import Remote
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.loop import Waiter
 from node.transport.waiting import Changes, left_after
-
-logger = logging.getLogger("parley.peer")
 
 # How a session ends of which anything was changed on the way, at the end that notices it first.
 _GARBLED: Final = (CloseCode.BAD_RECORD, CloseCode.FRAME_TOO_LARGE, CloseCode.PROTOCOL_ERROR)
@@ -243,7 +241,9 @@ class LiveConnection:
         self._parted_at = self.backend.now()
         self.metrics.parted += 1
         self.parted_by = reason
-        logger.info("%s parted: %s", self.remote, one_line(reason))
+        text = one_line(reason)
+        told = {"event": "connection.parted", **access.party(self.remote), "reason": text}
+        access.logger.info("%s parted: %s", self.remote, text, extra=told)
         if self.redialling is not None:
             self.redialling.begin()
         self.changed()
@@ -254,7 +254,17 @@ class LiveConnection:
         self.metrics.resumed += 1
         self.unknown = False
         self.parted_for = self.backend.now() - self._parted_at
-        logger.info("%s resumed after %.1f s", self.remote, self.parted_for)
+        told = {
+            "event": "connection.resumed",
+            **access.party(self.remote),
+            "seconds": self.parted_for,
+        }
+        access.logger.info(
+            "%s resumed after %.1f s",
+            self.remote,
+            self.parted_for,
+            extra=told,
+        )
         self.changed()
 
     def redial(self) -> None:

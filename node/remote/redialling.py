@@ -112,7 +112,12 @@ class Redialling:
         try:
             await self._prove(dial)
         except (ParleyError, OSError) as error:
-            logger.debug("%s cannot be asked anew: %s", self._live.remote, error)
+            logger.debug(
+                "%s cannot be asked anew: %s",
+                self._live.remote,
+                error,
+                extra={"event": "resume.failed"},
+            )
             return False
         return self._live.core.is_parted
 
@@ -137,9 +142,14 @@ class Redialling:
                 if not one.resumed and self._live.ended is None:
                     one.driver.blame()
         except (ParleyError, OSError) as error:
-            logger.debug("%s cannot be dialled again: %s", self._live.remote, error)
+            logger.debug(
+                "%s cannot be dialled again: %s",
+                self._live.remote,
+                error,
+                extra={"event": "resume.failed"},
+            )
         except Exception:
-            logger.exception("dialling again failed")
+            logger.exception("dialling again failed", extra={"event": "resume.bug"})
         finally:
             one.give_up()
         return one

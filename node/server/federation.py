@@ -6,7 +6,7 @@ All that it starts ends with its `async with`, which stands inside of the node's
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -37,6 +37,7 @@ from node.server.directory import DirectoryDriver
 from node.server.findings import FederationFinding, findings
 from node.server.follows import Follows
 from node.server.link import DialServer, ServerLink
+from node.server.links import require_others
 from node.server.neighbours import Neighbours
 from node.server.opening import Opener
 from node.server.switch import ServerSwitch
@@ -104,16 +105,20 @@ class Federation:
         wall: Callable[[], int] = wall_ms,
     ) -> None:
         self._node = node
+        self._settings = settings
         self._dial = dial or partial(node.connect, resumable=False)
         # A server that may be linked has no account, so that nobody has two kinds of rights.
-        members = settings.all_members
+        self._members = set(settings.all_members)
         self._hosted = HostedAccounts(
-            node.handlers, settings.accounts, servers=members, on_change=self._accounts_changed
+            node.handlers,
+            settings.accounts,
+            servers=self._members,
+            on_change=self._accounts_changed,
         )
         self._accounts = AccountsHere(self._hosted.accounts)
         self._directory = Directory(
             node.identity,
-            members,
+            self._members,
             carry=settings.carried,
             exports=settings.exports,
             accounts=self._accounts,
@@ -225,6 +230,22 @@ class Federation:
     def redial(self) -> None:
         """The network has changed: dial the links that are down now."""
         self._neighbours.links.redial()
+
+    def change_members(self, members: Sequence[str], carry: Sequence[str]) -> None:
+        """Have other `members`, and `carry` for others, than the settings said: links and tunnels
+        of those who are none any more end, and cards are exchanged anew within some ten seconds.
+
+        Raises:
+            ConfigError: as `FederationSettings` and `Federation`; nothing has changed.
+        """
+        settings = replace(self._settings, members=tuple(members), carry=tuple(carry))
+        require_others(self._node.node_id, settings)
+        self._cards.change_members(settings.all_members, settings.carried)
+        self._settings = settings
+        self._members.clear()
+        self._members.update(settings.all_members)
+        self._neighbours.links.change_members(settings.all_members)
+        self._accounts_changed()
 
     # Life.
 

@@ -391,10 +391,10 @@ class Driver:
 
     def _bug(self, where: str) -> None:
         """A mistake of ours: it ends this connection, with a traceback in the log."""
-        logger.exception("internal error while %s", where)
+        logger.exception("internal error while %s", where, extra={"event": "connection.bug"})
         try:
             self.core.abort(self._loop.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")
         except Exception:
-            logger.exception("internal error while saying so")
+            logger.exception("internal error while saying so", extra={"event": "connection.bug"})
             self._close()
         self._flush_soon()

@@ -210,7 +210,9 @@ class HttpExchange:
             with self._scope:
                 await connection.app(scope, self._receive, self._send)
         except Exception as error:
-            logger.exception("an answer to %s failed", scope["method"])
+            logger.exception(
+                "an answer to %s failed", scope["method"], extra={"event": "web.answer-failed"}
+            )
             raise HttpError(HTTPStatus.INTERNAL_SERVER_ERROR) from error
         finally:
             self._answered.set()

@@ -46,13 +46,15 @@ async def serving(
         nonlocal held
         async with stream:
             if held >= limits.connections:
-                logger.warning("%d connections are all there may be", held)
+                logger.warning(
+                    "%d connections are all there may be", held, extra={"event": "web.full"}
+                )
                 return
             held += 1
             try:
                 await HttpConnection(stream, app, limits).serve()
             except Exception:
-                logger.exception("internal error while serving HTTP")
+                logger.exception("internal error while serving HTTP", extra={"event": "web.bug"})
             finally:
                 held -= 1
 

@@ -104,7 +104,7 @@ class FileReceiver:
                 raise Refusal(RefusalCode.DECLINED, "no files are taken from you")
             await self._take_reserved(stream, offer)
         except MessageError as error:
-            logger.info("%s: %s", peer, error)
+            logger.info("%s: %s", peer, error, extra={"event": "transfer.refused"})
             text = "that is not how files are sent"
             self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, text))
         except Refusal as refusal:
@@ -112,7 +112,7 @@ class FileReceiver:
         except TimeoutError:
             self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, "nothing came for too long"))
         except OSError as error:
-            logger.warning("cannot store %r: %s", name, error)
+            logger.warning("cannot store %r: %s", name, error, extra={"event": "transfer.failed"})
             self._refuse(stream, name, storage_refusal(error))
         finally:
             self._of_peer[peer] -= 1

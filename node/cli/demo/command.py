@@ -20,8 +20,9 @@ from node.cli.demo.responder import respond
 from node.cli.demo.scenes import Stage
 from node.cli.demo.server import serve_demo
 from node.cli.given_files import file_path
+from node.cli.log_lines import set_up_logging
 from node.cli.options import Json, Loop
-from node.cli.output import Output, set_up_logging
+from node.cli.output import Output
 from node.cli.run import described, event_loop, until_interrupted
 from node.node import Node
 from node.peer.peer import Peer

@@ -28,9 +28,12 @@ get_command = cache(typer.main.get_command)
 def own_logging() -> Iterator[None]:
     """Commands set up the root logger of their process, which here is everybody's."""
     root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
+    handlers = list(root.handlers)
+    loggers = [root, *map(logging.getLogger, ("parley.access", "coredis"))]
+    levels = [logger.level for logger in loggers]
     yield
-    root.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
     root.handlers[:] = handlers
 
 
