@@ -5,6 +5,7 @@ once, with its code. How it ended is in the log.
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -59,14 +60,24 @@ BURST: Final = 100
 PER_SECOND: Final = 10
 
 
+# Lines about what is no node: a probe comes again and again, and says nothing new.
+FOREIGN_BURST: Final = 10
+FOREIGN_PER_SECOND: Final = 1 / 60
+# Places of which is remembered why they could not be dialled.
+MOST_PLACES: Final = 1_024
+
+
 class Endings:
     """The log of how the connections of one node ended, a line each. Whoever was never let in
-    cannot fill the log: how many lines were left out is said with the next one."""
+    cannot fill the log: how many lines were left out is said with the next one. Of dials that
+    failed there is a line when the reason at that place has changed."""
 
-    __slots__ = ("_strangers",)
+    __slots__ = ("_failed", "_foreign", "_strangers")
 
     def __init__(self) -> None:
         self._strangers = LogRation(BURST, PER_SECOND)
+        self._foreign = LogRation(FOREIGN_BURST, FOREIGN_PER_SECOND)
+        self._failed: OrderedDict[str, str] = OrderedDict()  # by place; the newest last
 
     def ended(self, who: object, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
         """Log an ending; `stranger` says that the handshake was never completed.
@@ -87,6 +98,31 @@ class Endings:
         if self._strangers.has_room(now):
             self._break_silence()
             logger.warning("turned away a connection from %s: %s", name, reason)
+
+    def met_foreign(self, name: str, what: str, now: float) -> None:
+        """Log that something else than a node, such as 'an HTTP client', came from `name`."""
+        text = "%s from %s came to a native port, where nodes alone are answered"
+        self._foreign.log(logger, logging.WARNING, now, text, what, name)
+
+    def dial_failed(self, place: str, why: str, *, refused: bool) -> None:
+        """Log that a dial failed, if the last one there did not fail in the same way; `refused`
+        says that somebody answered. Whoever dialled is told of each."""
+        changed = self._failed.pop(place, None) != why
+        self._failed[place] = why
+        if len(self._failed) > MOST_PLACES:
+            self._failed.popitem(last=False)
+        level = logging.WARNING if refused else logging.INFO
+        logger.log(
+            level if changed else logging.DEBUG,
+            "the dial of %s %s: %s",
+            place,
+            "was refused" if refused else "failed",
+            one_line(why),
+        )
+
+    def dialled(self, place: str) -> None:
+        """A dial led to a session: the next one that fails is news."""
+        self._failed.pop(place, None)
 
     def _break_silence(self) -> None:
         if self._strangers.silent:
@@ -112,7 +148,6 @@ class Endpoint:
 
     __slots__ = (
         "_accounts",
-        "_endings",
         "_handlers",
         "_live",
         "_sessions",
@@ -120,6 +155,7 @@ class Endpoint:
         "deciding",
         "dispatch",
         "emitter",
+        "endings",
         "streams",
         "topics",
     )
@@ -129,7 +165,7 @@ class Endpoint:
     ) -> None:
         core, handlers = live.core, host.handlers
         self._live = live
-        self._endings = host.endings
+        self.endings = host.endings
         self._sessions = host.sessions
         self.deciding = Deciding(live, trust, dialled)
         answers = Answers(live, handlers)
@@ -222,9 +258,13 @@ class Endpoint:
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         live, code, text = self._live, ended.code, ended.text
         live.connection_ended(ended)
-        if live.driver.was_connected:  # else nobody answered, and the dialling side is told that
-            now = live.backend.now()
-            self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)
+        now, stranger = live.backend.now(), live.agreed is None
+        if stranger and live.core.initiator:
+            pass  # the dial has failed, and that is told by whoever dialled (`given_up`)
+        elif stranger and live.core.foreign:
+            self.endings.met_foreign(live.name, live.core.foreign, now)
+        elif live.driver.was_connected:
+            self.endings.ended(live.remote, ended, now, stranger=stranger)
         self.deciding.stop()
         self._accounts.connection_ended()
         self.calls.connection_ended(code, text)
