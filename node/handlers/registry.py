@@ -149,7 +149,7 @@ class Registry(Generic[H]):
             self._patterns.sort(key=lambda pattern: len(pattern[0]), reverse=True)
         else:
             self._exact[name] = entry
-        for known in [*self._exact.values(), *(entry for _, entry in self._patterns)]:
+        for known in self.entries():
             known.rules = self._rules(known)
         return entry
 
@@ -162,6 +162,10 @@ class Registry(Generic[H]):
             if name.startswith(prefix):
                 return pattern
         return None
+
+    def entries(self) -> list[Entry[H]]:
+        """All of them, those of patterns too."""
+        return [*self._exact.values(), *(entry for _, entry in self._patterns)]
 
     def has(self, name: str) -> bool:
         """Whether this very name, or pattern, has a handler."""

@@ -84,10 +84,13 @@ async def test_what_is_no_node_is_named(
     anyio_backend: str, caplog: pytest.LogCaptureFixture, begins: bytes, name: str
 ) -> None:
     with anyio.fail_after(PATIENCE):
-        async with new_node() as node, listening(node) as (_, port):
-            async with await anyio.connect_tcp("127.0.0.1", port) as stranger:
-                await stranger.send(begins)
-                await eventually(lambda: bool(lines(caplog, "parley.peer")))
+        async with (
+            new_node() as node,
+            listening(node) as (_, port),
+            await anyio.connect_tcp("127.0.0.1", port) as stranger,
+        ):
+            await stranger.send(begins)
+            await eventually(lambda: bool(lines(caplog, "parley.peer")))
     said = lines(caplog, "parley.peer")
     assert said == [f"{name} from 127.0.0.1 came to a native port, where nodes alone are answered"]
 
@@ -100,7 +103,8 @@ async def test_a_web_server_is_told_apart_from_a_node(
             await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    place = f"tcp://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # not Django's
+    place = f"tcp://127.0.0.1:{port}"
     with anyio.fail_after(PATIENCE):
         async with listener, anyio.create_task_group() as tasks, new_node() as node:
             tasks.start_soon(listener.serve, answer)
