@@ -163,7 +163,7 @@ async def test_what_allow_would_not_grant_is_not_told(
     def fails(peer: Remote, name: str) -> bool:
         raise LookupError
 
-    def nothing(request: object) -> None:
+    async def nothing(request: object) -> None:
         """Nothing."""
 
     async with meeting() as met:
@@ -270,6 +270,6 @@ async def test_the_example_of_the_protocol_is_what_a_node_says(anyio_backend: st
         met.server.offer_topics()
         met.server.on_call("other")(lambda call: None)
         met.server.topic("prices", float)
-        answer = await met.peer.call(catalogue.TOPICS_CALL, call[keys.DATA], timeout=5)  # type: ignore[arg-type]  # as it was decoded
+        answer = await met.peer.call(catalogue.TOPICS_CALL, call[keys.DATA], timeout=5)
     assert isinstance(answer, dict)
     assert result == {keys.CODE: 0, keys.DATA: answer}
