@@ -1,6 +1,7 @@
 """`parley serve`: a node that listens until it is asked to end."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from node.cli.options import (
 from node.cli.output import Output
 from node.cli.run import ending_signals, make_node, run, say_closed
 from node.cli.serve.announcing import Announce, AnnounceName, announced
+from node.cli.serve.application import Application
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
 from node.cli.serve.bus import BusAllow, BusUrl, announce_bus, offered
 from node.cli.serve.federation import (
@@ -117,7 +119,7 @@ def serve(
     accounts: AccountsOption = None,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
-    settings = _told(
+    settings = told_by_options(
         load_settings(config),
         serve={
             "listen": listen,
@@ -142,21 +144,27 @@ def serve(
         federation=told(link, member, carry, export, follow, accounts),
     )
     # The settings' trust is for incoming peers; the options decide about dialled ones.
-    command = partial(_serve, settings, options.dialling_trust)
+    command = partial(serving, settings, options.dialling_trust, None)
     run(options.over(settings), command, log_level="warning", serves=True)
 
 
-async def _serve(
+async def serving(
     settings: Settings,
     dialling_trust: Callable[[str], TrustPolicy],
+    application: Application | None,
     options: NodeOptions,
     out: Output,
 ) -> None:
-    kept = settings.journal.open()
-    async with make_node(options, options.listening_trust(), kept) as node:
-        offer_builtin_calls(node)
-        clock = offer_clock(node)
+    """Be a node as the settings have it until a signal comes: one that offers what an application
+    does, or else the calls and the topic of `parley serve`."""
+    kept, clock = settings.journal.open(), None
+    made = None if application is None else application.made(options, kept)
+    async with made or make_node(options, options.listening_trust(), kept) as node:
+        if application is None:
+            offer_builtin_calls(node)
+            clock = offer_clock(node)
         async with (
+            nullcontext() if application is None else application.offered(node),
             joined(node, settings, dialling_trust) as spoken,
             offered(node, settings.bus),
             federated(node, settings.federation) as federation,
@@ -174,7 +182,8 @@ async def _serve(
                 async with announced(node, settings.serve, out, server=server):
                     _announce(out, node, addresses, spoken, announced=settings.serve.announce)
                     async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                        if clock is not None:
+                            tasks.start_soon(tick, clock, settings.serve.clock_interval)
                         if kept is not None:
                             tasks.start_soon(watch_journal, out, kept)
                         name = (await anext(signals)).name
@@ -182,7 +191,7 @@ async def _serve(
     say_closed(out, name)
 
 
-def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:
+def told_by_options(settings: Settings, **tables: dict[str, Any]) -> Settings:
     """The settings, under what the options say; None is what they do not."""
     over = {}
     for name, given in tables.items():
