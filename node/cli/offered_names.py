@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from node.cli.offers import Offer
 
 # Seconds: for a node to answer, for all that is done for it, and until the process is over.
-ANSWER: Final = 1.0
-PATIENCE: Final = 1.5
+ANSWER: Final = 1.5
+PATIENCE: Final = 2.5
 LEAVE: Final = 0.5
 # Names that were heard so many seconds ago are not asked for again.
 FRESH: Final = 60.0
