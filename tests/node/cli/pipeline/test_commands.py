@@ -132,7 +132,10 @@ def test_follow_ends_on_the_first_signal(
 def test_report_writes_a_page_or_says_why_not(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], tmp_path: Path
 ) -> None:
-    def write_report(store: GoldDirectory | GoldCluster, path: Path) -> None:
+    given: list[dict[str, object]] = []
+
+    def write_report(store: GoldDirectory | GoldCluster, path: Path, **options: object) -> None:
+        given.append(options)
         if isinstance(store, GoldCluster):
             raise NoTablesError("there are no tables")
         path.write_text("a page")
@@ -142,6 +145,7 @@ def test_report_writes_a_page_or_says_why_not(
     (tmp_path / "t" / "gold").mkdir(parents=True)
     last = parley("pipeline", "report", "--tables", "t", "--html", str(page), "--json").last
     assert (last["html"], last["size"]) == (str(page), 6)
+    assert given == [{"names": {}, "rows": 2_000, "without_events": False}]
     assert asked == []  # what is seen here needs no Spark
     done = parley("pipeline", "report", "--tables", "none", "--html", str(page))
     assert (done.code, done.err) == (1, "parley: there are no tables\n")
