@@ -30,6 +30,10 @@ LATE = {
     ("node.bus.schemas", "referencing.jsonschema"): SCHEMAS,
     ("node.cli.chat.screen", "node.cli.chat.editor"): "prompt_toolkit is slow to import",
     ("node.cli.journal.export", "node.cli.journal.parquet"): "pyarrow is of the extra `pipeline`",
+    (
+        "node.cli.offered_names",
+        "node.cli.asking_offers",
+    ): "a completion that asks nobody needs no node",
     ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,
     ("node.cli.pipeline.commands", "pipeline.report.writing"): SPARK,
     ("node.cli.pipeline.session", "pipeline.again"): SPARK,

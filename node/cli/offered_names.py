@@ -8,11 +8,11 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -99,7 +99,7 @@ def _names(params: dict[str, Any]) -> Names:
     names, age = remembered(address)
     if age > FRESH:
         # In a thread of its own: a resolver that does not answer holds up nothing else.
-        asking = Thread(target=_ask, args=(address, dict(params)), daemon=True)
+        asking = threading.Thread(target=_ask, args=(address, dict(params)), daemon=True)
         asking.start()
         asking.join(PATIENCE)
         if asking.is_alive():

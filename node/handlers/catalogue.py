@@ -57,7 +57,7 @@ class Catalogue:
         self._largest = min(max_payload // 2, LARGEST_ANSWER)
 
     async def answer(self, call: Call) -> dict[str, Value]:
-        """What this node offers to you: its calls, events, streams and topics, with their types."""
+        """What this node offers to you, with its types: calls, events, streams and topics."""
         prefix, after, brief = _asked(call.data)
         offers: list[Value] = []
         size = 0
