@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
+from node.handlers.catalogue import AT_ONCE, TOPICS_CALL, Catalogue
 from node.handlers.hints import checked
 from node.handlers.interceptors import I, Kind, Way
 from node.handlers.propagation import propagate
@@ -356,6 +357,18 @@ class Offering:
             take_notes(topic, kind, writers, self.handlers)
         self.topics[name] = topic
         return topic
+
+    def offer_topics(self, *, allow: Allow | None = None) -> None:
+        """Answer calls of `parley.topics`: a peer is told what this node offers to it, with types
+        and docstrings. Nothing is told without this, nor of what `allow=` would not grant to the
+        peer that asks. For a pattern a function of `allow=` is asked about its text, `admin.*`.
+
+        Raises:
+            ParleyError: it is offered already. ConfigError: `allow` is wrong.
+        """
+        config = self.config
+        catalogue = Catalogue(self.handlers, self.topics, config.role, config.limits.max_payload)
+        self.on_call(TOPICS_CALL, allow=allow, concurrency=AT_ONCE)(catalogue.answer)
 
     def bus(
         self, url: str, *, config: "BusConfig | None" = None, allow: "AllowBus | None" = None

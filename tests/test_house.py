@@ -35,6 +35,10 @@ LATE = {
     ("node.cli.journal.export", "node.cli.journal.parquet"): "pyarrow is of the extra `pipeline`",
     ("node.cli.exits", "node.trust.known_peers"): SOON,
     ("node.cli.main", "importlib.metadata"): SOON,
+    (
+        "node.cli.offered_names",
+        "node.cli.asking_offers",
+    ): SOON,
     ("node.cli.output", "node.cli.terminal"): SOON,
     ("node.cli.output", "node.trust.petnames"): SOON,
     ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,

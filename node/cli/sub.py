@@ -9,6 +9,7 @@ from node.cli.call import Address
 from node.cli.introduction import dialling_node
 from node.cli.lines import Pace
 from node.cli.link import GiveUpAfter, kept_link, remarks
+from node.cli.offered_names import offered
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted, show_value
 from node.cli.run import run
@@ -20,7 +21,12 @@ from node.links.subscription import LinkSubscription
 def sub(
     options: NodeOptions,
     address: Address,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to subscribe to.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="What to subscribe to.", autocompletion=offered("topic")
+        ),
+    ],
     count: Annotated[
         int | None, typer.Option(min=1, help="End after this many notes; default: never.")
     ] = None,

@@ -79,6 +79,7 @@ class Forward:
         self._lost = 0  # over earlier links
         self._misfits = 0  # notes that cannot be published here
         self._told = 0  # losses that were logged
+        self._said = ""  # why there is no link, as the log has it
         self._without = 0.0
         self._since = 0.0  # when the link came or went
         self._changes = Changes(lambda: node.backend.waiter())
@@ -145,11 +146,14 @@ class Forward:
     # Inside.
 
     def _again(self, why: Exception, seconds: float) -> None:
-        logger.warning(
+        words, said = _words(why), self._said
+        self._said = words
+        logger.log(
+            logging.DEBUG if words == said else logging.WARNING,
             "topic %r of %s: %s; dialled again in %.1f s",
             self.topic.name,
             self._place,
-            _words(why),
+            words,
             seconds,
             extra={"event": "forward.failed", "topic": self.topic.name, "again_in": seconds},
         )
@@ -200,6 +204,7 @@ class Forward:
         now = self.node.backend.now()
         without, self._since = now - self._since, now
         self._without += without
+        self._said = ""
         if self.cuts:
             logger.warning(
                 "topic %r of %s: linked again; what it published in %.1f s did not come across",

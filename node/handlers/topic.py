@@ -280,6 +280,11 @@ class Topic(Generic[N]):
         return self._supercategories is None or supercategory in self._supercategories
 
     @property
+    def note_type(self) -> DataType[N] | None:
+        """What its notes are; None if nothing was said of that."""
+        return self._note_type
+
+    @property
     def rules(self) -> tuple[Rule, ...]:
         """All that hold for its subscribers."""
         entry = self._handlers.subscribes.find(self.name)

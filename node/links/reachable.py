@@ -213,8 +213,7 @@ class Reachable(ABC, Generic[C]):
         return left
 
     def _failed(self, why: Exception, seconds: float) -> None:
-        # Once for each reason, and then each time the number of attempts has doubled.
-        told = str(why) == str(self.error) and self.attempts & (self.attempts + 1)
+        told = self.attempts and str(why) == str(self.error)
         self.error, self.pause = why, seconds
         self.attempts += 1
         logger.log(

@@ -5,6 +5,7 @@ once, with its code. How it ended is in the log.
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -63,14 +64,24 @@ BURST: Final = 100
 PER_SECOND: Final = 10
 
 
+# Lines about what is no node: a probe comes again and again, and says nothing new.
+FOREIGN_BURST: Final = 10
+FOREIGN_PER_SECOND: Final = 1 / 60
+# Places of which is remembered why they could not be dialled.
+MOST_PLACES: Final = 1_024
+
+
 class Endings:
     """The log of how the connections of one node ended, a line each. Whoever was never let in
-    cannot fill the log: how many lines were left out is said with the next one."""
+    cannot fill the log: how many lines were left out is said with the next one. Of dials that
+    failed there is a line when the reason at that place has changed."""
 
-    __slots__ = ("_strangers",)
+    __slots__ = ("_failed", "_foreign", "_strangers")
 
     def __init__(self) -> None:
         self._strangers = LogRation(BURST, PER_SECOND)
+        self._foreign = LogRation(FOREIGN_BURST, FOREIGN_PER_SECOND)
+        self._failed: OrderedDict[str, str] = OrderedDict()  # by place; the newest last
 
     def ended(self, who: Party, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
         """Log an ending; `stranger` says that the handshake was never completed.
@@ -100,6 +111,33 @@ class Endings:
             self._break_silence()
             extra = {"event": "connection.turned-away", "address": name, "reason": reason}
             access.logger.warning("turned away a connection from %s: %s", name, reason, extra=extra)
+
+    def met_foreign(self, name: str, what: str, now: float) -> None:
+        """Log that something else than a node, such as 'an HTTP client', came from `name`."""
+        text = "%s from %s came to a native port, where nodes alone are answered"
+        extra = {"event": "connection.foreign", "address": name, "what": what}
+        self._foreign.log(access.logger, logging.WARNING, now, text, what, name, extra=extra)
+
+    def dial_failed(self, place: str, why: str, *, refused: bool) -> None:
+        """Log that a dial failed, if the last one there did not fail in the same way; `refused`
+        says that somebody answered. Whoever dialled is told of each."""
+        changed = self._failed.pop(place, None) != why
+        self._failed[place] = why
+        if len(self._failed) > MOST_PLACES:
+            self._failed.popitem(last=False)
+        level = logging.WARNING if refused else logging.INFO
+        access.logger.log(
+            level if changed else logging.DEBUG,
+            "the dial of %s %s: %s",
+            place,
+            "was refused" if refused else "failed",
+            one_line(why),
+            extra={"event": "dial.failed", "address": place, "reason": why},
+        )
+
+    def dialled(self, place: str) -> None:
+        """A dial led to a session: the next one that fails is news."""
+        self._failed.pop(place, None)
 
     def _break_silence(self) -> None:
         if self._strangers.silent:
@@ -131,7 +169,6 @@ class Endpoint:
 
     __slots__ = (
         "_accounts",
-        "_endings",
         "_handlers",
         "_live",
         "_sessions",
@@ -139,6 +176,7 @@ class Endpoint:
         "deciding",
         "dispatch",
         "emitter",
+        "endings",
         "streams",
         "topics",
     )
@@ -149,7 +187,7 @@ class Endpoint:
         core, handlers = live.core, host.handlers
         self._live = live
         live.metrics = host.metrics
-        self._endings = host.endings
+        self.endings = host.endings
         self._sessions = host.sessions
         self.deciding = Deciding(live, trust, dialled)
         answers = Answers(live, handlers)
@@ -258,9 +296,13 @@ class Endpoint:
         live, code, text = self._live, ended.code, ended.text
         live.connection_ended(ended)
         count_ending(live, ended)
-        if live.driver.was_connected:  # else nobody answered, and the dialling side is told that
-            now = live.backend.now()
-            self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)
+        now, stranger = live.backend.now(), live.agreed is None
+        if stranger and live.core.initiator:
+            pass  # the dial has failed, and that is told by whoever dialled (`given_up`)
+        elif stranger and live.core.foreign:
+            self.endings.met_foreign(live.name, live.core.foreign, now)
+        elif live.driver.was_connected:
+            self.endings.ended(live.remote, ended, now, stranger=stranger)
         self.deciding.stop()
         self._accounts.connection_ended()
         self.calls.connection_ended(code, text)

@@ -1,6 +1,7 @@
 """`parley serve`: a node that listens until it is asked to end."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from node.cli.output import Output
 from node.cli.run import ending_signals, make_node, run, say_closed
 from node.cli.serve.access_log import AccessLog
 from node.cli.serve.announcing import Announce, AnnounceName, announced
+from node.cli.serve.application import Application
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
 from node.cli.serve.bus import BusAllow, BusRights, BusUrl, announce_bus, offered
 from node.cli.serve.console import ConsoleAddress, watched
@@ -130,7 +132,7 @@ def serve(
     """
 
     def read() -> Settings:
-        return _told(
+        return told_by_options(
             load_settings(config),
             serve={
                 "listen": listen,
@@ -161,27 +163,34 @@ def serve(
     settings = read()
     reloader = Reloader(read, options, settings)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
-    command = partial(_serve, settings, options.dialling_trust, reloader)
+    command = partial(serving, settings, options.dialling_trust, reloader, None)
     access = settings.serve.access_log
     run(options.over(settings), command, access_log=access, serves=True, hangup=reloader.hangup)
 
 
-async def _serve(
+async def serving(
     settings: Settings,
     dialling_trust: Callable[[str], TrustPolicy],
-    reloader: Reloader,
+    reloader: Reloader | None,
+    application: Application | None,
     options: NodeOptions,
     out: Output,
 ) -> None:
-    kept, supervisor = settings.journal.open(), Supervisor()
-    node = make_node(options, options.listening_trust(), kept)
+    """Be a node as the settings have it until a signal comes: one that offers what an application
+    does, or else the calls and the topic of `parley serve`."""
+    kept, clock, supervisor = settings.journal.open(), None, Supervisor()
+    made = None if application is None else application.made(options, kept)
+    node = made or make_node(options, options.listening_trust(), kept)
     # Around the node, so that it can be asked while it drains.
     async with metered(node, settings.serve, out), node:
-        load_roles(node, settings.serve)
+        if settings.serve.roles is not None:
+            load_roles(node, settings.serve)
         rights = BusRights(settings.bus, node.roles)
-        offer_builtin_calls(node)
-        clock = offer_clock(node)
+        if application is None:
+            offer_builtin_calls(node)
+            clock = offer_clock(node)
         async with (
+            nullcontext() if application is None else application.offered(node),
             joined(node, settings, dialling_trust) as spoken,
             offered(node, settings.bus, rights),
             federated(node, settings.federation) as federation,
@@ -199,13 +208,16 @@ async def _serve(
                 async with (
                     announced(node, settings.serve, out, server=server),
                     watched(node, settings, federation, out),
-                    reloader.serving(RunningServer(node, federation, rights, supervisor, out)),
+                    nullcontext()
+                    if reloader is None
+                    else reloader.serving(RunningServer(node, federation, rights, supervisor, out)),
                 ):
                     _announce(out, node, addresses, spoken, announced=settings.serve.announce)
                     supervisor.ready(f"listening on {', '.join(addresses)}")
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(supervisor.keep_alive)
-                        tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                        if clock is not None:
+                            tasks.start_soon(tick, clock, settings.serve.clock_interval)
                         if kept is not None:
                             tasks.start_soon(watch_journal, out, kept)
                         name = (await anext(signals)).name
@@ -214,7 +226,7 @@ async def _serve(
     say_closed(out, name)
 
 
-def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:
+def told_by_options(settings: Settings, **tables: dict[str, Any]) -> Settings:
     """The settings, under what the options say; None is what they do not."""
     over = {}
     for name, given in tables.items():

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from node.metrics.families import Family, Histogram
+from node.metrics.families import Histogram, MetricFamily
 from node.web.console.text import shown
 
 
-def numbers_view(families: Iterable[Family]) -> list[dict[str, Any]]:
+def numbers_view(families: Iterable[MetricFamily]) -> list[dict[str, Any]]:
     """All families with their samples. A histogram is its bounds, how many are at most each of
     them and beyond, and the sum."""
     return [

@@ -17,7 +17,8 @@ from node.web.console.access import SECRET_SIZE, Access
 from node.web.console.console import Console
 from node.web.console.places import ConsolePlace, link_to
 from node.web.console.site import ConsoleSite
-from node.web.server import WebLimits, serving
+from node.web.limits import WebLimits
+from node.web.server import serving
 
 LIMITS: Final = WebLimits(connections=32)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from node.cli.call import write_raw
 from tests.node.cli.conftest import Parley
 from tests.node.cli.serve_topics import HOSTILE
 
@@ -61,6 +62,26 @@ def test_a_payload_too_large_is_refused_here(parley: Parley, server: str) -> Non
     own = parley("call", server, "parley.echo", "x" * 1024, "--max-payload", "1024", "--json")
     assert (own.code, own.last["event"]) == (1, "error")
     assert "1024" in own.last["text"]
+
+
+def test_a_refusal_s_data_is_printed_whole(parley: Parley, server: str) -> None:
+    done = parley("call", server, "test.refuse", "x" * 2_000)
+    whole, sentence = done.err.splitlines()
+    assert (done.code, done.out, whole) == (5, "", "x" * 2_000)
+    assert sentence.startswith("parley: refused (code 64): xxx")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff\n", b"two\nlines"])
+def test_raw_bytes_of_an_answer(data: bytes, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_raw(data)
+    assert capfdbinary.readouterr().out == data
+
+
+def test_raw_text_and_values(parley: Parley, server: str) -> None:
+    assert parley("call", server, "parley.echo", "caf\u00e9", "--raw").out == "caf\u00e9"
+    assert parley("call", server, "parley.echo", "-", "--raw", data=b"\xc3\xa9").out == "é"
+    assert parley("call", server, "parley.echo", "--raw", "--data-json", "[1]").out == "[1]"
+    assert parley("call", server, "parley.echo", "--raw", "--json").code == 2
 
 
 def test_json_of_a_call(parley: Parley, server: str) -> None:
