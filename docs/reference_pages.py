@@ -304,6 +304,17 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "send-files",
     ),
+    "codes": Page(
+        "Short codes",
+        "How nodes that have never met get to know each other by a code that people tell each "
+        "other.",
+        _of(
+            "parley.codes",
+            "Code CodeGiver take_code draw_slot offer_code_calls claim_slot find_slot free_slot "
+            "CodeTextError WrongCodeError CodeGoneError",
+        ),
+        "send-files",
+    ),
     "protocol": Page(
         "The wire",
         "For observers, auditors and the authors of another implementation: payloads, the hash "

@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self, cast
 
@@ -19,10 +20,12 @@ from node.config import NodeConfig
 from node.errors import ConfigError
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
+from node.journal.readings import journal_families
 from node.meeting import Meeting
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
 from node.peer.peer import Peer
+from node.peer.readings import ConnectionReadings
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.config import CoreConfig
@@ -34,6 +37,7 @@ from node.transport.backend import Backend
 from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
+from node.transport.readings import LoopReadings
 from node.transport.waiting import Changes, turn_of
 from node.trust.accept_hook import AcceptHook, Decider, decider
 from node.trust.admission import Admission
@@ -102,6 +106,13 @@ class Node(Meeting):
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
         self._reviews = Reviews(self._everybody, self._running)
+        self._readings = ConnectionReadings(
+            self.config, self._peers, self._admission, self._sessions, self._held, self._once
+        )
+        self.metrics.add(self._readings.families)
+        self._loop_readings = LoopReadings(self._running, self.metrics)
+        if journal is not None:
+            self.metrics.add(partial(journal_families, journal))
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id.short}, {len(self.peers)} peers>"
@@ -157,6 +168,7 @@ class Node(Meeting):
             self._endings,
             self._once,
             self._sessions,
+            self.metrics,
         )
         self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
         if self.journal is not None:
@@ -167,6 +179,7 @@ class Node(Meeting):
                 raise
         if self._buses is not None:
             self._buses.begin()
+        self._loop_readings.begin()
         return self
 
     async def __aexit__(
@@ -180,6 +193,7 @@ class Node(Meeting):
             with anyio.CancelScope(shield=True):
                 await self._shut_down(drain=exc_type is None)
         finally:
+            self._loop_readings.stop()
             try:
                 await self._ground.leave()
             finally:
@@ -361,8 +375,9 @@ class Node(Meeting):
             self._admission.moved(peer, cast(Peer, became.remote))
         elif gone or live.is_parted:
             self._admission.left(peer)  # whoever comes back is counted anew
-        if gone:
+        if gone and peer in self._peers:
             self._peers.discard(peer)
+            self._readings.gone(peer)
         self._sessions.changed(live)
         if is_open:
             self._reviews.let_in(peer.endpoint.deciding.trust)

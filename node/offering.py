@@ -4,6 +4,7 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -11,12 +12,16 @@ from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
 from node.handlers.catalogue import AT_ONCE, TOPICS_CALL, Catalogue
 from node.handlers.hints import checked
+from node.handlers.interceptors import I, Kind, Way
+from node.handlers.propagation import propagate
+from node.handlers.readings import offered_families
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.handlers.writers import take_notes
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL, PUBLISH
+from node.metrics.metrics import Metrics
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
@@ -54,11 +59,43 @@ class Offering:
         self.topics: dict[str, Topic[Any]] = {}
         self._loop = loop
         self._buses: Buses | None = None
+        self.metrics = Metrics()
+        self.metrics.add(partial(offered_families, self.handlers, self.topics))
 
     @property
     def roles(self) -> Roles:
         """The roles that the application gave to node ids, for `allow=`."""
         return self.handlers.roles
+
+    @property
+    def buses(self) -> dict[str, "Bus"]:
+        """The buses that were asked for so far, by their addresses."""
+        return {} if self._buses is None else self._buses.by_url
+
+    def intercept(self, *kinds: Kind, way: Way = "in") -> Callable[[I], I]:
+        """Register an interceptor: `async def interceptor(one, proceed)`, which is given an
+        `Intercepted` and returns `await proceed(one)`, or something else, or raises `CallRefused`.
+        It runs around each request of these kinds, of peers (`in`) or of this node (`out`), inside
+        of those that were registered before; `allow=` and `concurrency=` come after it.
+
+        Kinds are `call`, `event` (`in` alone), `subscribe`, `note` (those that come, or are
+        published) and `stream`. Those of streams that are opened are plain functions, since
+        `open_stream` does not wait.
+
+        Raises:
+            ConfigError: there is no such kind, or it is no such function.
+        """
+
+        def register(interceptor: I) -> I:
+            return self.handlers.interceptors.add(interceptor, kinds, way)
+
+        return register
+
+    def propagate(self, *, notes: bool = False) -> None:
+        """Have each request come with an id and the trace that it belongs to, and each call that
+        is made because of it go out with these: the headers `request-id` and `traceparent` (W3C
+        Trace Context). With `notes` those of topics too, which then travel one by one."""
+        propagate(self.handlers.interceptors, notes=notes)
 
     def on_call(
         self,
@@ -339,4 +376,6 @@ class Offering:
             from node.remote_bus.buses import Buses
 
             self._buses = Buses(self._loop, self.handlers)
+            readings = self._buses.readings
+            self.metrics.add(readings.families, readings.refresh)
         return self._buses.get(url, config, allow)

@@ -40,7 +40,7 @@ CUT_SEEDS = 2
 FEDERATIONS = 3
 WHOLE_HOURS = 0.25
 # The marks of what `--require-servers` does not let be skipped.
-SERVERS: Final = ("redis", "lightbus", "mounts")
+SERVERS: Final = ("redis", "lightbus", "mounts", "browser")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

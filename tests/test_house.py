@@ -17,6 +17,7 @@ NO_BUS = "nodes and commands without a bus start without one"
 SCHEMAS = "jsonschema is of the extra `bus`"
 LOOP = "trio need not be installed, and asyncio is not imported under it"
 SPARK = "Spark is of the extra `pipeline`"
+CONSOLE = "Starlette is of the extra `console`, and few nodes have one"
 FAILED = "it explains an import that failed"
 
 # Each import inside of a function, and why it stands there.
@@ -41,6 +42,9 @@ LATE = {
     ("node.cli.pipeline.session", "pipeline.spark"): SPARK,
     ("node.cli.pipeline.session", "pipeline.tables"): SPARK,
     ("node.cli.pipeline.session", "pyspark.errors"): SPARK,
+    ("node.cli.serve.console", "node.cli.doctor.running"): CONSOLE,
+    ("node.cli.serve.console", "node.web.console.console"): CONSOLE,
+    ("node.cli.serve.console", "node.web.console.serving"): CONSOLE,
     ("node.discovery.discovery", "node.discovery.mdns"): "zeroconf is of the extra `discovery`",
     ("node.links.requests", "node.links.link_store"): NO_BUS,
     ("node.offering", "node.remote_bus.buses"): NO_BUS,

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from node.cli.exits import LONGEST_QUOTE
+from node.cli.introduction import dialled
 from node.cli.offered_names import offered
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
-from node.cli.run import dialled, run
-from node.cli.suggestions import known_addresses
+from node.cli.run import run
+from node.cli.suggestions import places
 from node.cli.values import given_value
 from node.errors import CallRefused, ConfigError
 
@@ -19,8 +20,9 @@ Address = Annotated[
     str,
     typer.Argument(
         metavar="ADDR",
-        help="tcp://host:port or unix:///path, best with #NODEID after it.",
-        autocompletion=known_addresses,
+        help="tcp://host:port or unix:///path, best with #NODEID after it; @NAME of a context or "
+        "a known peer; left out: of the context in use.",
+        autocompletion=places,
     ),
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]

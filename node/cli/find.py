@@ -38,7 +38,9 @@ async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> Non
     nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
         kind = ["(server)"] if node.server else []
-        out.say(" ".join([*node.addresses, one_line(node.name), *kind]).rstrip())
+        petname = out.petnames.of(node.node_id)
+        called = [] if petname is None else [f"({petname})"]
+        out.say(" ".join([*node.addresses, *called, one_line(node.name), *kind]).rstrip())
         out.event(
             "node",
             node_id=str(node.node_id),

@@ -36,10 +36,11 @@ class Family:
 COMMANDS: Final[Mapping[str, str | Family]] = {
     "id": Family(
         "Make and show identities.",
-        {"new": "identity.new", "show": "identity.show"},
+        {"new": "identity.new", "show": "identity.show", "path": "identity.show_path"},
     ),
     "serve": "serve.command.serve",
     "run": "run_application.run_application",
+    "console": "console.console",
     "relay": "relay.relay",
     "find": "find.find",
     "call": "call.call",
@@ -99,8 +100,19 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         "Show and change known peers.",
         {
             "list": "peers.list_peers",
+            "add": "peers.add",
             "forget": "peers.forget",
             "rename": "peers.rename",
+        },
+    ),
+    "context": Family(
+        "Names for the nodes that you speak with, and how you do.",
+        {
+            "add": "context.add",
+            "use": "context.use",
+            "list": "context.list_contexts",
+            "show": "context.show",
+            "remove": "context.remove",
         },
     ),
     "accounts": Family(
@@ -147,8 +159,9 @@ class _Commands(UserDict[str, Any]):
             group.commands = _Commands(found.commands)
             found = self.data[name] = group
         elif isinstance(found, str):
-            alone = typer.Typer(add_completion=False)
-            alone.command(name, **_SETTINGS.get(name, {}))(_function(found))
+            alone, function = typer.Typer(add_completion=False), _function(found)
+            kind = getattr(function, "command_class", None)  # of those that go to an address
+            alone.command(name, cls=kind, **_SETTINGS.get(name, {}))(function)
             found = self.data[name] = typer.main.get_command(alone)
         return found
 

@@ -21,6 +21,7 @@ from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 
 from node.logs import one_line
+from node.trust.petnames import Petnames
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,12 @@ class CommandFailure:
 
 
 class Output:
-    """Where a command's words go. `console` is for people; with JSON it is quiet."""
+    """Where a command's words go. `console` is for people; with JSON it is quiet. `petnames` are
+    what the person calls the nodes that words are about."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+        self.petnames = Petnames.of_home()
         self.console = _Console(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
 
     def bar(self, *columns: ProgressColumn, kept: bool = False) -> Progress:
@@ -57,7 +60,8 @@ class Output:
     def event(self, kind: str, /, **fields: Any) -> None:
         """A JSON line, if JSON is wanted."""
         if self.as_json:
-            print(_json_line(kind, fields), flush=True)
+            called = self.petnames.known_by(fields.get("node_id"))
+            print(_json_line(kind, {**fields, **called}), flush=True)
 
     def say(self, text: str) -> None:
         """A line for people; to a terminal without what would steer it."""
@@ -89,7 +93,8 @@ class Output:
             **failure.fields,
         )
         if not self.as_json:
-            print(f"parley: {failure.shown or failure.text}", file=sys.stderr, flush=True)
+            text = self.petnames.in_text(failure.shown or failure.text)
+            print(f"parley: {text}", file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -178,9 +183,11 @@ class _ToStderr(logging.Handler):
 
 
 class _OneLine(logging.Formatter):
+    _petnames = Petnames.of_home()
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         # Messages quote other nodes, which must not write log lines of their own.
-        return one_line(super().formatMessage(record))
+        return one_line(self._petnames.in_text(super().formatMessage(record)))
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:

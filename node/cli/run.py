@@ -6,7 +6,7 @@ A command either returns, or raises an error that `exits.failure` knows.
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +22,8 @@ from node.logs import needs_extra
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
+from node.transport.address import Address
+from node.trust.accept_hook import AcceptHook
 from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley")
@@ -90,23 +92,21 @@ def make_node(
     return Node(options.identity(), config=options.config(), trust=trust, journal=journal)
 
 
-@asynccontextmanager
-async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
-    """A peer at `address`; leaving closes it and the node."""
-    async with make_node(options) as node:
-        peer = await meet(node, address, options.dialling_trust(address))
-        out.event("connected", **described(peer))
-        try:
-            yield peer
-            await peer.close()
-        finally:
-            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
-
-
-async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
+async def meet(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Peer:
     """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
     with hinting():
         return await node.connect(address, trust=trust)
+
+
+def require_other(node: Node, *addresses: str) -> None:
+    """Raise ConfigError if one of the addresses has the id of `node` itself, which would dial it
+    for ever in vain. So it is with two servers of one person, unless one has a key of its own."""
+    for address in addresses:
+        if Address.parse(address).node_id == node.node_id:
+            raise ConfigError(
+                f"{address} has the id of this node: give one of the two a key of its own "
+                "(parley id new FILE, then --identity FILE)"
+            )
 
 
 @contextmanager

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from node.cli.call import Address
+from node.cli.introduction import dialling_node
 from node.cli.lines import Pace
 from node.cli.link import GiveUpAfter, kept_link, remarks
 from node.cli.offered_names import offered
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted, show_value
-from node.cli.run import make_node, run
+from node.cli.run import run
 from node.cli.values import given_value
 from node.links.subscription import LinkSubscription
 
@@ -39,7 +40,7 @@ def sub(
     async def subscribing(options: NodeOptions, out: Output) -> None:
         notes = _Notes(out, topic)
         async with (
-            make_node(options) as node,
+            dialling_node(options, out, address) as node,
             kept_link(node, options, out, address, notes.tell, give_up_after=give_up_after) as link,
             link.subscribe(topic, value) as subscription,
         ):

@@ -10,10 +10,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
 from node.errors import CallRefused
+from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Entry, Slots
 from node.handlers.rules import Roles, permitted
 from node.protocol.codes import RESULT_SENTENCES, ResultCode
 from node.remote.remote import Remote
+from node.remote.requests import Call
 
 logger = logging.getLogger("parley.peer")
 
@@ -30,14 +32,20 @@ async def run_handler(
     name: str,
     roles: Roles,
     take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
+    *,
+    inside: bool = False,
 ) -> Outcome:
     """What the handler of `entry` answers to `request`, which is of `peer` and for `name`.
 
     `take_items` is given what a handler that yields yields, and makes the outcome of it.
-    What is cancelled is cancelled here too.
+    What is cancelled is cancelled here too. What its interceptors run `inside` of them raises what
+    it raises, for them to see.
     """
     slots = None
     try:
+        if entry.chain and not inside:
+            around = _Around(entry, request, peer, name, roles, take_items)
+            return ResultCode.ACCEPTED, await entry.chain.run(around.intercepted(), around.proceed)
         if entry.rules and not await permitted(entry.rules, peer, name, roles):
             return ResultCode.NOT_AUTHORISED, None
         if entry.slots is not None:
@@ -51,18 +59,75 @@ async def run_handler(
         if inspect.isawaitable(result):
             result = await result
     except CallRefused as refused:
+        if inside:
+            raise
         if refused.received:
             # By a call of the handler's own: none of the caller's business.
             log_failure(entry, name, peer)
             return FAILED
         return refused.code, refused.data
     except Exception:
+        if inside:
+            raise
         log_failure(entry, name, peer)
         return FAILED
     finally:
         if slots is not None:
             slots.release()
     return ResultCode.ACCEPTED, result
+
+
+class _Around:
+    """One request, for the interceptors around its handler."""
+
+    __slots__ = ("_entry", "_name", "_peer", "_request", "_roles", "_take_items")
+
+    def __init__(
+        self,
+        entry: Entry[Any],
+        request: Any,
+        peer: Remote,
+        name: str,
+        roles: Roles,
+        take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
+    ) -> None:
+        self._entry = entry
+        self._request = request
+        self._peer = peer
+        self._name = name
+        self._roles = roles
+        self._take_items = take_items
+
+    def intercepted(self) -> Intercepted:
+        chain, request = self._entry.chain, self._request
+        assert chain is not None  # else nothing is around it
+        data = headers = None
+        if isinstance(request, Call):
+            data, headers = request.data, request.headers
+        return Intercepted(chain, self._peer, self._name, data, headers, request=request)
+
+    async def proceed(self, one: Intercepted) -> Any:
+        """Ask `allow=`, wait for a slot, run the handler; returns the data of its answer, None if
+        that was sent in items.
+
+        Raises:
+            CallRefused: it is not allowed, or the handler refused; what else the handler raises.
+        """
+        request = self._request
+        if isinstance(request, Call):
+            request.data = one.data
+        code, data = await run_handler(
+            self._entry,
+            request,
+            self._peer,
+            self._name,
+            self._roles,
+            self._take_items,
+            inside=True,
+        )
+        if code:
+            raise CallRefused(code, data)
+        return data
 
 
 def log_failure(

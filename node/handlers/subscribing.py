@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 from node.errors import CallRefused
+from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Handlers
 from node.handlers.rules import permitted
 from node.handlers.running import FAILED, Outcome, log_failure
@@ -18,7 +19,36 @@ async def decide(
     supercategory: Supercategory | None,
 ) -> Outcome:
     """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
-    data. Who may at all is asked first."""
+    data. Who may at all is asked first, inside of the interceptors there are."""
+    chain = handlers.interceptors.subscribe_in
+    if not chain:
+        return await _decide(topic, request, handlers, supercategory)
+
+    async def proceed(one: Intercepted) -> Any:
+        request.data = one.data
+        code, data = await _decide(topic, request, handlers, supercategory)
+        if code:
+            raise CallRefused(code, data)
+        return data
+
+    one = Intercepted(chain, request.peer, topic.name, request.data, request=request)
+    try:
+        return ResultCode.ACCEPTED, await chain.run(one, proceed)
+    except CallRefused as refused:
+        if not refused.received:
+            return refused.code, refused.data
+        handlers.interceptors.log_failure(request.peer.backend.now(), "subscribe", topic.name)
+    except Exception:
+        handlers.interceptors.log_failure(request.peer.backend.now(), "subscribe", topic.name)
+    return FAILED
+
+
+async def _decide(
+    topic: Topic[Any],
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
     if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
         return ResultCode.NOT_AUTHORISED, None
     outcome = await _ask_handler(topic, request, handlers, supercategory)

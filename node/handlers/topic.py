@@ -12,6 +12,7 @@ from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable
 from node.errors import ConfigError, ParleyError
+from node.handlers.interceptors import Intercepted, PassedHeaders
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule
 from node.messaging.fanout import Fanout, Feed, Slow
@@ -120,6 +121,7 @@ class Topic(Generic[N]):
             raise ConfigError("patience must not be negative")
         self.name = name
         self._handlers = handlers
+        self._chain = handlers.interceptors.note_out
         self._loop = loop
         self._largest = max_payload - _OVERHEAD
         self._own_rule = None if allow is None else Rule(allow)
@@ -175,6 +177,8 @@ class Topic(Generic[N]):
             PayloadTooLargeError: it is longer than this node's payloads may be.
             ParleyError: the node is not running.
         """
+        if self._chain and type(headers) is not PassedHeaders:
+            return await self._intercepted(data, headers, source)
         plain: Any = data if self._note_type is None else self._note_type.write(data)
         note = encode_note(plain)
         fixed = read_headers(headers) if headers else None
@@ -219,6 +223,14 @@ class Topic(Generic[N]):
     def dropped(self) -> int:
         """How many notes subscribers lost because they did not keep up, in all."""
         return self._fanout.dropped
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Subscribers, notes published, delivered (once for each subscriber) and lost, and what
+        waits for all subscribers, in bytes of cost."""
+        fanout = self._fanout
+        waiting = sum(feed.cost for feed in fanout.feeds)
+        return len(fanout.feeds), fanout.published, fanout.delivered, fanout.dropped, waiting
 
     def close(self) -> None:
         """End all subscriptions: each gets what waits for it, then the end."""
@@ -321,6 +333,18 @@ class Topic(Generic[N]):
         return lambda: self._sources.remove(node_id)
 
     # Inside.
+
+    async def _intercepted(
+        self, data: N, headers: Mapping[str, Encodable] | None, source: Tap | None
+    ) -> int | None:
+        """Publish a note through the interceptors."""
+
+        async def proceed(one: Intercepted) -> int | None:
+            return await self.publish(one.data, PassedHeaders(one.headers), source=source)
+
+        one = Intercepted(self._chain, None, self.name, data, headers)
+        number: int | None = await self._chain.run(one, proceed)
+        return number
 
     def _tell_taps(
         self, data: Encodable, headers: Mapping[str, Encodable] | None, source: Tap | None

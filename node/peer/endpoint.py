@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from node.config import NodeConfig
@@ -19,9 +20,11 @@ from node.messaging.dispatch import Dispatch
 from node.messaging.once import OnceMemory
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL, Topics
+from node.metrics.metrics import Metrics
 from node.peer.accounts import AccountHandlers
 from node.peer.answers import Answers
 from node.peer.calls import CallHandlers
+from node.peer.counting import count_ending, count_final, count_handshake
 from node.peer.events import EventHandlers, NativeEmitter
 from node.peer.once import OnceHandlers
 from node.peer.streams import StreamHandlers
@@ -60,7 +63,7 @@ BURST: Final = 100
 PER_SECOND: Final = 10
 
 
-# Lines about what is no node: a probe comes again and again, and says nothing new.
+# Lines about what is not a node: a probe comes again and again, and says nothing new.
 FOREIGN_BURST: Final = 10
 FOREIGN_PER_SECOND: Final = 1 / 60
 # Places of which is remembered why they could not be dialled.
@@ -140,6 +143,7 @@ class Host:
     endings: Endings
     once: OnceMemory
     sessions: SessionTable
+    metrics: Metrics
 
 
 class Endpoint:
@@ -165,6 +169,7 @@ class Endpoint:
     ) -> None:
         core, handlers = live.core, host.handlers
         self._live = live
+        live.metrics = host.metrics
         self.endings = host.endings
         self._sessions = host.sessions
         self.deciding = Deciding(live, trust, dialled)
@@ -182,6 +187,7 @@ class Endpoint:
             find_event=events.find,
             run_event=events.run,
             login=accounts.decide,
+            on_final=partial(count_final, host.metrics.refused, live.backend.now),
         )
         self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
         self.streams = StreamTable(live, calls.stream_requests)
@@ -226,6 +232,7 @@ class Endpoint:
             case HandshakeCompleted(agreed):
                 live.agreed = agreed
                 live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
+                count_handshake(live, "ok")
                 logger.info("%s open: %s", live.remote, agreed.suite or "UNENCRYPTED")
                 live.changed()
             case ConnectionEnded():
@@ -258,6 +265,7 @@ class Endpoint:
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         live, code, text = self._live, ended.code, ended.text
         live.connection_ended(ended)
+        count_ending(live, ended)
         now, stranger = live.backend.now(), live.agreed is None
         if stranger and live.core.initiator:
             pass  # the dial has failed, and that is told by whoever dialled (`given_up`)

@@ -12,6 +12,7 @@ from crypto.identity import NodeId
 from node.config import NodeConfig
 from node.errors import NotTrustedError, PeerClosedError, handshake_error
 from node.logs import one_line
+from node.metrics.metrics import Metrics
 from node.protocol.codes import CloseCode, Supercategory
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
@@ -66,6 +67,7 @@ class LiveConnection:
         unknown: whether the other side said, unproved, that it does not know the session, which
             is without a transport since.
         redialling: what dials again, if this side dialled and may.
+        made_at: when it was made, by the loop's clock.
         became: the session that goes on over the transport of this connection, which was only
             for that.
         changes: notified when one of these changed, after `on_change` was called.
@@ -86,6 +88,8 @@ class LiveConnection:
         "ended",
         "found_by",
         "gone",
+        "made_at",
+        "metrics",
         "name",
         "on_change",
         "parted_by",
@@ -100,6 +104,7 @@ class LiveConnection:
     )
 
     driver: Driver  # which is made of what speaks on the connection
+    metrics: Metrics  # of its node
 
     def __init__(
         self,
@@ -131,6 +136,7 @@ class LiveConnection:
         self.unknown = False
         self.redialling: Redials | None = None
         self.became: LiveConnection | None = None
+        self.made_at = backend.now()
         self._parted_at = 0.0
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
 
@@ -235,6 +241,7 @@ class LiveConnection:
     def parted(self, reason: str) -> None:
         """The session lost its transport."""
         self._parted_at = self.backend.now()
+        self.metrics.parted += 1
         self.parted_by = reason
         logger.info("%s parted: %s", self.remote, one_line(reason))
         if self.redialling is not None:
@@ -244,6 +251,7 @@ class LiveConnection:
     def resumed(self) -> None:
         """The session goes on over a new transport."""
         self.resumes += 1
+        self.metrics.resumed += 1
         self.unknown = False
         self.parted_for = self.backend.now() - self._parted_at
         logger.info("%s resumed after %.1f s", self.remote, self.parted_for)

@@ -4,7 +4,7 @@ them (docs/protocol.md section 19).
 All that it starts ends with its `async with`, which stands inside of the node's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,8 @@ from node.federation.exports import Exports
 from node.federation.limits import FIRST_CARD
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
+from node.metrics import catalogue
+from node.metrics.families import Family, family, labelled
 from node.node import CLOSE_TIMEOUT, Node
 from node.peer.peer import Peer
 from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
@@ -154,6 +156,11 @@ class Federation:
         """How many tunnels of others end here or lead through here now."""
         return 0 if self._service is None else self._service.count
 
+    @property
+    def carried(self) -> list[tuple[NodeId, ...]]:
+        """The paths of the tunnels that lead through here now, from origin to target."""
+        return [] if self._service is None else list(self._service.joints.values())
+
     def path(self, *to: NodeId) -> tuple[NodeId, ...] | None:
         """The way to a server, or to a home and a node that has its account there: at most 8 ids,
         the first this server's; None if the cards tell of none."""
@@ -232,6 +239,7 @@ class Federation:
         if {FEDERATION_LABEL, TUNNEL_LABEL} & handlers.reserved.keys():
             raise ParleyError("the node is a server already, or takes tunnels from a home")
         async with AsyncExitStack() as stack:
+            stack.callback(self._node.metrics.add(self._families))
             stack.push_async_callback(self._neighbours.end)
             await self._hosted.begin(loop)
             stack.callback(self._hosted.end)
@@ -310,6 +318,12 @@ class Federation:
             _time(card.expires_ms),
             self._directory.path((card.origin,)) or (),
         )
+
+    def _families(self) -> Iterable[Family]:
+        links = list(self._neighbours.links)
+        up = sum(link.is_up for link in links)
+        yield labelled(catalogue.SERVER_LINKS, ((("up",), up), (("down",), len(links) - up)))
+        yield family(catalogue.SERVERS, len(self.servers))
 
     def _addresses(self) -> list[str]:
         """What the node listens on, as far as others could dial it."""

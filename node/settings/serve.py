@@ -41,13 +41,14 @@ class ServeSettings:
 
     Attributes:
         listen: addresses to listen on, `tcp://host:port` or `unix:///path`.
-        identity: a key file; None for a fresh identity.
+        identity: a key file; None for the own key of whoever runs it (`parley id path`).
         passphrase_file: a file with that key file's passphrase.
         trust: any, first-use, known, or the path of a file of known peers.
         clock_interval: seconds between two notes of the topic `parley.clock`, at least
             0.001.
         announce: whether the node is announced on the local network.
         announce_name: what it calls itself there, at most 63 bytes of UTF-8.
+        console: where the console is served, `host:port` of this machine; empty: nowhere.
         forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
 
     Raises:
@@ -61,6 +62,7 @@ class ServeSettings:
     clock_interval: float = 1.0
     announce: bool = False
     announce_name: str = ""
+    console: str = ""
     forward: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -96,7 +96,7 @@ class Gateway:
 
 def is_local(address: Address) -> bool:
     """Whether only this machine's own programs can reach an address."""
-    if address.scheme == "unix" or address.host == "localhost":
+    if address.scheme in ("unix", "memory") or address.host == "localhost":
         return True
     try:
         return ip_address(address.host.partition("%")[0]).is_loopback

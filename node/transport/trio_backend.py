@@ -15,7 +15,7 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from node.errors import UnreachableError
 from node.transport.address import Address
-from node.transport.backend import Accept
+from node.transport.backend import Accept, Listener
 from node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
@@ -26,6 +26,7 @@ from node.transport.endpoints import (
 )
 from node.transport.gate import Attached
 from node.transport.loop import Begun
+from node.transport.memory_listener import MemoryListener, connect_memory
 from node.transport.stream_outlet import StreamOutlet
 from node.transport.turns import Line
 
@@ -136,6 +137,9 @@ class TrioBackend:
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
+        if address.scheme == "memory":
+            await connect_memory(address, accept, self)
+            return
         require_socket(address)
         stream: ByteStream
         try:
@@ -151,8 +155,10 @@ class TrioBackend:
             raise UnreachableError(f"{address.without_node_id()} is not needed any more")
         StreamOutlet(stream, driver, self)
 
-    async def listen(self, address: Address, accept: Accept) -> TrioListener:
+    async def listen(self, address: Address, accept: Accept) -> Listener:
         """Listen on `address`."""
+        if address.scheme == "memory":
+            return MemoryListener(address, accept, self)
         require_socket(address)
         listeners: Sequence[SocketListener]
         try:

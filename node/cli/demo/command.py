@@ -19,7 +19,8 @@ from node.cli.demo.process import other_process
 from node.cli.demo.responder import respond
 from node.cli.demo.scenes import Stage
 from node.cli.demo.server import serve_demo
-from node.cli.options import Json, Loop, file_path
+from node.cli.given_files import file_path
+from node.cli.options import Json, Loop
 from node.cli.output import Output, set_up_logging
 from node.cli.run import described, event_loop, until_interrupted
 from node.node import Node

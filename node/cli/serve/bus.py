@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 import typer
 
-from node.bus.bus_address import open_store
-from node.cli.bus.connection import NODES, file_of, without_password
+from node.bus.bus_address import open_store, without_password
+from node.cli.bus.connection import NODES, file_of
 from node.cli.output import Output
 from node.cli.suggestions import bus_files
 from node.errors import ConfigError

@@ -23,6 +23,7 @@ from node.cli.serve.announcing import Announce, AnnounceName, announced
 from node.cli.serve.application import Application
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
 from node.cli.serve.bus import BusAllow, BusUrl, announce_bus, offered
+from node.cli.serve.console import ConsoleAddress, watched
 from node.cli.serve.federation import (
     AccountsOption,
     Carry,
@@ -117,6 +118,7 @@ def serve(
     export: Export = None,
     follow: Follow = None,
     accounts: AccountsOption = None,
+    console: ConsoleAddress = None,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
     settings = told_by_options(
@@ -127,6 +129,7 @@ def serve(
             "forward": forward,
             "announce": announce,
             "announce_name": announce_name,
+            "console": console,
         },
         simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
         named={
@@ -179,7 +182,10 @@ async def serving(
                 announce_bus(out, settings.bus)
                 announce_federation(out, settings.federation)
                 server = federation is not None
-                async with announced(node, settings.serve, out, server=server):
+                async with (
+                    announced(node, settings.serve, out, server=server),
+                    watched(node, settings, federation, out),
+                ):
                     _announce(out, node, addresses, spoken, announced=settings.serve.announce)
                     async with anyio.create_task_group() as tasks:
                         if clock is not None:

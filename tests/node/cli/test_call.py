@@ -214,7 +214,7 @@ def test_info_says_who_asked(parley: Parley, server: str, tmp_path: Path) -> Non
 
 
 def test_nothing_in_common(parley: Parley, server: str) -> None:
-    done = parley("call", server, "parley.echo", "--signing", "ml-dsa-65")
+    done = parley("call", server, "parley.echo", "--signing", "ml-dsa-65", "--fresh")
     assert done == (1, "", "parley: no common algorithm: signing (no-common-algorithm)\n")
 
 
@@ -247,7 +247,7 @@ def test_first_use_records_and_known_reads(parley: Parley, server: str, tmp_path
 
 def test_a_pinned_call_records_nobody(parley: Parley, server: str, tmp_path: Path) -> None:
     assert parley("call", server, "parley.echo", "x").code == 0
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "known_peers").exists()
 
 
 def test_plaintext_is_refused_where_it_is_not_spoken(parley: Parley, server: str) -> None:

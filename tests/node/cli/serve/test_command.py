@@ -269,7 +269,7 @@ def test_dialects_and_a_topic_of_another_node(
     (source,) = publisher.event("ready")["addresses"]
     running = processes.start(
         *("serve", "--json", "--forward", f"news={source}", "--named-flavour", "typed"),
-        *("--loop", "trio"),
+        *("--loop", "trio", "--fresh"),
         *("--simproto", "tcp://127.0.0.1:0", "--simproto", f"unix://{tmp_path}/simproto"),
         *("--named", "tcp://127.0.0.1:0"),
     )
