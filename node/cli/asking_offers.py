@@ -4,15 +4,15 @@ from typing import Any
 
 import anyio
 
-from node.cli.offers import Offer, ask_offers
-from node.cli.options import TABLE, NodeOptions
+from node.cli.offers import ToldOffer, ask_offers
+from node.cli.options import TABLE, NodeOptions, in_context
 from node.errors import ParleyError
 from node.node import Node
 from node.transport.address import Address
 from node.trust.policies import FirstUse, Known, TrustPolicy, known_peers_of, parse_trust
 
 
-def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[Offer]:
+def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[ToldOffer]:
     """What the node at `address` offers; `params` are the options of the command that is typed.
 
     Raises:
@@ -22,8 +22,9 @@ def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[O
         name: default if params.get(name) is None else params[name]
         for name, (_, default) in TABLE.items()
     }
-    options = NodeOptions(**given)
-    target = Address.parse(address)
+    place = {"address": address}
+    options = in_context(NodeOptions(**given), place)
+    target = Address.parse(place["address"])
     policy = parse_trust(options.trust or "known")
     if isinstance(policy, FirstUse):
         policy = Known(policy.known_peers)
@@ -32,7 +33,7 @@ def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[O
 
 async def _ask(
     options: NodeOptions, target: Address, policy: TrustPolicy, seconds: float
-) -> list[Offer]:
+) -> list[ToldOffer]:
     if target.node_id is None and not _is_known(policy, target):
         raise ParleyError(f"nobody is known at {target.place}")
     with anyio.fail_after(seconds):

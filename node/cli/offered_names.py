@@ -18,11 +18,12 @@ from urllib.parse import quote
 
 import typer
 
+from node.cli.places import placed
 from node.errors import ConfigError
 from node.trust.known_peers import default_known_peers
 
 if TYPE_CHECKING:
-    from node.cli.offers import Offer
+    from node.cli.offers import ToldOffer
 
 # Seconds: for a node to answer, for all that is done for it, and until the process is over.
 ANSWER: Final = 1.5
@@ -56,7 +57,7 @@ def offered(kind: str) -> Complete:
     return complete
 
 
-def remember(address: str, offers: "Iterable[Offer]") -> None:
+def remember(address: str, offers: "Iterable[ToldOffer]") -> None:
     """Keep the names that a node offers for the next time that one is completed; if they cannot
     be kept, nothing happens."""
     names: Names = {}
@@ -95,7 +96,7 @@ def remembered(address: str) -> tuple[Names, float]:
 
 
 def _names(params: dict[str, Any]) -> Names:
-    address = params.get("address") or ""
+    address, _ = placed(params.get("address") or "")
     names, age = remembered(address)
     if age > FRESH:
         # In a thread of its own: a resolver that does not answer holds up nothing else.

@@ -24,7 +24,7 @@ _FLAGS: Final = ("items", "once", "remembers", "writable")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class ToldOffer:
     """One thing that a node offers. `takes` and `gives` are JSON Schema, None where it says nothing
     of them; `flags` are what else it says is so: `items`, `once`, `remembers`, `writable`."""
 
@@ -39,7 +39,7 @@ class Offer:
 
 async def ask_offers(
     peer: "Peer", prefix: str = "", *, brief: bool = False, timeout: float
-) -> list[Offer]:
+) -> list[ToldOffer]:
     """All that a node offers to us whose name begins with `prefix`; `timeout` is seconds for each
     of its answers. With `brief` it is not asked for more than names.
 
@@ -47,7 +47,7 @@ async def ask_offers(
         CallRefused: it does not tell. ParleyError: its answer is none, or does not end.
     """
     wanted: dict[str, Encodable] = {"prefix": prefix, "brief": brief}
-    offers: list[Offer] = []
+    offers: list[ToldOffer] = []
     for _ in range(MOST_ANSWERS):
         try:
             answer = await peer.call(TOPICS_CALL, wanted, timeout=timeout)
@@ -66,18 +66,18 @@ async def ask_offers(
     raise ParleyError(f"it says that it offers more than {len(offers):,} things: give a PREFIX")
 
 
-def _read(answer: object) -> tuple[list[Offer], bool]:
+def _read(answer: object) -> tuple[list[ToldOffer], bool]:
     match answer:
         case {"offers": list(offers), "more": bool(more)}:
             return [_offer(one) for one in offers], more
     raise ParleyError(f"what it answers to {TOPICS_CALL} is not what it offers")
 
 
-def _offer(told: object) -> Offer:
+def _offer(told: object) -> ToldOffer:
     match told:
         case {"kind": str(kind), "name": str(name)}:
             assert isinstance(told, Mapping)
-            return Offer(
+            return ToldOffer(
                 kind=kind,
                 name=name,
                 namespace=_text(told, "namespace"),

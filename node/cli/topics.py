@@ -14,7 +14,7 @@ import typer
 from node.cli.call import Address, Timeout
 from node.cli.introduction import dialled
 from node.cli.offered_names import remember
-from node.cli.offers import KINDS, Offer, ask_offers
+from node.cli.offers import KINDS, ToldOffer, ask_offers
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
@@ -72,7 +72,7 @@ def topics(
     run(options, asking)
 
 
-def described(offer: Offer) -> dict[str, Any]:
+def described(offer: ToldOffer) -> dict[str, Any]:
     """An offer, for JSON."""
     return {
         "kind": offer.kind,
@@ -85,7 +85,7 @@ def described(offer: Offer) -> dict[str, Any]:
     }
 
 
-def shown(offers: list[Offer]) -> Iterator[str]:
+def shown(offers: list[ToldOffer]) -> Iterator[str]:
     """The lines for people: each kind with its offers, then the types that these name."""
     if not offers:
         yield "nothing is offered to you there"
@@ -108,7 +108,7 @@ def shown(offers: list[Offer]) -> Iterator[str]:
             yield f"      {one_line(line)}".rstrip()
 
 
-def _title(offer: Offer) -> str:
+def _title(offer: ToldOffer) -> str:
     name = f"{offer.namespace}/{offer.name}" if offer.namespace else offer.name
     takes = "" if offer.takes is None else f" ({type_name(offer.takes)})"
     gives = "" if offer.gives is None else f" -> {type_name(offer.gives)}"
@@ -118,7 +118,7 @@ def _title(offer: Offer) -> str:
     return f"{name}{takes}{gives}{f'  [{said}]' if said else ''}"
 
 
-def bundle(offers: list[Offer], node_id: str | None) -> dict[str, Any]:
+def bundle(offers: list[ToldOffer], node_id: str | None) -> dict[str, Any]:
     """One document with all schemas, each under `KIND/NAME/takes` or `KIND/NAME/gives`."""
     definitions: dict[str, Any] = {}
     for offer in offers:

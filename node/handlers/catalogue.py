@@ -34,7 +34,7 @@ AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class Listed:
     """Something that is registered: where it stands in the order (kind, name, namespace), between
     which roles and by which rules it may be used, and what is told of it."""
 
@@ -78,7 +78,7 @@ class Catalogue:
             size += cost
         return {"offers": offers, "more": False}
 
-    async def _is_for(self, offered: Offered, peer: Remote) -> bool:
+    async def _is_for(self, offered: Listed, peer: Remote) -> bool:
         """Whether a peer may use it; of a topic, `told` says then whether it may publish too."""
         kind, name, _ = offered.place
         if not offered.takes(supercategory(peer.role, self._role) if peer.role else None):
@@ -98,7 +98,7 @@ class Catalogue:
                 return False
         return True
 
-    def _everything(self) -> Iterator[Offered]:
+    def _everything(self) -> Iterator[Listed]:
         handlers = self._handlers
         for entry in handlers.calls.entries():
             if not entry.name.startswith(PUBLISH):
@@ -111,7 +111,7 @@ class Catalogue:
         for topic in self._topics.values():
             yield self._of_topic(topic)
 
-    def _of_topic(self, topic: Topic[Any]) -> Offered:
+    def _of_topic(self, topic: Topic[Any]) -> Listed:
         decides = self._handlers.subscribes.find(topic.name)
 
         def takes(pair: Supercategory | None) -> bool:
@@ -121,17 +121,17 @@ class Catalogue:
         told = _told(function, None, topic.note_type)
         if topic.position is not None:
             told["remembers"] = True
-        return Offered(("topic", topic.name, ""), takes, topic.rules, told)
+        return Listed(("topic", topic.name, ""), takes, topic.rules, told)
 
 
-def _of_handler(kind: str, entry: Entry[Any], namespace: str = "") -> Offered:
+def _of_handler(kind: str, entry: Entry[Any], namespace: str = "") -> Listed:
     function, takes, gives = described(entry.handler)
     told = _told(function, takes, gives)
     if inspect.isasyncgenfunction(function):
         told["items"] = True
     if entry.once:
         told["once"] = True
-    return Offered((kind, entry.name, namespace), entry.takes, entry.rules, told)
+    return Listed((kind, entry.name, namespace), entry.takes, entry.rules, told)
 
 
 def _told(

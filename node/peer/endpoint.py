@@ -64,7 +64,7 @@ BURST: Final = 100
 PER_SECOND: Final = 10
 
 
-# Lines about what is no node: a probe comes again and again, and says nothing new.
+# Lines about what is not a node: a probe comes again and again, and says nothing new.
 FOREIGN_BURST: Final = 10
 FOREIGN_PER_SECOND: Final = 1 / 60
 # Places of which is remembered why they could not be dialled.

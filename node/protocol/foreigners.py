@@ -1,11 +1,11 @@
-"""What met a native port, or answers at one, if it is no node: told from its first bytes.
+"""What met a native port, or answers at one, and is not a node: told from its first bytes.
 
 Only for the log: what a node says to it does not depend on it.
 """
 
 from typing import Final
 
-# The beginnings of what is no frame: its first four bytes would be a length beyond all limits.
+# The beginnings of what cannot be a frame: the first four bytes would be a length beyond limits.
 # Methods of HTTP are those of RFC 9110 (section 9) and RFC 5789, and HTTP/2's preface (RFC 9113,
 # section 3.4). A record of TLS has its type, 22 (handshake) or 21 (alert), and a version that
 # begins with 3 (RFC 8446, section 5.1). SSH is RFC 4253, section 4.2.

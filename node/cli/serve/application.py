@@ -94,7 +94,7 @@ class Application:
                 await node.aclose()  # its handlers may use what is left now
         else:
             raise ConfigError(
-                f"{self.target} gave {type(given).__name__}, which is no asynchronous context "
+                f"{self.target} gave {type(given).__name__}, which is not an asynchronous context "
                 "manager: is @asynccontextmanager missing?"
             )
 

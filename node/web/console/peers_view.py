@@ -20,7 +20,7 @@ Names = Mapping[NodeId, str]
 
 
 class PeerNumbers:
-    """Numbers by which a page names connections: a node id may have several, or there is none."""
+    """Numbers by which a page names connections: a node may have several of them, and some have no node id."""
 
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[Peer, int] = WeakKeyDictionary()

@@ -14,7 +14,7 @@ from crypto.identity import Identity, NodeId
 from node.cli import offered_names
 from node.cli.asking_offers import known_offers
 from node.cli.offered_names import FRESH, MOST_NAMES, MOST_NODES, offered, remember, remembered
-from node.cli.offers import Offer
+from node.cli.offers import ToldOffer
 from node.errors import ParleyError
 from node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.conftest import Parley
@@ -47,8 +47,8 @@ def names(kind: str, incomplete: str = "", **params: Any) -> list[str]:
     return [name for name, _ in offered(kind)(Typed(**params), incomplete)]  # type: ignore[arg-type]  # as above
 
 
-def call(*found: str) -> list[Offer]:
-    return [Offer(kind="call", name=name) for name in found]
+def call(*found: str) -> list[ToldOffer]:
+    return [ToldOffer(kind="call", name=name) for name in found]
 
 
 def test_names_of_a_known_node_are_asked_for(parley: Parley, server: str) -> None:
@@ -104,7 +104,7 @@ def test_what_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_that_were_heard_are_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offered_names, "_ask", lambda *_: pytest.fail("it was asked"))
     remember(
-        THERE, [*call("a", "$(reboot)", "b c"), Offer(kind="topic", name="t", doc="One.\nTwo")]
+        THERE, [*call("a", "$(reboot)", "b c"), ToldOffer(kind="topic", name="t", doc="One.\nTwo")]
     )
     assert names("call", address=THERE) == ["a"]
     assert offered("topic")(Typed(address=THERE), "") == [("t", "One.")]  # type: ignore[arg-type]  # as above

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from node.cli.offers import MOST_OFFERS, TOPICS_CALL, Offer, ask_offers
+from node.cli.offers import MOST_OFFERS, TOPICS_CALL, ToldOffer, ask_offers
 from node.cli.topics import bundle, shown
 from node.errors import CallRefused, ParleyError
 from parley import Call
@@ -67,8 +67,8 @@ def test_a_schema_is_one_document(parley: Parley, server: str) -> None:
 
 def test_each_schema_of_the_document_finds_what_it_refers_to() -> None:
     offers = [
-        Offer(kind="call", name="place", doc="Place an order.", takes=ORDER, gives=ORDER),
-        Offer(kind="event", name="moved", namespace="cursor", takes={"type": "integer"}),
+        ToldOffer(kind="call", name="place", doc="Place an order.", takes=ORDER, gives=ORDER),
+        ToldOffer(kind="event", name="moved", namespace="cursor", takes={"type": "integer"}),
     ]
     document = bundle(offers, None)
     Draft202012Validator.check_schema(document)
@@ -84,7 +84,7 @@ def test_each_schema_of_the_document_finds_what_it_refers_to() -> None:
 
 def test_people_see_kinds_types_and_what_is_said_of_them() -> None:
     offers = [
-        Offer(
+        ToldOffer(
             kind="call",
             name="place",
             doc="Place it.\n\n\x1b[2JNow.",
@@ -92,9 +92,9 @@ def test_people_see_kinds_types_and_what_is_said_of_them() -> None:
             gives={"type": "integer"},
             flags=("items", "once"),
         ),
-        Offer(kind="event", name="moved", namespace="cursor"),
-        Offer(kind="topic", name="prices", gives={"type": "number"}, flags=("writable",)),
-        Offer(kind="\x07new", name="thing"),
+        ToldOffer(kind="event", name="moved", namespace="cursor"),
+        ToldOffer(kind="topic", name="prices", gives={"type": "number"}, flags=("writable",)),
+        ToldOffer(kind="\x07new", name="thing"),
     ]
     assert list(shown(offers)) == [
         "Calls",
@@ -160,5 +160,5 @@ async def test_what_is_no_schema_is_left_out(anyio_backend: str) -> None:
     async with meeting() as met:
         answer = {"offers": endless(1)(None)["offers"], "more": False}  # type: ignore[arg-type]  # unread
         met.server.on_call(TOPICS_CALL)(lambda call: answer)
-        assert await ask_offers(met.peer, timeout=5) == [Offer(kind="call", name="a")]
+        assert await ask_offers(met.peer, timeout=5) == [ToldOffer(kind="call", name="a")]
     assert MOST_OFFERS > 1_000
