@@ -28,10 +28,7 @@ Port = Annotated[
 def console(
     act: Act = False, open_it: Open = False, port: Port = None, as_json: Json = False
 ) -> None:
-    """Print a link that opens the console of a server here once, within 10 minutes.
-
-    Example: parley serve --console 127.0.0.1:7480, and beside it: parley console --act
-    """
+    """Print a link that opens the console of a server here once, within 10 minutes."""
     out = Output(as_json)
     found = _running(port, act=act)
     if not found:

@@ -48,6 +48,17 @@ HELPS: Final[dict[str, Help]] = {
             "parley serve --config parley.toml",
         ),
     ),
+    "run": Help(
+        "Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.",
+        (
+            "parley run shop:app --listen tcp://127.0.0.1:4747",
+            "parley run shop --config parley.toml --reload",
+        ),
+    ),
+    "console": Help(
+        "Print a link that opens the console of a server here once, within 10 minutes.",
+        ("parley console", "parley console --act --port 7480"),
+    ),
     "relay": Help(
         "Relay messages between clients that are known by a UUID, until SIGINT or SIGTERM.",
         ("parley relay --listen tcp://127.0.0.1:4748 --bridge news",),
@@ -61,6 +72,13 @@ HELPS: Final[dict[str, Help]] = {
         (
             "parley call tcp://127.0.0.1:4747 parley.echo hello",
             """parley call tcp://127.0.0.1:4747 shop.buy --data-json '{"apples": 3}' --json""",
+        ),
+    ),
+    "topics": Help(
+        "Show what a node offers to you: names, kinds, types and what is said of them.",
+        (
+            "parley topics tcp://127.0.0.1:4747",
+            "parley topics tcp://127.0.0.1:4747 shop. --schema",
         ),
     ),
     "ping": Help(
