@@ -225,7 +225,7 @@ def _tell_first_use(node_id: NodeId, name: str | None) -> None:
         where,
         node_id,
         fingerprint(node_id),
-        extra={"event": "peer.first-use"},
+        extra={"event": "peer.first-use", "peer": node_id, "dialled": name},
     )
 
 
