@@ -67,7 +67,7 @@ def call(
             write_raw(answer)
         else:
             out.say(show_value(answer))
-        out.done(code=0, data=answer, seconds=seconds)
+        out.done(code=0, kind="result", data=answer, seconds=seconds)
 
     run(options, calling)
 

@@ -10,6 +10,7 @@ from node.cli.log_lines import set_up_logging
 from node.cli.options import Json
 from node.cli.output import Output
 from node.cli.run import event_loop, until_interrupted
+from node.cli.stages import staged
 from node.discovery.discovery import SECONDS
 from node.discovery.discovery import find as search
 from node.logs import one_line
@@ -36,7 +37,9 @@ def find(
 
 
 async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> None:
-    nodes = await search(seconds, interfaces=interfaces)
+    with staged(out) as stage:
+        stage(f"looking for {seconds:g} s")
+        nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
         kind = ["(server)"] if node.server else []
         petname = out.petnames.of(node.node_id)

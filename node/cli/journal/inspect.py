@@ -18,6 +18,7 @@ from node.cli.options import Json
 from node.cli.output import Output, brief_time, show_time
 from node.cli.terminal import table_of
 from node.journal.bodies import JoinedTunnel
+from node.protocol.codes import code_name
 from node.trust.petnames import Petnames
 
 _EVENT: Final = "event"
@@ -127,7 +128,7 @@ def _sessions(survey: JournalSurvey, petnames: Petnames) -> Table:
             petnames.beside_short(each.remote_node),
             brief_time(each.started),
             brief_time(each.ended),
-            "" if each.code is None else str(each.code),
+            "" if each.code is None else f"{each.code} {code_name(each.code)}",
             f"{each.received:,}",
             f"{each.sent:,}",
             f"{each.resumed:,}",
@@ -182,6 +183,8 @@ def _session(node: str, session: SessionCounts) -> dict[str, Any]:
         "began": show_time(session.started),
         "ended": show_time(session.ended),
         "code": session.code,
+        "kind": "close",
+        "name": None if session.code is None else code_name(session.code),
         "received": session.received,
         "sent": session.sent,
         "parted": session.parted,

@@ -20,7 +20,7 @@ Names = Mapping[NodeId, str]
 
 
 class PeerNumbers:
-    """Numbers by which a page names connections: a node may have several of them, and some have no node id."""
+    """Numbers by which a page names connections: a node may have several, and some have no id."""
 
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[Peer, int] = WeakKeyDictionary()
