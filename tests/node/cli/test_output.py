@@ -76,6 +76,7 @@ def test_json_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> No
         {
             "event": "error",
             "code": 64,
+            "kind": "result",
             "name": "refused",
             "exit": 5,
             "text": "refused (code 64)",
@@ -193,7 +194,9 @@ def test_stages_are_shown_at_a_terminal_alone_and_logs_stand_above(
         with staged(Output(as_json)) as stage:
             stage("reading")
     assert capsys.readouterr() == ("", "")
-    terminal = Terminal()
+    terminal, root = Terminal(), logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, terminal)
     monkeypatch.setenv("TERM", "xterm")

@@ -47,6 +47,7 @@ def test_what_is_loaded_takes_the_place_of_what_was(tmp_path: Path) -> None:
         ("#" * (MAX_FILE_SIZE + 1), "has more than 1,048,576 bytes"),
         (None, "cannot read .*: No such file or directory"),
     ],
+    ids=["name", "no-roles", "id-as-role", "bytes", "large", "absent"],
 )
 def test_a_file_that_is_wrong_changes_nothing(tmp_path: Path, content: Any, sentence: str) -> None:
     file, roles = tmp_path / "roles", Roles()

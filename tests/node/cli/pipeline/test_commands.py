@@ -60,7 +60,7 @@ def test_run_says_what_the_tables_hold(
 ) -> None:
     told: list[tuple[object, ...]] = []
 
-    def run(*arguments: object, payloads: bool) -> Outcome:
+    def run(*arguments: object, payloads: bool, stage: object) -> Outcome:
         told.append((*arguments, payloads))
         return Outcome(Counter(ok=1200, unsealed=3), Counter(gap=2))
 
@@ -83,7 +83,7 @@ def test_a_run_with_nothing_new_starts_no_spark(
 ) -> None:
     outcomes = [Outcome(Counter(ok=7), Counter()), None]
     monkeypatch.setattr(again, "unchanged", lambda *_: outcomes.pop(0))
-    monkeypatch.setattr(jobs, "run", lambda *_, payloads: Outcome(Counter(ok=8), Counter()))
+    monkeypatch.setattr(jobs, "run", lambda *_, **options: Outcome(Counter(ok=8), Counter()))
     assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 7
     assert asked == []
     assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 8
@@ -157,7 +157,7 @@ def test_report_writes_a_page_or_says_why_not(
 def test_tables_are_for_their_owner_and_journals_must_be_there(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], place: Path
 ) -> None:
-    monkeypatch.setattr(jobs, "run", lambda *_, payloads: Outcome(Counter(), Counter()))
+    monkeypatch.setattr(jobs, "run", lambda *_, **options: Outcome(Counter(), Counter()))
     assert parley("pipeline", "run", "--journals", "[jk]", "--tables", "a/t").code == 0
     assert stat.S_IMODE((place / "a" / "t").stat().st_mode) == 0o700
     # What a server sees is not looked for here.
