@@ -1,5 +1,5 @@
-"""Interceptors on two nodes: a log, a limit for each peer, and one request id over both; and a topic
-whose subscribers are told its state first.
+"""Interceptors on two nodes: a log, a limit for each peer, and one request id over both; and a
+topic whose subscribers are told its state first.
 
 Run it with `uv run python examples/20_interceptors.py`.
 """
@@ -58,10 +58,10 @@ async def main() -> None:
         to_counter = await guest.connect(await counter.listen("memory://counter"))
 
         @kitchen.on_call("make")
-        async def make(call: Call) -> str:
+        async def make(call: Call) -> Any:
             stock[call.data] -= 1
             await changes.publish({call.data: stock[call.data]})
-            return f"a cup of {call.data}"
+            return ["a cup of", call.data]
 
         @counter.on_call("order")
         async def order(call: Call) -> Any:

@@ -2,8 +2,8 @@
 
 `Node` and `Identity` are where to begin. More is in `parley.blocking`, `bus`, `dialects`, `errors`,
 `interceptors`, `journal`, `pipeline`, `protocol`, `settings`, `testing`, `transfer` and `trust`;
-other packages of the distribution are not meant to be imported. `import parley` by itself loads nothing else, so that
-`python -m parley` handles signals before the slow imports begin.
+other packages of the distribution are not meant to be imported. `import parley` by itself loads
+nothing else, so that `python -m parley` handles signals before the slow imports begin.
 """
 
 from typing import TYPE_CHECKING
