@@ -3,6 +3,8 @@
     python -m docs.build_reference            # write them
     python -m docs.build_reference --check    # fail if one is not what the docstrings say
 
+With them it makes the table from which shells are answered (`build_completions`).
+
 Nothing is said here; whoever wants a page to read otherwise edits a docstring. What is
 public, and on which page, stands in `reference_pages`.
 """
@@ -18,10 +20,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from docs import build_completions
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES, Page
 from docs.reference_shown import SHOWN, Shown
 from docs.signatures import call, definition, fields, parameter, signature, type_text
+from node.cli.answering import TABLE
 
 DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
 OURS: Final = ("node", "crypto", "lbm", "pipeline")
@@ -215,19 +219,22 @@ def _code(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the pages, or with `--check` say which are not as they should be."""
-    pages = build()
-    old = {path.name: path.read_text("utf-8") for path in DIRECTORY.glob("*.md")}
-    different = sorted(name for name in {*pages, *old} if pages.get(name) != old.get(name))
+    texts = {DIRECTORY / name: text for name, text in build().items()}
+    texts[TABLE] = build_completions.build()
+    old = {
+        path: path.read_text("utf-8") for path in (*DIRECTORY.glob("*.md"), TABLE) if path.exists()
+    }
+    different = sorted(path for path in {*texts, *old} if texts.get(path) != old.get(path))
     if arguments == ["--check"]:
-        for name in different:
-            print(f"{DIRECTORY / name} is not what the docstrings say", file=sys.stderr)
+        for path in different:
+            print(f"{path} is not what docstrings and commands say", file=sys.stderr)
         return 1 if different else 0
     DIRECTORY.mkdir(parents=True, exist_ok=True)
-    for name in different:
-        if name in pages:
-            (DIRECTORY / name).write_text(pages[name], "utf-8")
+    for path in different:
+        if path in texts:
+            path.write_text(texts[path], "utf-8")
         else:
-            (DIRECTORY / name).unlink()
+            path.unlink()
     return 0
 
 

@@ -63,6 +63,16 @@ PAGES: Final[dict[str, Page]] = {
         ("parley.Link", "parley.Home", "parley.LinkSubscription"),
         "bad-network",
     ),
+    "console": Page(
+        "Console",
+        "A page on which an operator sees what a node does, and may do a few things to it.",
+        (
+            "parley.console.serving_console",
+            "parley.console.Console",
+            "parley.console.ServedConsole",
+        ),
+        "console",
+    ),
     "calls": Page(
         "Calls",
         "What a handler is given, and the answer that comes in items. Calls are made with "
@@ -317,6 +327,17 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "send-files",
     ),
+    "codes": Page(
+        "Short codes",
+        "How nodes that have never met get to know each other by a code that people tell each "
+        "other.",
+        _of(
+            "parley.codes",
+            "Code CodeGiver take_code draw_slot offer_code_calls claim_slot keep_slot find_slot "
+            "free_slot CodeTextError WrongCodeError CodeGoneError",
+        ),
+        "send-files",
+    ),
     "protocol": Page(
         "The wire",
         "For observers, auditors and the authors of another implementation: payloads, the hash "
@@ -328,6 +349,23 @@ PAGES: Final[dict[str, Page]] = {
             "Checkpoint",
         ),
         "another-implementation",
+    ),
+    "metrics": Page(
+        "Metrics and traces",
+        "What a node counts, and how others' programs read it. `parley.telemetry` needs the extra "
+        "`metrics`.",
+        (
+            "parley.metrics.Metrics",
+            "parley.metrics.MetricFamily",
+            "parley.metrics.Sample",
+            "parley.metrics.Measure",
+            "parley.metrics.Histogram",
+            "parley.metrics.CATALOGUE",
+            "parley.telemetry.prometheus_text",
+            "parley.telemetry.observed",
+            "parley.telemetry.trace",
+        ),
+        "metrics",
     ),
     "discovery": Page(
         "Discovery",

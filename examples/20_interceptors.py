@@ -58,10 +58,10 @@ async def main() -> None:
         to_counter = await guest.connect(await counter.listen("memory://counter"))
 
         @kitchen.on_call("make")
-        async def make(call: Call) -> Any:
+        async def make(call: Call[Any]) -> str:
             stock[call.data] -= 1
             await changes.publish({call.data: stock[call.data]})
-            return ["a cup of", call.data]
+            return f"a cup of {call.data}"
 
         @counter.on_call("order")
         async def order(call: Call) -> Any:

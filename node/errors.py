@@ -35,10 +35,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import BrokenResourceError
 
-from crypto.identity import NodeId
 from node.protocol.codes import (
     LAST_CODE,
     RESULT_SENTENCES,
@@ -47,6 +47,9 @@ from node.protocol.codes import (
     ResultCode,
     code_name,
 )
+
+if TYPE_CHECKING:  # errors are soon imported, and keys need all of cryptography
+    from crypto.identity import NodeId
 
 
 class ParleyError(Exception):
@@ -146,7 +149,14 @@ class IdentityChangedError(NotTrustedError):
     """
 
     def __init__(
-        self, text: str, *, name: str, old: NodeId, new: NodeId, first_seen: datetime, path: Path
+        self,
+        text: str,
+        *,
+        name: str,
+        old: "NodeId",
+        new: "NodeId",
+        first_seen: datetime,
+        path: Path,
     ) -> None:
         super().__init__(text)
         self.name = name

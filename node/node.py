@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self, cast
 
@@ -15,15 +16,17 @@ import anyio
 
 from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
+from node.changing import Changing
 from node.config import NodeConfig
 from node.errors import ConfigError, ungrouped
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
-from node.meeting import Meeting
+from node.journal.readings import journal_families
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
 from node.peer.local import LOCAL_NAME, open_local
 from node.peer.peer import Peer
+from node.peer.readings import ConnectionReadings
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.config import CoreConfig
@@ -35,8 +38,9 @@ from node.transport.backend import Backend
 from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
+from node.transport.readings import LoopReadings
 from node.transport.waiting import Changes, turn_of
-from node.trust.accept_hook import AcceptHook, Decider, decider
+from node.trust.accept_hook import AcceptHook, Decider
 from node.trust.admission import Admission
 from node.trust.deciding import Deciding
 from node.trust.policies import AnyPeer, TrustPolicy
@@ -50,7 +54,7 @@ CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 HASTY_TIMEOUT = 0.2
 
 
-class Node(Meeting):
+class Node(Changing):
     """A node of the network: one `identity`, its listeners, its handlers and its peers. It
     lives as long as its `async with`.
 
@@ -104,6 +108,13 @@ class Node(Meeting):
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
         self._reviews = Reviews(self._everybody, self._running)
+        self._readings = ConnectionReadings(
+            self.config, self._peers, self._admission, self._sessions, self._held, self._once
+        )
+        self.metrics.add(self._readings.families)
+        self._loop_readings = LoopReadings(self._running, self.metrics)
+        if journal is not None:
+            self.metrics.add(partial(journal_families, journal))
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id.short}, {len(self.peers)} peers>"
@@ -137,30 +148,6 @@ class Node(Meeting):
         await open_local(peer, self._local_end(stated, initiator=False), self.identity.public)
         return peer
 
-    # Whom it trusts.
-
-    async def review(self) -> None:
-        """Ask again whether everybody is trusted who was let in, and end the sessions, parted ones
-        too, of those who are not any more. Asked are the policy or hook by which each of them was
-        let in: the node's own, or that of `connect`. Carried through even if it is cancelled.
-
-        Raises:
-            ParleyError: the node does not run, or has ended meanwhile.
-        """
-        await self._reviews.review()
-
-    async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
-        """Set who may connect from now on, and `review` everybody by it who did.
-
-        Raises:
-            ConfigError: it is neither, or does not go with plaintext; nothing has changed.
-            ParleyError: as `review`; it is set.
-        """
-        self.trust = self._checked(trust)
-        for one in self._everybody():
-            one.accepted_by(self.trust)
-        await self.review()
-
     # Life.
 
     async def __aenter__(self) -> Self:
@@ -173,6 +160,7 @@ class Node(Meeting):
             self._endings,
             self._once,
             self._sessions,
+            self.metrics,
         )
         self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
         if self.journal is not None:
@@ -183,6 +171,7 @@ class Node(Meeting):
                 raise
         if self._buses is not None:
             self._buses.begin()
+        self._loop_readings.begin()
         return self
 
     async def __aexit__(
@@ -196,6 +185,7 @@ class Node(Meeting):
             with anyio.CancelScope(shield=True):
                 await self._shut_down(drain=exc_type is None)
         finally:
+            self._loop_readings.stop()
             try:
                 await self._ground.leave()
             finally:
@@ -229,7 +219,7 @@ class Node(Meeting):
                 async with anyio.create_task_group() as closing:
                     for peer in peers:
                         closing.start_soon(peer.close, CloseCode.GOING_AWAY)
-        logger.debug("closed %d peers", drained)
+        logger.debug("closed %d peers", drained, extra={"event": "node.closed", "peers": drained})
         await self._close_buses()
 
     async def _shut_down(self, *, drain: bool) -> None:
@@ -286,12 +276,6 @@ class Node(Meeting):
     def _running(self) -> Backend:
         return self._ground.backend
 
-    def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
-        decides = decider(trust)
-        if self.config.plaintext != "never" and not decides.allows_plaintext:
-            raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
-        return decides
-
     def _everybody(self) -> list[Deciding]:
         """The decisions about those who are there, or may come back for the rest of a session."""
         there = [peer for peer in self._peers - self._local if peer.live.ended is None]
@@ -308,7 +292,7 @@ class Node(Meeting):
         peer = self._peer(self.trust, name, initiator=False)
         self._admission.entered(peer, name)
         self._half_open[peer] = None
-        if len(self._half_open) > self.config.half_open:
+        while len(self._half_open) > self.config.half_open:
             oldest, _ = self._half_open.popitem(last=False)
             oldest.live.drop(CloseCode.OVERLOADED)
         return peer.driver
@@ -387,8 +371,9 @@ class Node(Meeting):
             self._admission.moved(peer, cast(Peer, became.remote))
         elif gone or live.is_parted:
             self._admission.left(peer)  # whoever comes back is counted anew
-        if gone:
+        if gone and peer in self._peers:
             self._peers.discard(peer)
+            self._readings.gone(peer)
             self._local.discard(peer)
         self._sessions.changed(live)
         if is_open:

@@ -4,21 +4,25 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 from inspect import iscoroutinefunction
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
+from node.handlers.catalogue import AT_ONCE, TOPICS_CALL, Catalogue
 from node.handlers.hints import checked
 from node.handlers.interceptors import I, Kind, Way
 from node.handlers.propagation import propagate
+from node.handlers.readings import offered_families
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, StateFunction, SubscribeHandler, Topic
 from node.handlers.writers import take_notes
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL, PUBLISH
+from node.metrics.metrics import Metrics
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
@@ -56,11 +60,18 @@ class Offering:
         self.topics: dict[str, Topic[Any]] = {}
         self._loop = loop
         self._buses: Buses | None = None
+        self.metrics = Metrics()
+        self.metrics.add(partial(offered_families, self.handlers, self.topics))
 
     @property
     def roles(self) -> Roles:
         """The roles that the application gave to node ids, for `allow=`."""
         return self.handlers.roles
+
+    @property
+    def buses(self) -> dict[str, "Bus"]:
+        """The buses that were asked for so far, by their addresses."""
+        return {} if self._buses is None else self._buses.by_url
 
     def intercept(self, *kinds: Kind, way: Way = "in") -> Callable[[I], I]:
         """Register an interceptor: `async def interceptor(one, proceed)`, which is given an
@@ -347,6 +358,18 @@ class Offering:
         self.topics[name] = topic
         return topic
 
+    def offer_topics(self, *, allow: Allow | None = None) -> None:
+        """Answer calls of `parley.topics`: a peer is told what this node offers to it, with types
+        and docstrings. Nothing is told without this, nor of what `allow=` would not grant to the
+        peer that asks. For a pattern a function of `allow=` is asked about its text, `admin.*`.
+
+        Raises:
+            ParleyError: it is offered already. ConfigError: `allow` is wrong.
+        """
+        config = self.config
+        catalogue = Catalogue(self.handlers, self.topics, config.role, config.limits.max_payload)
+        self.on_call(TOPICS_CALL, allow=allow, concurrency=AT_ONCE)(catalogue.answer)
+
     def bus(
         self, url: str, *, config: "BusConfig | None" = None, allow: "AllowBus | None" = None
     ) -> "Bus":
@@ -365,4 +388,6 @@ class Offering:
             from node.remote_bus.buses import Buses
 
             self._buses = Buses(self._loop, self.handlers)
+            readings = self._buses.readings
+            self.metrics.add(readings.families, readings.refresh)
         return self._buses.get(url, config, allow)

@@ -4,6 +4,7 @@ Until the commands are loaded, whatever ends the program does so without a trace
 signal or another package in place of ours. Imports here come before that, so they are few.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -12,10 +13,19 @@ import sys
 def main() -> None:
     """The entry point of the script `parley`; it does not return."""
     # Where SIGINT is ignored, as a script's `parley .. &` has it, that stays.
-    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if interruptible:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Not as an exception: some of what is imported would swallow it, or tell of it.
         signal.signal(signal.SIGINT, _leave)
+    if "_PARLEY_COMPLETE" in os.environ:
+        from node.cli.answering import answered
+
+        if answered(os.environ):
+            return
+    # Imports make much and drop little: to look for garbage meanwhile is in vain. A command that
+    # begins turns it on again, and has SIGINT as it usually is (`node.cli.beginning`).
+    gc.disable()
+    if sys.argv[1:2] == ["serve"]:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks it to read its settings again
     try:
         from node.cli.main import main as run
     except ImportError as error:
@@ -25,8 +35,6 @@ def main() -> None:
             raise
         sys.exit(f"parley: {reason}")
     try:
-        if interruptible:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         run()
     except KeyboardInterrupt:  # before or after the command
         sys.exit(128 + signal.SIGINT)

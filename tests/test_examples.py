@@ -168,11 +168,11 @@ PRINTS = {
         r"what cas wrote, in order: cas 0, cas 1, cas 2\n"
     ),
     "20_interceptors.py": (
-        r"call in 'make', request order-1: answered \['a cup of', 'tea'\]\n"
-        r"call in 'order', request order-1: answered \['a cup of', 'tea'\]\n"
+        r"call in 'make', request order-1: answered 'a cup of tea'\n"
+        r"call in 'order', request order-1: answered 'a cup of tea'\n"
         r"the kitchen itself is told {'tea': 4}\n"
-        r"call in 'make', request order-2: answered \['a cup of', 'tea'\]\n"
-        r"call in 'order', request order-2: answered \['a cup of', 'tea'\]\n"
+        r"call in 'make', request order-2: answered 'a cup of tea'\n"
+        r"call in 'order', request order-2: answered 'a cup of tea'\n"
         r"and then {'tea': 3}\n"
         r"call in 'order', request order-3: refused\n"
         r"the guest is told: come again tomorrow\n"

@@ -17,9 +17,12 @@ NO_BUS = "nodes and commands without a bus start without one"
 SCHEMAS = "jsonschema is of the extra `bus`"
 LOOP = "trio need not be installed, and asyncio is not imported under it"
 SPARK = "Spark is of the extra `pipeline`"
+CONSOLE = "Starlette is of the extra `console`, and few nodes have one"
+SOON = "few commands need it, and all of them are to start soon"
 FAILED = "it explains an import that failed"
 
 # Each import inside of a function, and why it stands there.
+METRICS = "what tells metrics is of the extra `metrics`"
 LATE = {
     ("node.bus.bus_address", "node.bus.redis.redis_store"): STORE,
     ("node.bus.bus_address", "node.bus.sqlite.sqlite_store"): STORE,
@@ -30,6 +33,14 @@ LATE = {
     ("node.bus.schemas", "referencing.jsonschema"): SCHEMAS,
     ("node.cli.chat.screen", "node.cli.chat.editor"): "prompt_toolkit is slow to import",
     ("node.cli.journal.export", "node.cli.journal.parquet"): "pyarrow is of the extra `pipeline`",
+    ("node.cli.exits", "node.trust.known_peers"): SOON,
+    ("node.cli.main", "importlib.metadata"): SOON,
+    (
+        "node.cli.offered_names",
+        "node.cli.asking_offers",
+    ): SOON,
+    ("node.cli.output", "node.cli.terminal"): SOON,
+    ("node.cli.output", "node.trust.petnames"): SOON,
     ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,
     ("node.cli.pipeline.commands", "pipeline.report.writing"): SPARK,
     ("node.cli.pipeline.session", "pipeline.again"): SPARK,
@@ -37,6 +48,13 @@ LATE = {
     ("node.cli.pipeline.session", "pipeline.spark"): SPARK,
     ("node.cli.pipeline.session", "pipeline.tables"): SPARK,
     ("node.cli.pipeline.session", "pyspark.errors"): SPARK,
+    ("node.cli.serve.console", "node.cli.doctor.running"): CONSOLE,
+    ("node.cli.serve.console", "node.web.console.console"): CONSOLE,
+    ("node.cli.serve.console", "node.web.console.serving"): CONSOLE,
+    ("node.cli.serve.metrics", "node.handlers.tracing"): METRICS,
+    ("node.cli.serve.metrics", "node.metrics.otel"): METRICS,
+    ("node.cli.serve.metrics", "node.web.metrics"): METRICS,
+    ("node.cli.serve.metrics", "node.web.server"): METRICS,
     ("node.discovery.discovery", "node.discovery.mdns"): "zeroconf is of the extra `discovery`",
     ("node.links.requests", "node.links.link_store"): NO_BUS,
     ("node.offering", "node.remote_bus.buses"): NO_BUS,
@@ -45,6 +63,7 @@ LATE = {
     ("node.transport.ground", "node.transport.asyncio_backend"): LOOP,
     ("node.transport.ground", "node.transport.trio_backend"): LOOP,
     ("parley", "parley.shadows"): FAILED,
+    ("parley.__main__", "node.cli.answering"): "signals are handled before any import",
     ("parley.__main__", "node.cli.main"): "signals are handled before the slow imports begin",
     ("parley.__main__", "parley.shadows"): FAILED,
 }

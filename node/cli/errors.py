@@ -41,7 +41,7 @@ def errors(code: Code = None, as_json: Json = False) -> None:
         out.event("code", **_described(explanation))
     if code is None:
         for kind, title in TITLES.items():
-            out.console.print(_table(title, [e for e in found if e.kind == kind]))
+            out.table(_table(title, [e for e in found if e.kind == kind]))
     else:
         for explanation in found:
             _show(out, explanation)

@@ -42,7 +42,6 @@ from node.logs import one_line
 from node.messaging.formats import FormatError
 from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.trust.known_peers import default_known_peers
 
 
 class Exit(IntEnum):
@@ -67,7 +66,7 @@ class Interrupted(ParleyError):
 
 
 # Characters of another node's text that a sentence of ours quotes.
-_LONGEST_QUOTE = 500
+LONGEST_QUOTE = 500
 _IDENTITY_CHANGED = """\
 WARNING: THE ID BEHIND {name} HAS CHANGED
 
@@ -157,6 +156,8 @@ def _sentence(error: BaseException) -> str:
 
 
 def _is_default(path: Path) -> bool:
+    from node.trust.known_peers import default_known_peers
+
     try:
         return os.path.realpath(default_known_peers()) == str(path)
     except ConfigError:
@@ -180,6 +181,6 @@ def _with_data(text: str, data: object) -> str:
     shown = "" if data is None else show_value(data)
     if not shown or shown in text:
         return text
-    if len(shown) > _LONGEST_QUOTE:
-        shown = shown[:_LONGEST_QUOTE] + "..."
+    if len(shown) > LONGEST_QUOTE:
+        shown = shown[:LONGEST_QUOTE] + "..."
     return f"{text}: {one_line(shown)}"

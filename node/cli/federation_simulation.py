@@ -14,8 +14,9 @@ from node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
 from node.apps.simulate.federation.report import CLAIMS, FederationReport
 from node.apps.simulate.federation.run import simulate_federation
 from node.cli.exits import Exit
+from node.cli.log_lines import set_up_logging
 from node.cli.options import Json
-from node.cli.output import Output, set_up_logging
+from node.cli.output import Output
 from node.cli.suggestions import words
 from node.federation.limits import MOST_LINKS
 from node.protocol.federation_types import MOST_SERVERS
@@ -161,11 +162,11 @@ def _show(out: Output, report: FederationReport, seconds: float) -> None:
     table = Table("what happened", "count", "how")
     for what, count, how in rows:
         table.add_row(what, f"{count:,}", how)
-    out.console.print(table)
+    out.table(table)
     claims = Table("what held", "checked", "broken")
     for claim, text in CLAIMS.items():
         claims.add_row(text, f"{report.checked[claim]:,}", f"{report.broken[claim]:,}")
-    out.console.print(claims)
+    out.table(claims)
     out.say(f"simulated  {report.simulated:,.0f} s in {seconds:,.1f} s")
 
 

@@ -11,15 +11,16 @@ from collections import UserDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from itertools import takewhile
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand
 
+from node.cli.beginning import PlainCommand, PlainGroup
 from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
+from node.cli.helps import HELPS, epilog
 from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
 
 
@@ -36,12 +37,15 @@ class Family:
 COMMANDS: Final[Mapping[str, str | Family]] = {
     "id": Family(
         "Make and show identities.",
-        {"new": "identity.new", "show": "identity.show"},
+        {"new": "identity.new", "show": "identity.show", "path": "identity.show_path"},
     ),
     "serve": "serve.command.serve",
+    "run": "run_application.run_application",
+    "console": "console.console",
     "relay": "relay.relay",
     "find": "find.find",
     "call": "call.call",
+    "topics": "topics.topics",
     "ping": "ping.ping",
     "sub": "sub.sub",
     "pub": "pub.pub",
@@ -97,8 +101,19 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         "Show and change known peers.",
         {
             "list": "peers.list_peers",
+            "add": "peers.add",
             "forget": "peers.forget",
             "rename": "peers.rename",
+        },
+    ),
+    "context": Family(
+        "Names for the nodes that you speak with, and how you do.",
+        {
+            "add": "context.add",
+            "use": "context.use",
+            "list": "context.list_contexts",
+            "show": "context.show",
+            "remove": "context.remove",
         },
     ),
     "accounts": Family(
@@ -134,21 +149,36 @@ _SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
 class _Commands(UserDict[str, Any]):
     """Commands by their names, each made when it is first asked for."""
 
+    def __init__(self, commands: Mapping[str, str | Family], path: str = "") -> None:
+        super().__init__(commands)
+        self._path = path
+
     def __getitem__(self, name: str) -> Any:
-        found = super().__getitem__(name)
+        found, path = super().__getitem__(name), f"{self._path}{name}"
         if isinstance(found, Family):
-            group = TyperGroup(name=name, help=found.help, no_args_is_help=True)
+            group: Any = _Group(name=name, help=found.help, no_args_is_help=True)
             if found.alone:
-                of_name = typer.Typer(name=name, add_completion=False)
-                of_name.callback(invoke_without_command=True)(_function(found.alone))
+                of_name = typer.Typer(name=name, add_completion=False, cls=_Group)
+                made = of_name.callback(invoke_without_command=True, epilog=epilog(path))
+                made(_function(found.alone))
                 group = typer.main.get_group(of_name)
-            group.commands = _Commands(found.commands)
+            group.commands = _Commands(found.commands, f"{path} ")
             found = self.data[name] = group
         elif isinstance(found, str):
-            alone = typer.Typer(add_completion=False)
-            alone.command(name, **_SETTINGS.get(name, {}))(_function(found))
+            alone, function = typer.Typer(add_completion=False), _function(found)
+            kind = getattr(function, "command_class", PlainCommand)
+            settings = _SETTINGS.get(name, {})
+            alone.command(name, cls=kind, epilog=epilog(path), **settings)(function)
             found = self.data[name] = typer.main.get_command(alone)
         return found
+
+    def listed(self, name: str) -> Any:
+        """What a list of commands shows of one: the module of none is imported for it."""
+        entry = HELPS.get(f"{self._path}{name}")
+        if entry is None:
+            return self.get(name)
+        hidden = bool(_SETTINGS.get(name, {}).get("hidden"))
+        return TyperCommand(name, help=entry.help, hidden=hidden)
 
 
 def _function(place: str) -> Any:
@@ -157,7 +187,22 @@ def _function(place: str) -> Any:
     return getattr(import_module(module), function)
 
 
-class _Parley(TyperGroup):
+class _Group(PlainGroup):
+    """Commands that are imported when they run, and not when they are listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        commands = cast("_Commands", self.commands)
+        return commands.listed(cmd_name) if cmd_name in commands else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else self.commands[name], rest
+
+
+class _Parley(_Group):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _Commands(COMMANDS)
@@ -176,6 +221,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(version("parley-node"))
         raise typer.Exit
 
@@ -209,7 +256,9 @@ def _failed(out: Output, error: Exception) -> int:
     error = _cause(error)
     found = failure(error)
     if found is None:
-        logging.getLogger("parley").error("a bug in parley", exc_info=error)
+        logging.getLogger("parley").error(
+            "a bug in parley", exc_info=error, extra={"event": "cli.bug"}
+        )
         found = CommandFailure(
             Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}"
         )

@@ -6,21 +6,23 @@ terminal.
 """
 
 import json
-import logging
 import math
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.progress import Progress, ProgressColumn
-from rich.table import Table
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from node.logs import one_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+    from rich.table import Table
+
+    from node.cli.terminal import PeoplesConsole
+    from node.trust.petnames import Petnames
 
 
 @dataclass(frozen=True)
@@ -37,27 +39,41 @@ class CommandFailure:
 
 
 class Output:
-    """Where a command's words go. `console` is for people; with JSON it is quiet."""
+    """Where a command's words go. `console` is for people; with JSON it is quiet. `petnames` are
+    what the person calls the nodes that words are about."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.console = _Console(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
 
-    def bar(self, *columns: ProgressColumn, kept: bool = False) -> Progress:
+    @cached_property
+    def console(self) -> "PeoplesConsole":
+        """Rich's; it is imported with the first use."""
+        from node.cli.terminal import PeoplesConsole
+
+        return PeoplesConsole(self.as_json)
+
+    @cached_property
+    def petnames(self) -> "Petnames":
+        """Names that the person gave; read with the first use."""
+        from node.trust.petnames import Petnames
+
+        return Petnames.of_home()
+
+    def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
         """A bar that moves for people at a terminal; one that is `kept` shows its end to others
         too. Log lines to the same terminal stand above it."""
-        return Progress(
-            *columns,
-            console=self.console,
-            transient=not kept,
-            disable=self.as_json or not (kept or self.console.is_terminal),
-            redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
-        )
+        return self.console.bar(*columns, kept=kept)
+
+    def table(self, *tables: "Table") -> None:
+        """Tables for people at a terminal, and tab-separated lines for what reads them else."""
+        for table in tables:
+            self.console.table(table)
 
     def event(self, kind: str, /, **fields: Any) -> None:
         """A JSON line, if JSON is wanted."""
         if self.as_json:
-            print(_json_line(kind, fields), flush=True)
+            called = self.petnames.known_by(fields.get("node_id"))
+            print(_json_line(kind, {**fields, **called}), flush=True)
 
     def say(self, text: str) -> None:
         """A line for people; to a terminal without what would steer it."""
@@ -89,7 +105,8 @@ class Output:
             **failure.fields,
         )
         if not self.as_json:
-            print(f"parley: {failure.shown or failure.text}", file=sys.stderr, flush=True)
+            text = self.petnames.in_text(failure.shown or failure.text)
+            print(f"parley: {text}", file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -125,16 +142,6 @@ def show_value(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def set_up_logging(level: str) -> None:
-    """Logs go to standard error, from `level` up, one line for each message."""
-    handler = _ToStderr()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-    if level.lower() != "debug":
-        # Of a connection that fails it logs a traceback; the bus says it in a sentence.
-        logging.getLogger("coredis").setLevel(logging.CRITICAL)
-
-
 def set_up_streams() -> None:
     """Make the three standard files fit for whatever a command meets.
 
@@ -157,30 +164,6 @@ def abandon_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        # Rich would leave by SystemExit, which passes by whatever has to be closed.
-        raise BrokenPipeError
-
-
-class _ToStderr(logging.Handler):
-    """Writes to what standard error is by then: a bar puts itself in its place while it moves,
-    and is torn by what passes it by."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except Exception:
-            self.handleError(record)
-
-
-class _OneLine(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        # Messages quote other nodes, which must not write log lines of their own.
-        return one_line(super().formatMessage(record))
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
@@ -217,14 +200,6 @@ def brief_time(nanoseconds: int | None) -> str:
 def counted(number: int, word: str) -> str:
     """As in "1 file" and "2 files"."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
-def table_of(title: str, *head: str) -> Table:
-    """A table in which nothing is cut off: what is too long goes on in the next line."""
-    table = Table(title=f"{title} (times are UTC)", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in head:
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _when(nanoseconds: int) -> datetime | None:

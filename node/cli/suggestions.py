@@ -6,10 +6,12 @@ offered. Nor is anything that a shell might take for more than a word.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from crypto.registry import NAMES, PARAMETERS
+from node.cli.context_file import Contexts
 from node.errors import AddressError, ParleyError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
@@ -33,9 +35,27 @@ def known_addresses(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
+def places(incomplete: str) -> list[tuple[str, str]]:
+    """The same, and the names of contexts and of peers that have an address on record."""
+    marked = [(f"@{name}", text) for name, text in contexts(incomplete)]
+    for peer in _known():
+        names = _names(peer)
+        if any(map(_is_address, names)):
+            marked += [(f"@{one}", peer.node_id.short) for one in names if "://" not in one]
+    return [*marked, *known_addresses(incomplete)]
+
+
+def contexts(incomplete: str) -> list[tuple[str, str]]:
+    """Names of contexts."""
+    try:
+        return [(name, one.address or "") for name, one in Contexts().all().items()]
+    except ParleyError:
+        return []
+
+
 def bus_addresses(incomplete: str) -> list[tuple[str, str]]:
     """The same, and what `bus_files` offers."""
-    return [*bus_files(incomplete), *known_addresses(incomplete)]
+    return [*bus_files(incomplete), *places(incomplete)]
 
 
 def bus_files(incomplete: str) -> list[tuple[str, str]]:
@@ -51,13 +71,20 @@ def known_names(incomplete: str) -> list[tuple[str, str]]:
     return names + [(str(peer.node_id), " ".join(_names(peer)[:1])) for peer in peers]
 
 
+@dataclass(frozen=True)
+class NamesOf:
+    """The names of a parameter's algorithms."""
+
+    parameter: str
+
+    def offered(self, incomplete: str) -> list[tuple[str, str]]:
+        """Names for the end of a comma list, those left out that stand in it."""
+        return _list_with(incomplete, NAMES[self.parameter])
+
+
 def algorithms(parameter: str) -> Complete:
     """Names for the end of a comma list of this parameter's, those left out that stand in it."""
-
-    def complete(incomplete: str) -> list[tuple[str, str]]:
-        return _list_with(incomplete, NAMES[parameter])
-
-    return complete
+    return NamesOf(parameter).offered
 
 
 def any_algorithm(incomplete: str) -> list[tuple[str, str]]:
@@ -65,13 +92,20 @@ def any_algorithm(incomplete: str) -> list[tuple[str, str]]:
     return _list_with(incomplete, [name for p in PARAMETERS for name in NAMES[p]])
 
 
+@dataclass(frozen=True)
+class OneOfThese:
+    """A few words."""
+
+    names: tuple[str, ...]
+
+    def offered(self, incomplete: str) -> list[tuple[str, str]]:
+        """All of them."""
+        return [(name, "") for name in self.names]
+
+
 def words(*names: str) -> Complete:
     """One of a few words."""
-
-    def complete(incomplete: str) -> list[tuple[str, str]]:
-        return [(name, "") for name in names]
-
-    return complete
+    return OneOfThese(names).offered
 
 
 def _list_with(incomplete: str, names: list[str] | tuple[str, ...]) -> list[tuple[str, str]]:

@@ -156,7 +156,16 @@ class Interceptors:
         """Log the exception that an interceptor raised, unless there were many: a peer that sends
         what makes it fail shall not fill the log."""
         text = "an interceptor of %s %r failed"
-        self._failures.log(logger, logging.ERROR, now, text, kind, name, exc_info=True)
+        self._failures.log(
+            logger,
+            logging.ERROR,
+            now,
+            text,
+            kind,
+            name,
+            exc_info=True,
+            extra={"event": "interceptor.failed", "kind": kind, "topic": name},
+        )
 
 
 def _step(

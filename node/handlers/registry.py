@@ -18,6 +18,7 @@ from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.messaging.application_events import answering_types
 from node.messaging.topics import PUBLISH
+from node.metrics.metrics import RequestTally
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
 
@@ -44,6 +45,11 @@ class Slots:
     def __init__(self, limit: int) -> None:
         self._free = limit
         self._lines: dict[object, dict[Waiter, None]] = {}  # the next one's turn first
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._lines.values()))
 
     async def acquire(self, who: object, new_waiter: Callable[[], Waiter]) -> None:
         """Wait for a slot in the line of `who`; whoever is cancelled has none."""
@@ -93,6 +99,7 @@ class Entry(Generic[H]):
     rules: tuple[Rule, ...] = ()
     chain: Chain | None = None
     failures: LogRation = field(default_factory=LogRation)
+    tally: RequestTally = field(default_factory=RequestTally)
 
     def takes(self, supercategory: Supercategory | None) -> bool:
         """Whether what travels between these roles may come here; None: unknown roles."""
@@ -156,7 +163,7 @@ class Registry(Generic[H]):
             self._patterns.sort(key=lambda pattern: len(pattern[0]), reverse=True)
         else:
             self._exact[name] = entry
-        for known in [*self._exact.values(), *(entry for _, entry in self._patterns)]:
+        for known in self.entries():
             known.rules = self._rules(known)
         return entry
 
@@ -169,6 +176,12 @@ class Registry(Generic[H]):
             if name.startswith(prefix):
                 return pattern
         return None
+
+    def entries(self) -> Iterator[Entry[H]]:
+        """All that are registered."""
+        yield from self._exact.values()
+        for _, entry in self._patterns:
+            yield entry
 
     def has(self, name: str) -> bool:
         """Whether this very name, or pattern, has a handler."""

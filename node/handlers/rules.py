@@ -15,6 +15,8 @@ from crypto.identity import NodeId
 from node.errors import ConfigError
 from node.handlers.role_file import read_roles, require_role
 from node.logs import LogRation
+from node.protocol.codes import ResultCode
+from node.remote import access
 from node.remote.remote import Remote
 
 logger = logging.getLogger("parley.peer")
@@ -101,7 +103,15 @@ class Roles:
             return not wanted.isdisjoint([told] if isinstance(told, str) else told)
         except Exception:
             text = "the roles of %s cannot be told, so there are no others"
-            self._failures.log(logger, logging.ERROR, now, text, node_id.short, exc_info=True)
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                node_id.short,
+                exc_info=True,
+                extra={"event": "roles.failed", "peer": node_id},
+            )
             return False
 
 
@@ -151,14 +161,29 @@ class Rule:
                 answer = await answer
         except Exception:
             text, now = "allow= of %r failed, so %s is not allowed", peer.backend.now()
-            self._failures.log(logger, logging.ERROR, now, text, name, peer, exc_info=True)
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                name,
+                peer,
+                exc_info=True,
+                extra={"event": "rule.failed", "topic": name},
+            )
             return False
         return answer is True
 
     def log_refusal(self, peer: Remote, name: str) -> None:
         """Say that it did not permit `peer` to use `name`."""
         text, now = "%s is not allowed to use %r", peer.backend.now()
-        self._refusals.log(logger, logging.INFO, now, text, peer, name)
+        extra = {
+            "event": "request.refused",
+            **access.party(peer),
+            "topic": name,
+            "code": ResultCode.NOT_AUTHORISED,
+        }
+        self._refusals.log(access.logger, logging.INFO, now, text, peer, name, extra=extra)
 
 
 async def permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:

@@ -134,7 +134,15 @@ def log_failure(
     """Log the exception that is being handled, unless there were many of this handler: a peer
     that sends what makes it fail shall not fill the log."""
     now, failed = peer.backend.now(), what + " failed"
-    entry.failures.log(logger, logging.ERROR, now, failed, name, exc_info=True)
+    entry.failures.log(
+        logger,
+        logging.ERROR,
+        now,
+        failed,
+        name,
+        exc_info=True,
+        extra={"event": "handler.failed", "topic": name},
+    )
 
 
 async def _slot_and_room(slots: Slots, peer: Remote) -> None:

@@ -230,6 +230,14 @@ class Topic(Generic[N]):
         """How many notes subscribers lost because they did not keep up, in all."""
         return self._fanout.dropped
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Subscribers, notes published, delivered (once for each subscriber) and lost, and what
+        waits for all subscribers, in bytes of cost."""
+        fanout = self._fanout
+        waiting = sum(feed.cost for feed in fanout.feeds)
+        return len(fanout.feeds), fanout.published, fanout.delivered, fanout.dropped, waiting
+
     def close(self) -> None:
         """End all subscriptions: each gets what waits for it, then the end."""
         self._fanout.flush()
@@ -272,6 +280,11 @@ class Topic(Generic[N]):
         return self._supercategories is None or supercategory in self._supercategories
 
     @property
+    def note_type(self) -> DataType[N] | None:
+        """What its notes are; None if nothing was said of that."""
+        return self._note_type
+
+    @property
     def rules(self) -> tuple[Rule, ...]:
         """All that hold for its subscribers."""
         entry = self._handlers.subscribes.find(self.name)
@@ -305,7 +318,15 @@ class Topic(Generic[N]):
             return self._state(), self.position
         except Exception as error:
             now, text = self._loop().now(), "the state of topic %r cannot be told"
-            self._state_failures.log(logger, logging.ERROR, now, text, self.name, exc_info=True)
+            self._state_failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                self.name,
+                exc_info=True,
+                extra={"event": "topic.state-failed", "topic": self.name},
+            )
             raise CallRefused(ResultCode.HANDLER_FAILED) from error
 
     def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
@@ -369,7 +390,11 @@ class Topic(Generic[N]):
             try:
                 tap(data, headers)
             except Exception:
-                logger.exception("a tap of topic %r failed", self.name)
+                logger.exception(
+                    "a tap of topic %r failed",
+                    self.name,
+                    extra={"event": "topic.tap-failed", "topic": self.name},
+                )
 
     def _flush_turn(self) -> None:
         self._flush_due = False

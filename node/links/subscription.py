@@ -371,6 +371,7 @@ class LinkSubscription(Generic[D]):
                     link,
                     one_line(str(error)),
                     seconds,
+                    extra={"event": "subscription.again", "topic": self.topic, "again_in": seconds},
                 )
                 await pause(link.backend, seconds)
             else:

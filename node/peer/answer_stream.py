@@ -16,8 +16,8 @@ from node.errors import ParleyError, PeerClosedError, StreamedAnswerError, recei
 from node.handlers.interceptors import Chain, Intercepted
 from node.messaging.asking import Asking
 from node.messaging.chunks import ChunkInbox
-from node.messaging.pending import LOST, STREAMED, OutgoingCall
-from node.protocol.codes import MAIN_STREAM, ResultCode
+from node.messaging.pending import OutgoingCall
+from node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.remote.live import LiveConnection
 from node.transport.waiting import Changes
@@ -56,6 +56,7 @@ class AnswerStream(Generic[D]):
         self._call: OutgoingCall | None = None
         self._inbox: ChunkInbox | None = None
         self._closed = False
+        self._began = 0.0
         self._changes = Changes(live.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
@@ -97,9 +98,10 @@ class AnswerStream(Generic[D]):
         timeout = await live.room(timeout)
         size = window or live.limits.stream_window
         inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, live.core.account)
+        self._began = now = live.backend.now()
         try:
             call = self._asking.call(
-                self.topic, data, live.backend.now(), timeout, self._changes.notify, headers, window
+                self.topic, data, now, timeout, self._changes.notify, headers, window
             )
         except ConnectionClosedError as error:
             raise live.closed_error() from error
@@ -145,9 +147,13 @@ class AnswerStream(Generic[D]):
 
     def _leave(self) -> None:
         """Want no more items: cancel the call, forget what waits."""
+        call, live = self._call, self._live
+        if call is not None and not self._closed:
+            code = call.code if call.done else GIVEN_UP
+            live.metrics.made.add(code, live.backend.now() - self._began)
         self._closed = True
-        if self._call is not None and not self._call.done:
-            self._asking.give_up(self._call)
+        if call is not None and not call.done:
+            self._asking.give_up(call)
         if self._inbox is not None:
             self._inbox.clear()
         self._changes.notify()

@@ -17,6 +17,7 @@ from node.messaging.topics import PUBLISH, Topics
 from node.peer.answer_stream import AnswerStream, answer_of
 from node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
 from node.peer.subscription import Subscription
+from node.protocol.codes import GIVEN_UP
 from node.protocol.errors import ConnectionClosedError
 from node.remote.live import LiveConnection
 from node.transport.backend import Backend
@@ -131,15 +132,18 @@ class PeerRequests:
             timeout = await self.live.room(timeout)
         backend, asking = self.backend, self.asking
         waiter = backend.waiter()
+        now = backend.now()
         try:
-            call = asking.call(topic, data, backend.now(), timeout, waiter.wake, headers)
+            call = asking.call(topic, data, now, timeout, waiter.wake, headers)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         try:
             await waiter
         finally:
+            code = call.code if call.done else GIVEN_UP
             if not call.done:
                 asking.give_up(call)
+            self.live.metrics.made.add(code, backend.now() - now)
         answer = answer_of(call) if call.code else call.data
         return answer if wanted is None else wanted.read(answer)
 
@@ -187,8 +191,10 @@ class PeerRequests:
         try:
             await waiter
         finally:
+            code = call.code if call.done else GIVEN_UP
             if not call.done:
                 asking.give_up(call)
+            self.live.metrics.made.add(code, backend.now() - now)
         return answer_of_once(key, call, again=again)
 
     async def publish(

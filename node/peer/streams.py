@@ -19,6 +19,7 @@ from node.protocol.account import STREAM_HANDLER_WEIGHT
 from node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import UNANSWERED_REQUESTS
+from node.remote.access import log_refused
 from node.remote.live import LiveConnection
 from node.streams.stream import Stream, StreamHandler
 from node.streams.table import StreamTable
@@ -51,17 +52,17 @@ class StreamHandlers:
         account = live.core.account
         entry = self._handlers.find_stream(label)
         if live.draining or label.startswith(LABEL):
-            self._refuse(stream_id, CloseCode.REFUSED)
+            self._refuse(stream_id, label, CloseCode.REFUSED)
         elif live.path and not self._is_exported(label):
-            self._refuse(stream_id, CloseCode.NOT_AUTHORISED)
+            self._refuse(stream_id, label, CloseCode.NOT_AUTHORISED)
         elif entry is None:
-            self._refuse(stream_id, CloseCode.NO_HANDLER)
+            self._refuse(stream_id, label, CloseCode.NO_HANDLER)
         elif not entry.takes(live.supercategory):
-            self._refuse(stream_id, CloseCode.WRONG_SUPERCATEGORY)
+            self._refuse(stream_id, label, CloseCode.WRONG_SUPERCATEGORY)
         elif self._running >= live.limits.max_streams + LINGERING_HANDLERS or not account.has_room(
             STREAM_HANDLER_WEIGHT
         ):
-            self._refuse(stream_id, CloseCode.OVERLOADED)
+            self._refuse(stream_id, label, CloseCode.OVERLOADED)
         else:
             self._running += 1
             account.charge(STREAM_HANDLER_WEIGHT)
@@ -76,9 +77,11 @@ class StreamHandlers:
             return label == BUS_LABEL
         return self._handlers.exported(label)
 
-    def _refuse(self, stream_id: int, code: CloseCode) -> None:
+    def _refuse(self, stream_id: int, label: str, code: CloseCode) -> None:
+        live = self._live
+        log_refused(self._handlers.refused, live.remote, "stream", label, code, live.backend.now())
         with suppress(LocalProtocolError):  # we are closing: Close will tell
-            self._live.core.reset_stream(stream_id, code)
+            live.core.reset_stream(stream_id, code)
 
     async def _serve(self, entry: Entry[StreamHandler], stream: Stream) -> None:
         live, remote = self._live, self._live.remote
@@ -104,7 +107,15 @@ class StreamHandlers:
                 # Mostly this stream's own end; a handler may have met that of another one.
                 now, why = live.backend.now(), one_line(str(failure))
                 ended = self._handlers.ended
-                ended.log(logger, logging.INFO, now, "stream %r ended: %s", stream.label, why)
+                ended.log(
+                    logger,
+                    logging.INFO,
+                    now,
+                    "stream %r ended: %s",
+                    stream.label,
+                    why,
+                    extra={"event": "stream.ended", "label": stream.label},
+                )
             else:
                 log_failure(entry, stream.label, remote, "the handler of stream %r")
                 code = CloseCode.INTERNAL_ERROR

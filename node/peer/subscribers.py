@@ -20,6 +20,7 @@ from node.messaging.stream_feed import StreamFeed
 from node.messaging.topics import Topics
 from node.peer.answers import Answers
 from node.protocol.codes import ResultCode
+from node.remote.access import log_refused
 from node.remote.live import LiveConnection
 
 
@@ -45,6 +46,13 @@ class SubscribeHandlers:
 
     def find(self, name: str) -> Topic | ResultCode:
         """The topic that a Subscribe to `name` is decided for, or the code that refuses it."""
+        found = self._find(name)
+        if isinstance(found, ResultCode):
+            now = self._live.backend.now()
+            log_refused(self._handlers.refused, self._live.remote, "topic", name, found, now)
+        return found
+
+    def _find(self, name: str) -> Topic | ResultCode:
         topic = self._published.get(name)
         if topic is None:
             elsewhere = self._handlers.find_elsewhere

@@ -20,10 +20,10 @@ from node.messaging.inbox import NoteInbox
 from node.messaging.kept import TopicPosition, read_beginning
 from node.messaging.notes import NO_HEADERS, read_slow_text
 from node.messaging.numbered_inbox import NumberedInbox
-from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.messaging.pending import OutgoingCall
 from node.messaging.topics import Topics
 from node.peer.batches import Batches
-from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
 from node.remote.live import LiveConnection
@@ -298,6 +298,7 @@ class Subscription(Generic[D]):
                 while inbox:
                     notes, self.headers = inbox.take()
                     if notes:
+                        self._live.metrics.notes_received += len(notes)
                         notes.reverse()
                         self._ready = notes
                         return

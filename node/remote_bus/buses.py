@@ -14,6 +14,7 @@ from node.errors import ConfigError, ParleyError, ungrouped
 from node.handlers.registry import Handlers
 from node.protocol.codes import BUS_LABEL
 from node.remote_bus.authorisation import Allow
+from node.remote_bus.readings import BusReadings
 from node.remote_bus.service import offer_bus
 from node.transport.backend import Backend
 
@@ -25,6 +26,14 @@ class Buses:
         self._loop = loop
         self._handlers = handlers
         self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
+        self.readings = BusReadings(
+            lambda: [bus for bus, _ in self._buses.values()], lambda: loop().now()
+        )
+
+    @property
+    def by_url(self) -> dict[str, Bus]:
+        """All of them, by their addresses."""
+        return {url: bus for url, (bus, _) in self._buses.items()}
 
     def get(self, url: str, config: BusConfig | None, allow: Allow | None) -> Bus:
         """The bus at an address, made if need be, and not opened.

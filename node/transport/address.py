@@ -104,6 +104,15 @@ class Address:
         host, port = _host_and_port(rest)
         return cls("via" if server else "tcp", host, port, "", node_id, server, home)
 
+    @classmethod
+    def parse_web(cls, text: str) -> "Address":
+        """Read where HTTP is served: `HOST:PORT`, or the same behind `tcp://`; else
+        AddressError."""
+        address = cls.parse(text if "://" in text else f"tcp://{text}")
+        if address.scheme != "tcp" or address.node_id is not None:
+            raise AddressError("HTTP is served on HOST:PORT")
+        return address
+
     def with_node_id(self, node_id: NodeId) -> "Address":
         """Return this address with another expected node id."""
         return self if self.node_id == node_id else replace(self, node_id=node_id)

@@ -81,7 +81,9 @@ class AsyncioOutlet(asyncio.Protocol):
             driver = self._accept(remote_name(transport.get_extra_info("peername")))
         except Exception:
             # The loop would log it too, and leave the socket open.
-            logger.exception("a connection could not be accepted")
+            logger.exception(
+                "a connection could not be accepted", extra={"event": "listener.accept-failed"}
+            )
         self._accept = _nobody  # it holds whoever it was for
         if driver is None:
             self._transport.abort()
@@ -295,7 +297,11 @@ class AsyncioBackend:
             if tasks:
                 await asyncio.wait(tasks)
             elif self.now() > deadline:
-                logger.error("%d sockets were not closed by the loop", len(self._outlets))
+                logger.error(
+                    "%d sockets were not closed by the loop",
+                    len(self._outlets),
+                    extra={"event": "transport.unclosed"},
+                )
                 break
             await asyncio.sleep(0)
 

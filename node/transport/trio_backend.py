@@ -124,7 +124,7 @@ class TrioBackend:
                     await function(*arguments)
             except Exception:
                 # A mistake of ours must not take the node's other peers along.
-                logger.exception("a task failed")
+                logger.exception("a task failed", extra={"event": "task.bug"})
             finally:
                 self._scopes.discard(scope)
                 if not self._scopes and self._empty is not None:
@@ -192,7 +192,11 @@ class TrioBackend:
                     stream = await listener.accept()
                 except (OSError, anyio.BrokenResourceError):
                     # The listener outlives it: the next connection may be fine.
-                    logger.warning("a connection could not be accepted", exc_info=True)
+                    logger.warning(
+                        "a connection could not be accepted",
+                        exc_info=True,
+                        extra={"event": "listener.accept-failed"},
+                    )
                     await trio.sleep(ACCEPT_PAUSE)
                 else:
                     await self._accepted(stream, accept)
@@ -207,7 +211,9 @@ class TrioBackend:
         try:
             driver = accept(remote_name(peer))
         except Exception:
-            logger.exception("a connection could not be accepted")
+            logger.exception(
+                "a connection could not be accepted", extra={"event": "listener.accept-failed"}
+            )
         if driver is None:
             await anyio.aclose_forcefully(stream)
         else:

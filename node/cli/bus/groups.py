@@ -19,9 +19,10 @@ from node.cli.bus.connection import opened
 from node.cli.bus.display import brief_moment, moment_of
 from node.cli.exits import Exit
 from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, table_of
+from node.cli.output import Output
 from node.cli.run import run
 from node.cli.suggestions import words
+from node.cli.terminal import table_of
 from node.errors import ParleyError
 
 
@@ -109,7 +110,7 @@ def _streams(out: Output, streams: list[StreamInfo]) -> None:
         shown = [brief_moment(id) for id in (each.first_id, each.last_id)]
         out.event("stream", **each._asdict(), first_time=first, last_time=last)
         table.add_row(escape(each.name), f"{each.length:,}", f"{each.size:,}", *shown)
-    out.console.print(table)
+    out.table(table)
 
 
 def _groups(out: Output, groups: list[GroupInfo]) -> None:
@@ -127,7 +128,7 @@ def _groups(out: Output, groups: list[GroupInfo]) -> None:
             f"{each.consumers:,}",
             brief_moment(each.last_id),
         )
-    out.console.print(table)
+    out.table(table)
 
 
 def _consumers(out: Output, found: list[tuple[GroupInfo, list[ConsumerInfo]]]) -> None:
@@ -142,7 +143,7 @@ def _consumers(out: Output, found: list[tuple[GroupInfo, list[ConsumerInfo]]]) -
                 f"{each.pending:,}",
                 f"{each.idle:,.1f}",
             )
-    out.console.print(table)
+    out.table(table)
 
 
 def _lag(each: GroupInfo) -> dict[str, Any]:

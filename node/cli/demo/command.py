@@ -19,8 +19,10 @@ from node.cli.demo.process import other_process
 from node.cli.demo.responder import respond
 from node.cli.demo.scenes import Stage
 from node.cli.demo.server import serve_demo
-from node.cli.options import Json, Loop, file_path
-from node.cli.output import Output, set_up_logging
+from node.cli.given_files import file_path
+from node.cli.log_lines import set_up_logging
+from node.cli.options import Json, Loop
+from node.cli.output import Output
 from node.cli.run import described, event_loop, until_interrupted
 from node.node import Node
 from node.peer.peer import Peer
@@ -118,7 +120,7 @@ def _table(out: Output, rows: list[tuple[str, str, float, str]]) -> None:
     table = Table("what", "size", "time", "rate")
     for what, size, seconds, rate in rows:
         table.add_row(what, size, f"{seconds * 1e3:,.2f} ms", rate)
-    out.console.print(table)
+    out.table(table)
 
 
 def _rate(sent: dict[str, Any]) -> str:

@@ -15,8 +15,10 @@ from node.cli.journal.arguments import Directory, NodeOption
 from node.cli.journal.segments import Bar, find_segments, read_segment
 from node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
 from node.cli.options import Json
-from node.cli.output import Output, brief_time, show_time, table_of
+from node.cli.output import Output, brief_time, show_time
+from node.cli.terminal import table_of
 from node.journal.bodies import JoinedTunnel
+from node.trust.petnames import Petnames
 
 _EVENT: Final = "event"
 
@@ -57,20 +59,20 @@ def inspect(
 
 
 def _show(out: Output, survey: JournalSurvey, *, with_sessions: bool) -> None:
-    out.say(f"journal of {survey.node}")
+    out.say(f"journal of {out.petnames.beside(survey.node)}")
     for auditor in sorted({key for facts in survey.segments for key in facts.auditors}):
         out.say(f"auditor    {_auditor(auditor)}")
     for facts in survey.segments:
         out.event("segment", **_described(survey.node, facts))
-    out.console.print(_runs(survey), _segments(survey))
+    out.table(_runs(survey), _segments(survey))
     if with_sessions:
         for session in survey.sessions:
             out.event("session", **_session(survey.node, session))
-        out.console.print(_sessions(survey))
+        out.table(_sessions(survey, out.petnames))
     for tunnel in survey.tunnels:
         out.event("tunnel", **_tunnel(survey.node, tunnel))
     if survey.tunnels:
-        out.console.print(_tunnels(survey))
+        out.table(_tunnels(survey, out.petnames))
 
 
 def _runs(survey: JournalSurvey) -> Table:
@@ -116,13 +118,13 @@ def _remarks(facts: SegmentFacts) -> list[str]:
     return [f"{size:,} bytes {what}" for size, what in said if size]
 
 
-def _sessions(survey: JournalSurvey) -> Table:
+def _sessions(survey: JournalSurvey, petnames: Petnames) -> Table:
     head = ("session", "with", "began", "ended", "code", "received", "sent", "resumed")
     table = table_of("sessions", *head)
     for each in survey.sessions:
         table.add_row(
             each.session_id[:8],
-            each.remote_node[:8],
+            petnames.beside_short(each.remote_node),
             brief_time(each.started),
             brief_time(each.ended),
             "" if each.code is None else str(each.code),
@@ -133,15 +135,15 @@ def _sessions(survey: JournalSurvey) -> Table:
     return table
 
 
-def _tunnels(survey: JournalSurvey) -> Table:
+def _tunnels(survey: JournalSurvey, petnames: Petnames) -> Table:
     head = ("tunnel", "hop", "from", "to", "began", "ended", "forward", "back")
     table = table_of("tunnels", *head)
     for each in survey.tunnels:
         table.add_row(
             each.trace.hex()[:8],
             f"{each.hop} of {each.length - 1}",
-            each.before.text[:8],
-            each.after.text[:8],
+            petnames.beside_short(each.before),
+            petnames.beside_short(each.after),
             brief_time(each.began),
             brief_time(each.ended),
             f"{each.forward:,}",

@@ -21,7 +21,8 @@ from node.cli.journal.arguments import (
 )
 from node.cli.journal.segments import Bar, Piece, audited, find_segments
 from node.cli.options import Json
-from node.cli.output import Output, brief_time, counted, show_time, table_of
+from node.cli.output import Output, brief_time, counted, show_time
+from node.cli.terminal import table_of
 from node.journal.audit.rows import (
     EVENT_COLUMNS,
     MALFORMED,
@@ -159,7 +160,7 @@ def _show(out: Output, findings: list[Finding], total: int) -> None:
     table = table_of("findings", "finding", "where", "evidence")
     for each in findings:
         table.add_row(each.kind, _where(each), escape(one_line(each.evidence)))
-    out.console.print(table)
+    out.table(table)
     if total > len(findings):
         out.say(f"and {total - len(findings):,} more: --json shows all")
 
@@ -175,7 +176,7 @@ def _show_open(out: Output, found: dict[tuple[str, str, str, str], Which]) -> No
             places = f"{which.first:,} to {which.last:,}"
             at = f"session {session[:8]} {direction}\njournal of {journal[:8]}"
             table.add_row(status, at, f"{which.count:,}", places)
-    out.console.print(table)
+    out.table(table)
     if len(found) > MOST_SHOWN:
         out.say(f"and {len(found) - MOST_SHOWN:,} more: --json shows all")
 

@@ -1,6 +1,7 @@
 """`parley completion`: the scripts, and the answers that shells get: in this process, and by a
 real bash."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from crypto.identity import NodeId
+from docs import build_completions
+from node.cli import answering
+from node.cli.answering import TABLE, answered, offers
 from node.cli.completion import Shell
 from node.cli.explanations import EXPLANATIONS
 from node.trust.known_peers import KnownPeers
@@ -77,17 +81,88 @@ def test_no_other_shell(parley: Parley) -> None:
         ("parley call --netw", {"--network-key"}),
     ],
 )
-def test_bash_is_answered(answer: Callable[..., list[str]], line: str, expected: set[str]) -> None:
-    words = str(len(line.split()) - 1)
-    asked = {"COMP_WORDS": line, "COMP_CWORD": words}
-    assert set(answer(_PARLEY_COMPLETE="complete_bash", **asked)) == expected
+def test_a_shell_is_answered(
+    home: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: set[str]
+) -> None:
+    monkeypatch.setenv("PARLEY_HOME", str(home))
+    assert {word for word, _ in offers(line) or ()} == expected
 
 
-def test_zsh_and_fish_are_answered(answer: Callable[..., list[str]]) -> None:
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("parley bus dlq r", {"replay"}),
+        ("parley simulate f", {"federation"}),
+        ("parley --v", {"--version"}),
+        ("parley call --kex=x25519-", {"x25519-mlkem768"}),
+        ("parley call --js", {"--json"}),
+        ("parley call --json --js", set()),  # given already
+        ("parley serve --listen tcp://a:1 --liste", {"--listen"}),  # may be given again
+        ("parley ping --trust any --role p", {"peer"}),
+        ("parley errors -- no-han", {"no-handler"}),
+        ("parley errors 'no-han", {"no-handler"}),
+        ("parley send a.txt b.txt tcp://127.0.0.1:71", set()),
+        ("parley id show ", set()),  # a file: the shell's own business
+    ],
+)
+def test_places_in_a_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch, line: str, expected: set[str]
+) -> None:
+    monkeypatch.setenv("PARLEY_HOME", str(home))
+    assert {word for word, _ in offers(line) or ()} == expected
+
+
+def test_what_the_table_does_not_know_is_left_to_typer(
+    answer: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert offers("parley nonsense ") is None
+    table = json.loads(TABLE.read_text())
+    table["commands"]["errors"]["arguments"] = ["typer"]
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    monkeypatch.setattr(answering, "TABLE", tmp_path / "table.json")
+    assert offers("parley errors deadline") is None
+    asked = {"COMP_WORDS": "parley errors deadline", "COMP_CWORD": "2"}
+    assert not answered({"_PARLEY_COMPLETE": "complete_bash", **asked})
+    assert answer(_PARLEY_COMPLETE="complete_bash", **asked) == ["deadline-exceeded"]
+
+
+def test_the_table_is_that_of_the_commands() -> None:
+    assert TABLE.read_text() == build_completions.build()
+
+
+@pytest.mark.process
+def test_to_answer_imports_no_command() -> None:
+    assert imported_by("parley bus consume --") == imported_by("parley ") == {"node.cli.answering"}
+    assert "typer" not in imported_by("parley call ")
+
+
+def imported_by(line: str) -> set[str]:
+    code = (
+        "import sys; from node.cli.answering import offers; assert offers(sys.argv[1]) is not None;"
+        "print(*(m for m in sys.modules if m.startswith(('node.cli.', 'typer', 'node.node'))))"
+    )
+    command = [sys.executable, "-c", code, line]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_zsh_and_fish_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
     asked = {"_TYPER_COMPLETE_ARGS": "parley errors no-han"}
-    assert "no-handler" in answer(_PARLEY_COMPLETE="complete_zsh", **asked)[0]
+    assert answered({"_PARLEY_COMPLETE": "complete_zsh", **asked})
+    assert capsys.readouterr().out == """_arguments '*: :(("no-handler"))'\n"""
     asked["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
-    assert answer(_PARLEY_COMPLETE="complete_fish", **asked) == ["no-handler"]
+    assert answered({"_PARLEY_COMPLETE": "complete_fish", **asked})
+    assert capsys.readouterr().out == "no-handler\n"
+    for line, code in (("parley errors no-han", 0), ("parley errors nowhere", 1)):
+        asked = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "is-args"}
+        with pytest.raises(SystemExit) as ended:
+            answered({"_PARLEY_COMPLETE": "complete_fish", **asked})
+        assert ended.value.code == code
+    assert answered({"_PARLEY_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "parley bus t"})
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith('_arguments \'*: :(("tail":"Print the events that are stored, and')
+    assert answered({"_PARLEY_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "parley id show "})
+    assert capsys.readouterr().out == "_files\n"
 
 
 def test_every_code_is_offered(answer: Callable[..., list[str]]) -> None:
@@ -100,7 +175,8 @@ def test_every_code_is_offered(answer: Callable[..., list[str]]) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("parley ping ", [PLACE, ELSEWHERE]),
+        ("parley ping ", ["@alice", PLACE, ELSEWHERE]),
+        ("parley ping @al", ["alice"]),  # and what stands after an @ at the beginning
         # Bash replaces what stands after the last colon, and that only.
         ("parley ping tcp:", [PLACE[4:], ELSEWHERE[4:]]),
         ("parley ping tcp://127.0.0.1:71", ["7100"]),

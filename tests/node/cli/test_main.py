@@ -19,7 +19,8 @@ SHARED = [f"--{NAMES.get(name, name).replace('_', '-')}" for name in TABLE]
 
 def test_the_table_has_what_the_commands_promise() -> None:
     promised = "kex signing hash cipher sealing require max-payload plaintext identity trust "
-    promised += "network-key resume role loop uvloop log-level json passphrase-file"
+    promised += "fresh context network-key resume role loop uvloop log-format log-level json "
+    promised += "passphrase-file"
     assert sorted(SHARED) == sorted(f"--{name}" for name in promised.split())
 
 
@@ -187,4 +188,5 @@ def test_a_command_imports_itself_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(done.stdout.splitlines()[-1].split())
-    assert imported == {f"node.cli.{name}" for name in ("main", "completion", "exits", "output")}
+    of_main = ("main", "beginning", "completion", "exits", "helps", "output")
+    assert imported == {f"node.cli.{name}" for name in of_main}

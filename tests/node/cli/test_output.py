@@ -10,7 +10,8 @@ import pytest
 from rich.progress import TextColumn
 
 from node.cli.exits import Exit
-from node.cli.output import CommandFailure, Output, as_text, plain, set_up_logging, show_value
+from node.cli.log_lines import set_up_logging
+from node.cli.output import CommandFailure, Output, as_text, plain, show_value
 
 FAILURE = CommandFailure(Exit.ANSWERED, 64, "refused", "refused (code 64)", {"why": b"\xff"})
 

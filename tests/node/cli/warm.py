@@ -167,18 +167,26 @@ def _become(arguments: list[str], environment: dict[str, str], directory: str) -
         runpy.run_path(arguments[0], run_name="__main__")
 
 
+def _make(group: Any) -> None:
+    """Import all commands of a group, and those below them."""
+    for name in group.commands:
+        command = group.commands[name]
+        if hasattr(command, "commands"):
+            _make(command)
+
+
 def _warm_up() -> None:
     """Import all that commands import, and make of them what typer makes at each start."""
     import anyio
     import typer.main
 
-    from node.cli.main import main
+    from node.cli.main import app, main
 
     typer.main.get_command = cache(typer.main.get_command)
-    for family in ([], ["id"], ["bus"], ["journal"], ["peers"]):
-        sys.argv[:] = ["parley", *family, "--help"]  # which asks every command what it is for
-        with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-            main()
+    _make(typer.main.get_command(app))
+    sys.argv[:] = ["parley", "errors", "1"]
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        main()
     anyio.run(anyio.sleep, 0)
     gc.collect()
     gc.freeze()

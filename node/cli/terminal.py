@@ -1,0 +1,63 @@
+"""What commands show by rich: a console for people, tables, and bars that move.
+
+Apart from `output`, since rich takes as long to import as all that a short command needs.
+"""
+
+import sys
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.progress import Progress, ProgressColumn
+from rich.table import Table
+
+from node.logs import one_line
+
+
+class PeoplesConsole(Console):
+    """A console for people; with JSON it is quiet, since standard output is for JSON alone."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError."""
+        # Rich would leave by SystemExit, which passes by whatever has to be closed.
+        raise BrokenPipeError
+
+    def table(self, table: Table) -> None:
+        """Print a table: with lines to a terminal; to what reads it otherwise as tab-separated
+        lines, none of them wrapped, below one that begins with # and its title."""
+        if self.is_terminal:
+            self.print(table)
+            return
+        if table.title:
+            self._line(f"# {self._plain(table.title)}")
+        if table.show_header:
+            self._line("\t".join(self._plain(column.header) for column in table.columns))
+        for row in zip(*(column.cells for column in table.columns), strict=True):
+            self._line("\t".join(map(self._plain, row)))
+
+    def bar(self, *columns: ProgressColumn, kept: bool) -> Progress:
+        """A bar that moves at a terminal; one that is `kept` shows its end elsewhere too."""
+        return Progress(
+            *columns,
+            console=self,
+            transient=not kept,
+            disable=self.quiet or not (kept or self.is_terminal),
+            redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
+        )
+
+    def _line(self, text: str) -> None:
+        self.out(text, highlight=False)  # `print` would make blanks of tabs
+
+    def _plain(self, cell: RenderableType) -> str:
+        text = self.render_str(cell).plain if isinstance(cell, str) else str(cell)
+        return one_line(" ".join(text.split()))
+
+
+def table_of(title: str, *head: str) -> Table:
+    """A table in which nothing is cut off: what is too long goes on in the next line."""
+    table = Table(title=f"{title} (times are UTC)", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in head:
+        table.add_column(name, overflow="fold")
+    return table
