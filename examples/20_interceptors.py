@@ -58,7 +58,7 @@ async def main() -> None:
         to_counter = await guest.connect(await counter.listen("memory://counter"))
 
         @kitchen.on_call("make")
-        async def make(call: Call[str]) -> str:
+        async def make(call: Call[Any]) -> str:
             stock[call.data] -= 1
             await changes.publish({call.data: stock[call.data]})
             return f"a cup of {call.data}"
