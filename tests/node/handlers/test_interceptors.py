@@ -9,7 +9,15 @@ import pytest
 from node.errors import ConfigError, StreamResetError
 from node.handlers.interceptors import Intercepted, Interceptors, Proceed
 from node.protocol.codes import CloseCode, ResultCode
-from parley import Call, CallRefused, NamedEvent, ParleyError, Stream, SubscribeRequest
+from parley import (
+    Call,
+    CallRefused,
+    NamedEvent,
+    ParleyError,
+    Stream,
+    SubscribeRejected,
+    SubscribeRequest,
+)
 from tests.node.network import eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio
@@ -328,6 +336,21 @@ async def test_subscriptions_are_seen_on_both_sides_and_may_be_refused() -> None
         assert ours.what == ["subscribe out news"] * 2
         assert theirs.what == ["subscribe in news"] * 2
         assert isinstance(theirs.ones[0].request, SubscribeRequest)
+
+
+async def test_a_node_does_not_get_its_own_notes_back_whatever_an_interceptor_waits_for() -> None:
+    async with meeting() as met:
+        news = met.server.topic("news")
+
+        @met.server.intercept("subscribe")
+        async def slow(one: Intercepted, proceed: Proceed) -> Any:
+            answer = await proceed(one)
+            news.add_source(met.client.node_id)  # forwarding begins meanwhile
+            return answer
+
+        with pytest.raises(SubscribeRejected):
+            async with met.peer.subscribe("news"):
+                pass
 
 
 async def test_a_subscription_refused_after_its_acceptance_is_left() -> None:
