@@ -268,6 +268,17 @@ async def test_a_streamed_call_that_is_refused_on_its_way_out_is_not_sent() -> N
         assert len(met.peer.asking) == 0
 
 
+async def test_a_streamed_call_that_was_never_made_is_an_error() -> None:
+    async with meeting() as met:
+
+        @met.client.intercept("call", way="out")
+        async def nothing(one: Intercepted, proceed: Proceed) -> Any:
+            return "forgotten"
+
+        with pytest.raises(ParleyError, match="did not proceed"):
+            await met.peer.call_stream("count").__aenter__()
+
+
 async def test_named_events_are_seen() -> None:
     async with meeting() as met:
         seen = Seen()
