@@ -9,7 +9,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -167,6 +168,16 @@ def abandon_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
+
+
+@contextmanager
+def unread() -> Iterator[None]:
+    """What is printed here may be lost, with all that follows: a server does not end because its
+    terminal was closed, or because whoever read its address has left."""
+    try:
+        yield
+    except OSError:
+        abandon_stdout()
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import anyio
 from node.cli.exits import Interrupted
 from node.cli.log_lines import set_up_logging
 from node.cli.options import NodeOptions
-from node.cli.output import Output, abandon_stdout
+from node.cli.output import Output, unread
 from node.errors import ConfigError, HandshakeError
 from node.journal.journal import Journal
 from node.logs import needs_extra
@@ -197,8 +197,6 @@ def ending_signals() -> Iterator[AsyncIterator[signal.Signals]]:
 
 def say_closed(out: Output, signal_name: str, **fields: Any) -> None:
     """The last lines of a command that a signal ended in order."""
-    try:
+    with unread():
         out.say(f"closed on {signal_name}")
         out.done(signal=signal_name, **fields)
-    except BrokenPipeError:
-        abandon_stdout()  # whoever read the address and left wanted no more

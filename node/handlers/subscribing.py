@@ -20,6 +20,19 @@ async def decide(
 ) -> Outcome:
     """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
     data. Who may at all is asked first, inside of the interceptors there are."""
+    outcome = await _intercepted(topic, request, handlers, supercategory)
+    # Looked at last: forwarding may have begun while a handler or interceptor took its time.
+    if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
+        return ResultCode.REJECTED, FORWARD_LOOP
+    return outcome
+
+
+async def _intercepted(
+    topic: Topic[Any],
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
     chain = handlers.interceptors.subscribe_in
     if not chain:
         return await _decide(topic, request, handlers, supercategory)
@@ -50,11 +63,7 @@ async def _decide(
 ) -> Outcome:
     if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
         return ResultCode.NOT_AUTHORISED, None
-    outcome = await _ask_handler(topic, request, handlers, supercategory)
-    # Looked at last: forwarding may have begun while the handler took its time.
-    if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
-        return ResultCode.REJECTED, FORWARD_LOOP
-    return outcome
+    return await _ask_handler(topic, request, handlers, supercategory)
 
 
 async def _ask_handler(

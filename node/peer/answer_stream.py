@@ -83,6 +83,8 @@ class AnswerStream(Generic[D]):
         except BaseException:
             self._leave()
             raise
+        if self._call is None:
+            raise ParleyError("an interceptor did not proceed to call")
         return self
 
     async def _ask(

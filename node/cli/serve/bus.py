@@ -3,7 +3,7 @@
 Whatever the rights do not allow is refused; a bus without rights is announced as such.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Annotated, Final
 
@@ -60,11 +60,20 @@ class BusRights:
             raise ConfigError("there are rights, and no bus to offer: name --bus")
         self._rights = settings.rights
 
-    def allow(self, request: BusRequest) -> bool:
-        """Whether a request of a peer is allowed."""
+    def allow(self, request: BusRequest) -> bool | Awaitable[bool]:
+        """Whether a request of a peer is allowed; where a role decides, that may have to be asked
+        of the application."""
         who, group, name = request.peer.node_id, request.group or "", request.name or ""
-        roles = self._roles.of(who)
-        return any(right.allows(who, request.action, name, group, roles) for right in self._rights)
+        roles = frozenset(
+            right.role
+            for right in self._rights
+            if right.allows(who, request.action, name, group, (right.role,))
+        )
+        if "" in roles:
+            return True
+        if not roles or who is None:
+            return False
+        return self._roles.include(roles, who, request.peer.backend.now())
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from anyio import to_thread
 from node.cli.exits import failure
 from node.cli.log_lines import change_level
 from node.cli.options import NodeOptions
-from node.cli.output import Output
+from node.cli.output import Output, unread
 from node.cli.serve.bus import BusRights
 from node.cli.supervisor import Supervisor
 from node.config import CHANGEABLE, NodeConfig
@@ -91,7 +91,8 @@ class Reloader:
                     exc_info=error if found is None else None,
                     extra={"event": "reload.failed"},
                 )
-                served.out.event("reload-failed", text=found.text if found else repr(error))
+                with unread():
+                    served.out.event("reload-failed", text=found.text if found else repr(error))
                 return
         self._settings = reread.settings
         self._tell(reread, served.out)
@@ -126,8 +127,9 @@ class Reloader:
             names,
             extra={"event": "reload.done", "changed": reread.taken},
         )
-        out.say(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
-        out.event("reloaded", changed=reread.taken, restart=reread.restart)
+        with unread():
+            out.say(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
+            out.event("reloaded", changed=reread.taken, restart=reread.restart)
         if reread.restart:
             logger.warning(
                 "these settings have changed and need a restart: %s",

@@ -9,7 +9,15 @@ import pytest
 from node.errors import ConfigError, StreamResetError
 from node.handlers.interceptors import Intercepted, Interceptors, Proceed
 from node.protocol.codes import CloseCode, ResultCode
-from parley import Call, CallRefused, NamedEvent, ParleyError, Stream, SubscribeRequest
+from parley import (
+    Call,
+    CallRefused,
+    NamedEvent,
+    ParleyError,
+    Stream,
+    SubscribeRejected,
+    SubscribeRequest,
+)
 from tests.node.network import eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio
@@ -260,6 +268,17 @@ async def test_a_streamed_call_that_is_refused_on_its_way_out_is_not_sent() -> N
         assert len(met.peer.asking) == 0
 
 
+async def test_a_streamed_call_that_was_never_made_is_an_error() -> None:
+    async with meeting() as met:
+
+        @met.client.intercept("call", way="out")
+        async def nothing(one: Intercepted, proceed: Proceed) -> Any:
+            return "forgotten"
+
+        with pytest.raises(ParleyError, match="did not proceed"):
+            await met.peer.call_stream("count").__aenter__()
+
+
 async def test_named_events_are_seen() -> None:
     async with meeting() as met:
         seen = Seen()
@@ -328,6 +347,21 @@ async def test_subscriptions_are_seen_on_both_sides_and_may_be_refused() -> None
         assert ours.what == ["subscribe out news"] * 2
         assert theirs.what == ["subscribe in news"] * 2
         assert isinstance(theirs.ones[0].request, SubscribeRequest)
+
+
+async def test_a_node_does_not_get_its_own_notes_back_whatever_an_interceptor_waits_for() -> None:
+    async with meeting() as met:
+        news = met.server.topic("news")
+
+        @met.server.intercept("subscribe")
+        async def slow(one: Intercepted, proceed: Proceed) -> Any:
+            answer = await proceed(one)
+            news.add_source(met.client.node_id)  # forwarding begins meanwhile
+            return answer
+
+        with pytest.raises(SubscribeRejected):
+            async with met.peer.subscribe("news"):
+                pass
 
 
 async def test_a_subscription_refused_after_its_acceptance_is_left() -> None:

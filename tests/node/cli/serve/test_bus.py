@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity
+from crypto.identity import Identity, NodeId
 from node.cli.serve.bus import BusRights
 from node.errors import ConfigError
 from node.handlers.rules import Roles
@@ -31,7 +31,7 @@ def test_whatever_no_entry_allows_is_not_allowed() -> None:
     with pytest.raises(ConfigError, match="no bus to offer"):
         rights.change(BusSettings(allow=("*=publish:*",)))
     assert not rights.allow(request())
-    told = (f"{ONE}=publish:shop.*", "*=consume+inspect:*:audit", "@clerk=manage:shop.*:x")
+    told = (f"{ONE}=publish:shop.*", "*=consume+inspect:*:audit")
     rights.change(BusSettings(url="sqlite:////bus", allow=told))
     allow = rights.allow
     assert allow(request())
@@ -44,9 +44,27 @@ def test_whatever_no_entry_allows_is_not_allowed() -> None:
     assert not allow(request(action="inspect", name=None))
     assert not allow(request(action="manage", group="audit"))
     assert not allow(request(action="manage", group="x"))
+
+
+@pytest.mark.anyio
+async def test_a_role_gives_rights_whoever_says_that_a_node_has_it(anyio_backend: str) -> None:
+    settings = BusSettings(url="sqlite:////bus", allow=("@clerk=manage:shop.*:x",))
+    roles = Roles()
+    rights = BusRights(settings, roles)
+
+    async def may(who: NodeId | None, group: str = "x") -> bool:
+        peer = SimpleNamespace(node_id=who, backend=SimpleNamespace(now=lambda: 0.0))
+        answer = rights.allow(request(action="manage", group=group, peer=peer))
+        return answer if isinstance(answer, bool) else await answer
+
+    assert not await may(ONE)
     roles.assign(ONE, "clerk")
-    assert allow(request(action="manage", group="x"))
-    assert not allow(request(action="manage", group="x", peer=SimpleNamespace(node_id=OTHER)))
+    assert await may(ONE)
+    assert not await may(ONE, group="y")
+    assert not await may(OTHER)
+    roles.ask(lambda node_id: ["clerk"] if node_id == OTHER else [])
+    assert await may(OTHER)
+    assert not await may(None)
 
 
 def test_over_the_network(processes: Processes, parley: Parley, bus: str, publish: Publish) -> None:

@@ -1,6 +1,8 @@
 """Tests of node/cli/serve/reloading.py: settings that are read again, all of them or none."""
 
 import logging
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -146,6 +148,26 @@ async def test_roles_are_those_of_the_file(
         assert roles.of(OTHER) == {"cook"}
         await server.reload(SETTINGS)
         assert roles.of(OTHER) == frozenset()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_it_goes_on_where_nobody_reads_what_it_prints(
+    anyio_backend: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    as_json: bool,
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    async with serving(tmp_path, caplog) as server:
+        with os.fdopen(writing, "w") as stdout:
+            monkeypatch.setattr(sys, "stdout", stdout)
+            served = replace(server.served, out=Output(as_json=as_json))
+            async with server.reloader.serving(served):
+                assert (await server.reload("[node"))[0][0] == "reload.failed"
+                assert await server.reload(SETTINGS) == [("reload.done", [])]
+            monkeypatch.undo()
 
 
 @pytest.mark.parametrize(
