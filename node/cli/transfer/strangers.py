@@ -46,6 +46,8 @@ class Strangers:
 
     async def welcome(self, peer: Remote, offer: FileOffer) -> bool:
         """Whether files of this peer are taken; KnownPeersError as `KnownPeers`."""
+        if self._is_known(peer):
+            return True  # whatever question about others waits for an answer
         async with self._turn:
             who = str(peer.node_id or peer.name)
             if who not in self._answers:
@@ -54,10 +56,11 @@ class Strangers:
                     self._answers.popitem(last=False)
             return self._answers[who]
 
+    def _is_known(self, peer: Remote) -> bool:
+        return peer.node_id is not None and self._known.lookup(peer.node_id) is not None
+
     async def _is_welcome(self, peer: Remote, offer: FileOffer) -> bool:
         node_id = peer.node_id
-        if node_id is not None and self._known.lookup(node_id) is not None:
-            return True
         words = "" if node_id is None else fingerprint(node_id)
         self._out.event("stranger", node_id=node_id and str(node_id), words=words, name=offer.name)
         if not can_ask(self._out):

@@ -70,10 +70,11 @@ async def found_by_code(
         return
     places = [(at,)] if at is not None else await _announced(out, code)
     identities = _identities(options, places)
+    left = list(places)
     for identity in identities:
         async with Node(identity, config=options.config()) as node:
             try:
-                peer = await _first(node, options, code, places, ready)
+                peer = await _first(node, options, code, left, ready)
             except HandshakeError as error:
                 if error.code != CloseCode.AUTHENTICATION_FAILED or identity is identities[-1]:
                     raise
@@ -123,17 +124,20 @@ async def _first(
     node: Node,
     options: NodeOptions,
     code: Code,
-    places: Sequence[tuple[str, ...]],
+    places: list[tuple[str, ...]],
     ready: Ready,
 ) -> Peer:
-    """The first that has the code; else the last one's error."""
+    """The first that has the code; else the last one's error. Who was met, and may have had its
+    guess, is no more among `places`."""
     why: ParleyError = CodeGoneError("nobody waits for this code")
-    for address, *also in places:
+    for place in list(places):
+        address, *also = place
         # The code proves who it is, so that whoever answers will do until then.
         trust = AnyPeer() if options.trust is None else options.dialling_trust(address)
         try:
             with hinting():
                 peer = await node.connect(address, also=also, trust=trust)
+            places.remove(place)
             await _prove(node, peer, code, ready)
         except ParleyError as error:
             why = error

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from crypto.identity import NodeId
+from node.apps.codes.errors import WrongCodeError
 from node.cli.transfer import taking
 from node.discovery.announcement import FoundNode
-from node.errors import UnreachableError
+from node.errors import HandshakeError, UnreachableError
 from node.node import Node
+from node.protocol.codes import CloseCode
 from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes, Running
@@ -199,3 +201,27 @@ def test_a_plain_connection_is_not_used(
     ):
         done = parley(*args)
         assert (done.code, "no identity would be proved" in done.err) == (2, True), done
+
+
+def test_who_had_a_guess_gets_no_second_one(
+    parley: Parley, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    met: list[str] = []
+
+    async def announced(out: object, code: object) -> list[tuple[str, ...]]:
+        return [(f"tcp://127.0.0.1:{port}#{NodeId(bytes(32))}",) for port in (1, 2, 3)]
+
+    async def connect(self: Node, address: str, **_: object) -> str:
+        if ":3#" in address:
+            raise HandshakeError(CloseCode.AUTHENTICATION_FAILED, "not us")
+        return address
+
+    async def prove(node: Node, peer: str, *_: object) -> None:
+        met.append(peer)
+        raise WrongCodeError("the other side has another code")
+
+    monkeypatch.setattr(taking, "_announced", announced)
+    monkeypatch.setattr(taking, "_prove", prove)
+    monkeypatch.setattr(Node, "connect", connect)
+    parley("receive", "7-crossover-clockwork", str(directory))
+    assert len(met) == 2

@@ -107,6 +107,21 @@ async def test_known_peers_are_not_asked_about(
         assert capsys.readouterr().err == ""
 
 
+async def test_a_question_about_others_holds_no_known_peer_up(
+    anyio_backend: str, known: KnownPeers
+) -> None:
+    async with meeting() as stranger, meeting() as friend:
+        known.add(friend.client.node_id, None, datetime.now(UTC))
+        with at_terminal():
+            asking = strangers(known)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(asking.welcome, stranger.back, offer())
+                await settled()
+                with anyio.fail_after(5):
+                    assert await asking.welcome(friend.back, offer())
+                tasks.cancel_scope.cancel()
+
+
 async def test_who_proves_no_id_is_never_on_record(anyio_backend: str, known: KnownPeers) -> None:
     async with meeting(plaintext="only") as met:
         with at_terminal() as terminal:
