@@ -55,7 +55,7 @@ def _all(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _all(below, f"{path} {name}".strip())
 
 
-def _params(command: Any, kind: type) -> list[Any]:
+def _params(command: Any, kind: Any) -> list[Any]:
     return [each for each in command.params if isinstance(each, kind) and not each.hidden]
 
 

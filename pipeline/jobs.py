@@ -30,13 +30,17 @@ def run(
     private_keys: Sequence[bytes] = (),
     *,
     payloads: bool = True,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Take in what the journals have now, and bring gold up to date with it.
 
-    `private_keys` are auditors', 32 bytes each. Raises IngestError.
+    `private_keys` are auditors', 32 bytes each; `stage` hears what is done next. Raises
+    IngestError.
     """
+    stage("reading the journals, and verifying what is new")
     step = SilverStep(private_keys, payloads=payloads)
     ingest(spark, journals, tables, steps=[step])
+    stage("joining what nodes say of each other, and the gold tables")
     return refresh(Tables(spark, tables))
 
 

@@ -46,6 +46,6 @@ def call(
             answer = await peer.call(topic, value, timeout=timeout)
             seconds = perf_counter() - start
         out.say(show_value(answer))
-        out.done(code=0, data=answer, seconds=seconds)
+        out.done(code=0, kind="result", data=answer, seconds=seconds)
 
     run(options, calling)

@@ -90,17 +90,22 @@ def failure(error: BaseException) -> CommandFailure | None:
         case CallRefused():
             text = _with_data(text, error.data)
             name = _result_name(error.code)
-            return CommandFailure(Exit.ANSWERED, error.code, name, text, error.data)
+            return CommandFailure(Exit.ANSWERED, error.code, name, text, "result", error.data)
         case IdentityChangedError():
             return identity_changed(error, text)
         case NotTrustedError():
-            return CommandFailure(Exit.NOT_TRUSTED, error.code, code_name(error.code), text)
+            return CommandFailure(
+                Exit.NOT_TRUSTED, error.code, code_name(error.code), text, "close"
+            )
         case PeerClosedError() | HandshakeError() | StreamResetError() | ConnectionClosedError():
-            return CommandFailure(_closed_exit(error), error.code, code_name(error.code), text)
+            name = code_name(error.code)
+            return CommandFailure(_closed_exit(error), error.code, name, text, "close")
         case BusRefusedError():
-            return CommandFailure(Exit.ANSWERED, ResultCode.NOT_AUTHORISED, "not-authorised", text)
+            code = ResultCode.NOT_AUTHORISED
+            return CommandFailure(Exit.ANSWERED, code, "not-authorised", text, "result")
         case TunnelRefusedError():
-            return CommandFailure(Exit.UNREACHABLE, error.code, _result_name(error.code), text)
+            name = _result_name(error.code)
+            return CommandFailure(Exit.UNREACHABLE, error.code, name, text, "result")
         case UnreachableError() | BusUnavailableError():
             return CommandFailure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
         case KeyFileError() | KnownPeersError() | FileError() | JournalError():
@@ -141,7 +146,13 @@ def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
         "mend": mend,
     }
     return CommandFailure(
-        Exit.NOT_TRUSTED, error.code, code_name(error.code), text, shown=shown, fields=fields
+        Exit.NOT_TRUSTED,
+        error.code,
+        code_name(error.code),
+        text,
+        "close",
+        shown=shown,
+        fields=fields,
     )
 
 

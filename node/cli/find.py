@@ -9,6 +9,7 @@ import typer
 from node.cli.options import Json
 from node.cli.output import Output, set_up_logging
 from node.cli.run import event_loop, until_interrupted
+from node.cli.stages import staged
 from node.discovery.discovery import SECONDS
 from node.discovery.discovery import find as search
 from node.logs import one_line
@@ -35,7 +36,9 @@ def find(
 
 
 async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> None:
-    nodes = await search(seconds, interfaces=interfaces)
+    with staged(out) as stage:
+        stage(f"looking for {seconds:g} s")
+        nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
         kind = ["(server)"] if node.server else []
         out.say(" ".join([*node.addresses, one_line(node.name), *kind]).rstrip())

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from node.logs import one_line
 
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandFailure:
-    """How a command failed: `code` is the protocol's if there is one, else the exit code."""
+    """How a command failed: `code` is the protocol's if there is one, else the exit code, and
+    `kind` says whose it is, as `parley errors` does."""
 
     exit: int
     code: int
     name: str
     text: str
+    kind: Literal["close", "result", "exit"] = "exit"
     data: object = None  # what came with an answer that was a refusal
     shown: str = ""  # for people in place of `text`, where one line does not do
     fields: Mapping[str, str] = field(default_factory=dict)  # more for JSON
@@ -89,6 +91,7 @@ class Output:
         self.event(
             "error",
             code=failure.code,
+            kind=failure.kind,
             name=failure.name,
             exit=int(failure.exit),
             text=failure.text,

@@ -48,7 +48,8 @@ class PeoplesConsole(Console):
         )
 
     def _line(self, text: str) -> None:
-        self.out(text, highlight=False)  # `print` would make blanks of tabs
+        if not self.quiet:
+            print(text, file=self.file)  # rich would make blanks of tabs
 
     def _plain(self, cell: RenderableType) -> str:
         text = self.render_str(cell).plain if isinstance(cell, str) else str(cell)

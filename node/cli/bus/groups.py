@@ -21,9 +21,11 @@ from node.cli.exits import Exit
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
+from node.cli.stages import staged
 from node.cli.suggestions import words
 from node.cli.terminal import table_of
 from node.errors import ParleyError
+from node.logs import one_line
 
 
 @takes_node_options
@@ -187,7 +189,9 @@ def replay(
         async with opened(options, out, bus) as opened_bus:
             with suppress(BusRefusedError):  # a peer without the right to look is not told
                 await wanted_groups(opened_bus, name, group)
-            await opened_bus.replay(name, group, position)
+            with staged(out) as stage:
+                stage(f"having {one_line(group)} read on from {start}")
+                await opened_bus.replay(name, group, position)
         out.say(f"{group} reads {name} from {start} on")
         out.done(name=name, group=group, start=start)
 

@@ -113,7 +113,7 @@ class Talk:
             self._refused(Exit.USAGE, str(error))
 
     def _refused(self, code: int, text: str) -> None:
-        self._out.event("refused", code=code, text=text)
+        self._out.event("refused", code=code, kind="result", text=text)
         self._screen.say(f"! {text}")
 
     def _described(self, person: Person) -> dict[str, Any]:

@@ -123,7 +123,7 @@ async def wrong_id(stage: Stage) -> None:
         f"mallory  poses as bob at another port: [red]refused[/], {name} (he is not "
         f"{expected.short})"
     )
-    stage.out.event("wrong-id", refused=True, code=name, expected=str(expected))
+    stage.out.event("wrong-id", refused=True, code=name, kind="close", expected=str(expected))
 
 
 async def flipped_bit(stage: Stage) -> None:
@@ -146,7 +146,9 @@ async def flipped_bit(stage: Stage) -> None:
         f"proxy    flips 1 bit of a call: [red]detected and closed[/], "
         f"{code_name(code)} (code {int(code)})"
     )
-    stage.out.event("flipped-bit", detected=True, code=int(code), name=code_name(code))
+    stage.out.event(
+        "flipped-bit", detected=True, code=int(code), kind="close", name=code_name(code)
+    )
 
 
 def _peer_of(node: Node) -> Peer:

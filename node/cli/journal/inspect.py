@@ -18,6 +18,7 @@ from node.cli.options import Json
 from node.cli.output import Output, brief_time, show_time
 from node.cli.terminal import table_of
 from node.journal.bodies import JoinedTunnel
+from node.protocol.codes import code_name
 
 _EVENT: Final = "event"
 
@@ -126,7 +127,7 @@ def _sessions(survey: JournalSurvey) -> Table:
             each.remote_node[:8],
             brief_time(each.started),
             brief_time(each.ended),
-            "" if each.code is None else str(each.code),
+            "" if each.code is None else f"{each.code} {code_name(each.code)}",
             f"{each.received:,}",
             f"{each.sent:,}",
             f"{each.resumed:,}",
@@ -181,6 +182,8 @@ def _session(node: str, session: SessionCounts) -> dict[str, Any]:
         "began": show_time(session.started),
         "ended": show_time(session.ended),
         "code": session.code,
+        "kind": "close",
+        "name": None if session.code is None else code_name(session.code),
         "received": session.received,
         "sent": session.sent,
         "parted": session.parted,

@@ -32,6 +32,7 @@ from node.cli.pipeline.session import (
     spark_session,
 )
 from node.cli.pipeline.session import Tables as TablesDirectory
+from node.cli.stages import staged
 from node.errors import FileError
 
 _PATIENCE: Final = 0.2  # seconds between two looks for a directory
@@ -54,14 +55,19 @@ def run(
     """
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
-    with places(journals, tables, remote):
+    with places(journals, tables, remote), staged(out) as stage:
+        stage("looking for what is new")
         outcome = nothing_new(journals, tables, remote)
         if outcome is None:
             brief = are_small(journals)
+            stage("starting Spark")
             with spark_session(master, remote, memory, brief=brief) as spark:
                 from pipeline.jobs import run as run_job
 
-                outcome = run_job(spark, journals, tables, keys, payloads=not no_payloads)
+                outcome = run_job(
+                    spark, journals, tables, keys, payloads=not no_payloads, stage=stage
+                )
+                stage("stopping Spark")
     statuses = ", ".join(f"{count:,} {status}" for status, count in outcome.events.most_common())
     out.say(f"{outcome.events.total():,} events and notes ({statuses or 'none'})")
     if outcome.findings:
@@ -152,9 +158,10 @@ def report(
     out = Output(as_json)
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")
-    with gold_store(tables, master, remote, memory) as store:
+    with staged(out) as stage, gold_store(tables, master, remote, memory) as store:
         from pipeline.report.writing import write_report
 
+        stage("reading the tables and writing the page")
         try:
             write_report(store, html)
         except OSError as error:

@@ -94,7 +94,7 @@ class Display(Watcher):
     def refused(self, name: str, peer: str, error: ParleyError) -> None:
         code = getattr(error, "code", RefusalCode.MALFORMED)
         text = str(error.data) if isinstance(error, CallRefused) else str(error)
-        self._event("refused", name=name, peer=peer, code=int(code), text=text)
+        self._event("refused", name=name, peer=peer, code=int(code), kind="result", text=text)
         self._say(f"{name or 'a file'} {self._arrow} {peer}: refused: {text}")
 
     def retrying(self, name: str, error: Exception, number: int, pause: float) -> None:
@@ -115,7 +115,7 @@ class Display(Watcher):
         now = perf_counter()
         return now - self._started.pop(transfer, now)
 
-    def _event(self, kind: str, **fields: Any) -> None:
+    def _event(self, kind: str, /, **fields: Any) -> None:
         self._quietly(lambda: self._out.event(kind, **fields))
 
     def _say(self, text: str) -> None:

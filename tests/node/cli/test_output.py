@@ -5,14 +5,20 @@ import json
 import logging
 import re
 import sys
+from typing import Any
 
 import pytest
 from rich.progress import TextColumn
+from rich.table import Table
 
 from node.cli.exits import Exit
 from node.cli.output import CommandFailure, Output, as_text, plain, set_up_logging, show_value
+from node.cli.stages import staged
+from node.cli.terminal import table_of
 
-FAILURE = CommandFailure(Exit.ANSWERED, 64, "refused", "refused (code 64)", {"why": b"\xff"})
+FAILURE = CommandFailure(
+    Exit.ANSWERED, 64, "refused", "refused (code 64)", "result", {"why": b"\xff"}
+)
 
 
 class Terminal(io.StringIO):
@@ -69,6 +75,7 @@ def test_json_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> No
         {
             "event": "error",
             "code": 64,
+            "kind": "result",
             "name": "refused",
             "exit": 5,
             "text": "refused (code 64)",
@@ -140,3 +147,71 @@ def test_a_message_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> No
     line = sys.stderr.getvalue()
     assert line.endswith("INFO    parley.peer: ended: bye\\n2026 ERROR forged\n")
     assert line.count("\n") == 1
+
+
+def listing() -> Table:
+    table = table_of("groups", "event", "read up to")
+    table.add_row("[bold]shop[/].ordered" + 200 * "!", "two\nlines")
+    table.add_row(r"\[x]", "a\tb\x1b[2J")
+    return table
+
+
+def test_a_table_to_a_pipe_is_tab_separated_and_never_wrapped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    bare = Table("", "what", show_header=False)
+    bare.add_row("a", "b")
+    Output(False).table(listing(), bare)
+    assert capsys.readouterr().out.splitlines() == [
+        "# groups (times are UTC)",
+        "event\tread up to",
+        "shop.ordered" + 200 * "!" + "\ttwo lines",
+        "[x]\ta b\\x1b[2J",
+        "a\tb",
+    ]
+    Output(True).table(listing())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_table_at_a_terminal_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    Output(False).table(listing())
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())
+    assert "──────" in shown
+    assert "\t" not in shown
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= 40
+
+
+def test_stages_are_shown_at_a_terminal_alone_and_logs_stand_above(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for as_json in (False, True):
+        with staged(Output(as_json)) as stage:
+            stage("reading")
+    assert capsys.readouterr() == ("", "")
+    root, terminal = logging.getLogger(), Terminal()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    set_up_logging("warning")
+    with staged(Output(False)) as stage:
+        stage("reading")
+        logging.getLogger("parley").warning("a line of the log")
+        stage("writing")
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    lines = [line.strip() for line in re.split(r"[\r\n]+", shown) if line.strip()]
+    assert "parley: a line of the log" in next(line for line in lines if "line of" in line)
+    assert any(re.match(r"· reading\s+0:00:00", line) for line in lines)
+    assert any(re.match(r"\S writing\s+0:00:00", line) for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["close", "result", "exit"])
+def test_a_code_has_its_kind_beside_it(capsys: pytest.CaptureFixture[str], kind: Any) -> None:
+    Output(True).fail(CommandFailure(Exit.FAILED, 1, "name", "text", kind))
+    assert json.loads(capsys.readouterr().out)["kind"] == kind

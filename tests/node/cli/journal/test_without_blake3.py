@@ -38,4 +38,5 @@ def test_an_audit_says_what_is_missing_and_finds_no_fault(
     arguments = ("journal", "verify", str(journals), "--json")
     done = processes.start(*arguments, environment=without).finish()
     assert done.code == 2
-    assert done.last == {"event": "error", "code": 2, "name": "usage", "exit": 2, "text": LACKS}
+    said = {"code": 2, "kind": "exit", "name": "usage", "exit": 2, "text": LACKS}
+    assert done.last == {"event": "error", **said}
