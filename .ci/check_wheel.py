@@ -1,10 +1,11 @@
-"""Checks the top level of a built wheel: our five packages, and nothing else.
+"""Checks what is in a built wheel: our five packages and nothing else, and the console's page.
 
 Most of the names are general, so anything else at the top level would be an accident.
 """
 
 import sys
 import zipfile
+from pathlib import Path
 
 PACKAGES = {"node", "crypto", "lbm", "parley", "pipeline"}
 
@@ -19,6 +20,10 @@ def main(path: str) -> None:
     missing = [name for name in PACKAGES if f"{name}/py.typed" not in names]
     if missing:
         sys.exit(f"no py.typed in {missing}")
+    static = Path("node/web/console/static")
+    pages = [f"{static}/{file.name}" for file in static.iterdir()]
+    if lost := [page for page in pages if page not in names]:
+        sys.exit(f"the console's page lacks {lost}")
     print(f"{path}: {', '.join(sorted(PACKAGES))}, {len(names)} files")
 
 

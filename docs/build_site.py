@@ -41,7 +41,7 @@ def site_pages() -> dict[str, str]:
     """Return the page of each file that has one: a path in the tree, and one in the site."""
     pages = {source: page for source, page in _ELSEWHERE.items() if (ROOT / source).exists()}
     for path in sorted((ROOT / "docs").rglob("*")):
-        if path.suffix in (".md", ".svg"):
+        if path.suffix in (".md", ".svg", ".png"):
             source = path.relative_to(ROOT).as_posix()
             pages[source] = source.removeprefix("docs/").replace("README.md", "index.md")
     for path in sorted((ROOT / "examples").glob("[0-9]*.py")):
@@ -49,8 +49,8 @@ def site_pages() -> dict[str, str]:
     return pages
 
 
-def page_texts() -> Iterator[tuple[str, str]]:
-    """Yield each page and its text, whose links are those of the site."""
+def page_texts() -> Iterator[tuple[str, str | bytes]]:
+    """Yield each page and its text, whose links are those of the site; of pictures their bytes."""
     pages = site_pages()
     for source, page in pages.items():
         if source == "examples":
@@ -58,8 +58,8 @@ def page_texts() -> Iterator[tuple[str, str]]:
         elif source.endswith(".py"):
             code = (ROOT / source).read_text()
             yield page, f"# {posixpath.basename(source)}\n\n```python\n{code}```\n"
-        elif source.endswith(".svg"):
-            yield page, (ROOT / source).read_text()
+        elif not source.endswith(".md"):
+            yield page, (ROOT / source).read_bytes()
         else:
             yield page, with_links((ROOT / source).read_text(), source, pages)
 
@@ -71,10 +71,10 @@ def write_pages() -> None:
         if path.relative_to(PAGES).as_posix() not in texts:
             path.unlink()
     for page, text in texts.items():
-        path = PAGES / page
-        if not path.exists() or path.read_text() != text:
+        path, data = PAGES / page, text if isinstance(text, bytes) else text.encode()
+        if not path.exists() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_bytes(data)
 
 
 def fetched_elements(html: str) -> list[str]:

@@ -31,6 +31,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.Roles",
             "parley.Allow",
             "parley.AllowFunction",
+            "parley.RolesFunction",
             "parley.Supercategory",
         ),
         "embed-a-node",
@@ -62,12 +63,33 @@ PAGES: Final[dict[str, Page]] = {
         ("parley.Link", "parley.Home", "parley.LinkSubscription"),
         "bad-network",
     ),
+    "console": Page(
+        "Console",
+        "A page on which an operator sees what a node does, and may do a few things to it.",
+        (
+            "parley.console.serving_console",
+            "parley.console.Console",
+            "parley.console.ServedConsole",
+        ),
+        "console",
+    ),
     "calls": Page(
         "Calls",
         "What a handler is given, and the answer that comes in items. Calls are made with "
         "[Peer.call](peer.md#peercall) and [Peer.call_stream](peer.md#peercall_stream).",
         ("parley.Call", "parley.AnswerStream", "parley.OnceKey"),
         "calls",
+    ),
+    "interceptors": Page(
+        "Interceptors",
+        "What is around many handlers at once. They are registered with "
+        "[Node.intercept](node.md#nodeintercept); request ids and traces with "
+        "[Node.propagate](node.md#nodepropagate).",
+        _of(
+            "parley.interceptors",
+            "Intercepted Interceptor Proceed TraceContext current_request_id current_trace",
+        ),
+        "interceptors",
     ),
     "topics": Page(
         "Topics",
@@ -279,6 +301,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.PassphraseError",
             "parley.errors.PassphraseNeededError",
             "parley.errors.WrongPassphraseError",
+            "parley.errors.ungrouped",
             "parley.CloseCode",
             "parley.ResultCode",
         ),
@@ -304,6 +327,17 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "send-files",
     ),
+    "codes": Page(
+        "Short codes",
+        "How nodes that have never met get to know each other by a code that people tell each "
+        "other.",
+        _of(
+            "parley.codes",
+            "Code CodeGiver take_code draw_slot offer_code_calls claim_slot keep_slot find_slot "
+            "free_slot CodeTextError WrongCodeError CodeGoneError",
+        ),
+        "send-files",
+    ),
     "protocol": Page(
         "The wire",
         "For observers, auditors and the authors of another implementation: payloads, the hash "
@@ -315,6 +349,23 @@ PAGES: Final[dict[str, Page]] = {
             "Checkpoint",
         ),
         "another-implementation",
+    ),
+    "metrics": Page(
+        "Metrics and traces",
+        "What a node counts, and how others' programs read it. `parley.telemetry` needs the extra "
+        "`metrics`.",
+        (
+            "parley.metrics.Metrics",
+            "parley.metrics.MetricFamily",
+            "parley.metrics.Sample",
+            "parley.metrics.Measure",
+            "parley.metrics.Histogram",
+            "parley.metrics.CATALOGUE",
+            "parley.telemetry.prometheus_text",
+            "parley.telemetry.observed",
+            "parley.telemetry.trace",
+        ),
+        "metrics",
     ),
     "discovery": Page(
         "Discovery",

@@ -74,6 +74,9 @@ RANGES: Final[Mapping[str, Range]] = {
     "parted_memory": Range(0),
 }
 
+# What may change while a node runs (`Node.change_limits`).
+CHANGEABLE: Final = frozenset({*RANGES, "limits", "limit_loopback"})
+
 
 def require_in_range(name: str, value: float, allowed: Range) -> None:
     """Raise ConfigError if the setting `name`, a number, is out of its range."""

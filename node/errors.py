@@ -31,6 +31,8 @@ Below them, `node.protocol.errors` has the core's and `crypto.errors` those of k
 key files. What the outside world raises is translated at the floor's edge, once.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -278,3 +280,30 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
         refused = CallRefused(code, data)
     refused.received = True
     return refused
+
+
+def sole_error(error: Exception) -> Exception:
+    """The one error in groups, however deep they are; `error` itself where there are several."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+@contextmanager
+def ungrouped() -> Iterator[None]:
+    """Raise what a task group raises as itself, where it is one error; groups of several stay:
+
+    with ungrouped():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(peer.call, "a")
+            tasks.start_soon(peer.call, "b")
+    """
+    try:
+        yield
+    except ExceptionGroup as group:
+        error = sole_error(group)
+        if error is group:
+            raise
+    else:
+        return
+    raise error

@@ -1,10 +1,12 @@
 """What goes into logs and onto screens: another node's text, escaped, and a ration of lines.
 
 What another node says never begins a line or steers a terminal, and what it can cause without
-end is rationed: how many lines were left out is said with the next one.
+end is rationed: how many lines were left out is said with the next one. Each line says with
+`extra=` which event it tells of, a name that stays (docs/reference/log-events.md).
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from node.protocol.allowance import Allowance, Rate
@@ -56,13 +58,18 @@ class LogRation:
         now: float,
         message: str,
         *words: object,
+        extra: Mapping[str, object],
         exc_info: bool = False,
     ) -> None:
-        """Log a line if there is room; with the exception that is being handled, if wanted."""
+        """Log a line if there is room; with the exception that is being handled, if wanted.
+
+        `extra` has its `event`, and what else is told of it.
+        """
         if logger.isEnabledFor(level) and self.has_room(now):
             silent = self.told()
             more = f" ({silent} more such lines were not logged)" if silent else ""
-            logger.log(level, message + more, *words, exc_info=exc_info)
+            told = {**extra, "left_out": silent} if silent else extra
+            logger.log(level, message + more, *words, exc_info=exc_info, extra=told)
 
     def told(self) -> int:
         """How many were left out; they are told now."""

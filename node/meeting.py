@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, cast
+from weakref import WeakSet
 
 from anyio.abc import ByteStream
 
@@ -18,6 +19,8 @@ from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.links.link import Link
 from node.links.redial import random_fraction
+from node.metrics import catalogue
+from node.metrics.families import MetricFamily, family, labelled
 from node.offering import Offering
 from node.peer.dialling import (
     open_over,
@@ -54,6 +57,8 @@ class Meeting(Offering):
         self._links: set[Link] = set()
         self._outers = Outers(self.connect, loop)
         self._homes = Homes(self)
+        self._tunnels: WeakSet[TunnelService] = WeakSet()
+        self.metrics.add(self._families)
 
     @property
     def backend(self) -> Backend:
@@ -66,7 +71,8 @@ class Meeting(Offering):
         return [str(self._advertised(listener.address)) for listener in self._listeners]
 
     async def listen(self, address: str) -> str:
-        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+        """Listen on `tcp://host:port` (port 0: any), `unix:///path`, or `memory://name`, where
+        nodes of the same event loop find it.
 
         Returns:
             The address to dial, with this node's id, so that it is pinned.
@@ -140,7 +146,8 @@ class Meeting(Offering):
     ) -> TunnelService:
         """Let peers dial tunnels to this node and through it, as `switch` decides. `on_over` is
         given the record of each tunnel that was joined here. ParleyError if they may already."""
-        service = TunnelService(self.node_id, switch, self._accept, on_over)
+        service = TunnelService(self.node_id, switch, self._accept, self.metrics, on_over)
+        self._tunnels.add(service)
         offer_tunnels(self.handlers, service)
         return service
 
@@ -236,6 +243,13 @@ class Meeting(Offering):
     def _anew(self, name: str) -> Callable[[TrustPolicy], Peer]:
         """What makes a peer that is only to prove that it answers."""
         return lambda policy: self._peer(policy, name, initiator=True, resumable=False)
+
+    def _families(self) -> Iterable[MetricFamily]:
+        """What is told of its links and tunnels."""
+        up = sum(link.is_up for link in self._links)
+        states = ((("up",), up), (("down",), len(self._links) - up))
+        yield labelled(catalogue.LINKS, states)
+        yield family(catalogue.TUNNELS, sum(service.count for service in self._tunnels))
 
     def _advertised(self, address: Address) -> Address:
         if self.config.plaintext == "only":

@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Self, cast
 
@@ -15,14 +16,17 @@ import anyio
 
 from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
+from node.changing import Changing
 from node.config import NodeConfig
-from node.errors import ConfigError
+from node.errors import ConfigError, ungrouped
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
-from node.meeting import Meeting
+from node.journal.readings import journal_families
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
+from node.peer.local import LOCAL_NAME, open_local
 from node.peer.peer import Peer
+from node.peer.readings import ConnectionReadings
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.config import CoreConfig
@@ -34,8 +38,9 @@ from node.transport.backend import Backend
 from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
+from node.transport.readings import LoopReadings
 from node.transport.waiting import Changes, turn_of
-from node.trust.accept_hook import AcceptHook, Decider, decider
+from node.trust.accept_hook import AcceptHook, Decider
 from node.trust.admission import Admission
 from node.trust.deciding import Deciding
 from node.trust.policies import AnyPeer, TrustPolicy
@@ -49,7 +54,7 @@ CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 HASTY_TIMEOUT = 0.2
 
 
-class Node(Meeting):
+class Node(Changing):
     """A node of the network: one `identity`, its listeners, its handlers and its peers. It
     lives as long as its `async with`.
 
@@ -95,6 +100,7 @@ class Node(Meeting):
         )
         self._once.on_ended = self._handler_ended
         self._peers: set[Peer] = set()
+        self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._changes = Changes(lambda: self._running().waiter())
         self._ground = Ground("the node", clock)
@@ -102,6 +108,13 @@ class Node(Meeting):
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
         self._reviews = Reviews(self._everybody, self._running)
+        self._readings = ConnectionReadings(
+            self.config, self._peers, self._admission, self._sessions, self._held, self._once
+        )
+        self.metrics.add(self._readings.families)
+        self._loop_readings = LoopReadings(self._running, self.metrics)
+        if journal is not None:
+            self.metrics.add(partial(journal_families, journal))
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id.short}, {len(self.peers)} peers>"
@@ -113,37 +126,27 @@ class Node(Meeting):
 
     @property
     def peers(self) -> list[Peer]:
-        """The peers whose connections are open."""
-        return [peer for peer in self._peers if peer.is_open]
+        """The peers whose connections are open, but for this node itself (`local`)."""
+        return [peer for peer in self._peers if peer.is_open and peer not in self._local]
 
     @property
     def turned_away(self) -> int:
         """How many connections a limit kept out (`max_connections` and those below it)."""
         return self._admission.refused.total()
 
-    # Whom it trusts.
-
-    async def review(self) -> None:
-        """Ask again whether everybody is trusted who was let in, and end the sessions, parted ones
-        too, of those who are not any more. Asked are the policy or hook by which each of them was
-        let in: the node's own, or that of `connect`. Carried through even if it is cancelled.
+    async def local(self) -> Peer:
+        """Meet this node itself, by a session in memory: its handlers, topics and streams are asked
+        as a peer would ask them, `allow=` and all, and `call.peer` has this node's id. It is a new
+        session each time, for as long as it is not closed; neither `peers` nor the journal has it.
 
         Raises:
-            ParleyError: the node does not run, or has ended meanwhile.
+            ParleyError: the node does not run.
         """
-        await self._reviews.review()
-
-    async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
-        """Set who may connect from now on, and `review` everybody by it who did.
-
-        Raises:
-            ConfigError: it is neither, or does not go with plaintext; nothing has changed.
-            ParleyError: as `review`; it is set.
-        """
-        self.trust = self._checked(trust)
-        for one in self._everybody():
-            one.accepted_by(self.trust)
-        await self.review()
+        stated = self._stated(resumable=False)
+        asking = replace(stated, identity=Identity.create())
+        peer = self._local_end(asking, initiator=True)
+        await open_local(peer, self._local_end(stated, initiator=False), self.identity.public)
+        return peer
 
     # Life.
 
@@ -157,6 +160,7 @@ class Node(Meeting):
             self._endings,
             self._once,
             self._sessions,
+            self.metrics,
         )
         self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
         if self.journal is not None:
@@ -167,6 +171,7 @@ class Node(Meeting):
                 raise
         if self._buses is not None:
             self._buses.begin()
+        self._loop_readings.begin()
         return self
 
     async def __aexit__(
@@ -180,6 +185,7 @@ class Node(Meeting):
             with anyio.CancelScope(shield=True):
                 await self._shut_down(drain=exc_type is None)
         finally:
+            self._loop_readings.stop()
             try:
                 await self._ground.leave()
             finally:
@@ -201,18 +207,19 @@ class Node(Meeting):
         for topic in self.topics.values():
             topic.flush()
         drained = len(self._peers)
-        async with anyio.create_task_group() as draining:
-            if self._buses is not None:
-                draining.start_soon(self._buses.drain, self.config.drain_timeout)
-            with anyio.move_on_after(self.config.drain_timeout):
-                await self._drain()
+        with ungrouped():
+            async with anyio.create_task_group() as draining:
+                if self._buses is not None:
+                    draining.start_soon(self._buses.drain, self.config.drain_timeout)
+                with anyio.move_on_after(self.config.drain_timeout):
+                    await self._drain()
         self._sessions.end("the node stops, and there is no transport")
         with anyio.move_on_after(CLOSE_TIMEOUT):
             for peers in self._inner_first():
                 async with anyio.create_task_group() as closing:
                     for peer in peers:
                         closing.start_soon(peer.close, CloseCode.GOING_AWAY)
-        logger.debug("closed %d peers", drained)
+        logger.debug("closed %d peers", drained, extra={"event": "node.closed", "peers": drained})
         await self._close_buses()
 
     async def _shut_down(self, *, drain: bool) -> None:
@@ -269,15 +276,9 @@ class Node(Meeting):
     def _running(self) -> Backend:
         return self._ground.backend
 
-    def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
-        decides = decider(trust)
-        if self.config.plaintext != "never" and not decides.allows_plaintext:
-            raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
-        return decides
-
     def _everybody(self) -> list[Deciding]:
         """The decisions about those who are there, or may come back for the rest of a session."""
-        there = [peer for peer in self._peers if peer.live.ended is None]
+        there = [peer for peer in self._peers - self._local if peer.live.ended is None]
         closed = [cast(Peer, live.remote) for live in self._sessions.closed]
         return [peer.endpoint.deciding for peer in (*there, *closed)]
 
@@ -291,7 +292,7 @@ class Node(Meeting):
         peer = self._peer(self.trust, name, initiator=False)
         self._admission.entered(peer, name)
         self._half_open[peer] = None
-        if len(self._half_open) > self.config.half_open:
+        while len(self._half_open) > self.config.half_open:
             oldest, _ = self._half_open.popitem(last=False)
             oldest.live.drop(CloseCode.OVERLOADED)
         return peer.driver
@@ -318,6 +319,15 @@ class Node(Meeting):
         if self.journal is not None:
             peer.driver.gate = self.journal.gate
         self._peers.add(peer)
+        return peer
+
+    def _local_end(self, stated: CoreConfig, *, initiator: bool) -> Peer:
+        """An end of a session with itself: no limit counts it, and no journal keeps it."""
+        now = self._running().now()
+        core = Connection(stated, initiator=initiator, now=now, total=self._held)
+        peer = Peer(core, self._host, LOCAL_NAME, AnyPeer(), None, self._peer_changed)
+        self._peers.add(peer)
+        self._local.add(peer)
         return peer
 
     def _stated(self, resumable: bool) -> CoreConfig:
@@ -361,8 +371,10 @@ class Node(Meeting):
             self._admission.moved(peer, cast(Peer, became.remote))
         elif gone or live.is_parted:
             self._admission.left(peer)  # whoever comes back is counted anew
-        if gone:
+        if gone and peer in self._peers:
             self._peers.discard(peer)
+            self._readings.gone(peer)
+            self._local.discard(peer)
         self._sessions.changed(live)
         if is_open:
             self._reviews.let_in(peer.endpoint.deciding.trust)

@@ -4,18 +4,25 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
+from inspect import iscoroutinefunction
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
+from node.handlers.catalogue import AT_ONCE, TOPICS_CALL, Catalogue
 from node.handlers.hints import checked
+from node.handlers.interceptors import I, Kind, Way
+from node.handlers.propagation import propagate
+from node.handlers.readings import offered_families
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
-from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
+from node.handlers.topic import BUFFER, PATIENCE, StateFunction, SubscribeHandler, Topic
 from node.handlers.writers import take_notes
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL, PUBLISH
+from node.metrics.metrics import Metrics
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
@@ -53,11 +60,43 @@ class Offering:
         self.topics: dict[str, Topic[Any]] = {}
         self._loop = loop
         self._buses: Buses | None = None
+        self.metrics = Metrics()
+        self.metrics.add(partial(offered_families, self.handlers, self.topics))
 
     @property
     def roles(self) -> Roles:
         """The roles that the application gave to node ids, for `allow=`."""
         return self.handlers.roles
+
+    @property
+    def buses(self) -> dict[str, "Bus"]:
+        """The buses that were asked for so far, by their addresses."""
+        return {} if self._buses is None else self._buses.by_url
+
+    def intercept(self, *kinds: Kind, way: Way = "in") -> Callable[[I], I]:
+        """Register an interceptor: `async def interceptor(one, proceed)`, which is given an
+        `Intercepted` and returns `await proceed(one)`, or something else, or raises `CallRefused`.
+        It runs around each request of these kinds, of peers (`in`) or of this node (`out`), inside
+        of those that were registered before; `allow=` and `concurrency=` come after it.
+
+        Kinds are `call`, `event` (`in` alone), `subscribe`, `note` (those that come, or are
+        published) and `stream`. Those of streams that are opened are plain functions, since
+        `open_stream` does not wait.
+
+        Raises:
+            ConfigError: there is no such kind, or it is no such function.
+        """
+
+        def register(interceptor: I) -> I:
+            return self.handlers.interceptors.add(interceptor, kinds, way)
+
+        return register
+
+    def propagate(self, *, notes: bool = False) -> None:
+        """Have each request come with an id and the trace that it belongs to, and each call that
+        is made because of it go out with these: the headers `request-id` and `traceparent` (W3C
+        Trace Context). With `notes` those of topics too, which then travel one by one."""
+        propagate(self.handlers.interceptors, notes=notes)
 
     def on_call(
         self,
@@ -229,6 +268,7 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
+        state: StateFunction | None = ...,
     ) -> Topic[N]: ...
 
     @overload
@@ -245,6 +285,7 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
+        state: StateFunction | None = ...,
     ) -> Topic[Any]: ...
 
     def topic(
@@ -260,6 +301,7 @@ class Offering:
         patience: float = PATIENCE,
         keep: int | None = None,
         keep_bytes: int | None = None,
+        state: StateFunction | None = None,
     ) -> Topic[Any]:
         """Publish a topic: peers may subscribe to it from now on. With `note_type`, a class such as
         a dataclass (extra `typed`), its notes are of that type, and nothing else is published.
@@ -272,6 +314,11 @@ class Offering:
         unless it is said) the topic remembers its last notes: whoever subscribes gets these
         first, or those `after` its position, and one that does not keep up goes on with what
         is remembered; what is not is counted (`Subscription.gaps`). `slow` holds for guests.
+
+        With `state`, a function, notes are changes of what it returns. A subscriber gets that with
+        its acceptance (`Subscription.data`), in place of what `on_subscribe` returns and of what is
+        remembered, and then each note from that moment on. One that goes on `after` a position gets
+        None, and the notes that it missed, if these are all remembered. It must not wait.
 
         With `writers`, which takes what `allow` does, these peers publish its notes too
         (`Peer.publish`); nobody else may. Data that is not of its type is answered with code 23.
@@ -286,6 +333,8 @@ class Offering:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
             raise ConfigError("a topic is one name; patterns are for on_subscribe")
+        if iscoroutinefunction(state):
+            raise ConfigError("a state is a plain function: it is asked in the step of joining")
         if writers is not None:
             require_room_for_epoch(self.config.info)
         kind = None if note_type is None else data_type(note_type)
@@ -302,11 +351,24 @@ class Offering:
             keep=keep,
             keep_bytes=keep_bytes,
             note_type=kind,
+            state=state,
         )
         if writers is not None:
             take_notes(topic, kind, writers, self.handlers)
         self.topics[name] = topic
         return topic
+
+    def offer_topics(self, *, allow: Allow | None = None) -> None:
+        """Answer calls of `parley.topics`: a peer is told what this node offers to it, with types
+        and docstrings. Nothing is told without this, nor of what `allow=` would not grant to the
+        peer that asks. For a pattern a function of `allow=` is asked about its text, `admin.*`.
+
+        Raises:
+            ParleyError: it is offered already. ConfigError: `allow` is wrong.
+        """
+        config = self.config
+        catalogue = Catalogue(self.handlers, self.topics, config.role, config.limits.max_payload)
+        self.on_call(TOPICS_CALL, allow=allow, concurrency=AT_ONCE)(catalogue.answer)
 
     def bus(
         self, url: str, *, config: "BusConfig | None" = None, allow: "AllowBus | None" = None
@@ -326,4 +388,6 @@ class Offering:
             from node.remote_bus.buses import Buses
 
             self._buses = Buses(self._loop, self.handlers)
+            readings = self._buses.readings
+            self.metrics.add(readings.families, readings.refresh)
         return self._buses.get(url, config, allow)

@@ -1,9 +1,10 @@
 """Parley: a secure peer-to-peer messaging node.
 
 `Node` and `Identity` are where to begin. More is in `parley.blocking`, `bus`, `dialects`, `errors`,
-`journal`, `pipeline`, `protocol`, `settings`, `testing`, `transfer` and `trust`; other packages of
-the distribution are not meant to be imported. `import parley` by itself loads nothing else, so that
-`python -m parley` handles signals before the slow imports begin.
+`interceptors`, `journal`, `metrics`, `pipeline`, `protocol`, `settings`, `telemetry`, `testing`,
+`transfer` and `trust`; other packages of the distribution are not meant to be imported. `import
+parley` by itself loads nothing else, so that `python -m parley` handles signals before the slow
+imports begin.
 """
 
 from typing import TYPE_CHECKING

@@ -21,7 +21,7 @@ from node.errors import (
 )
 from node.gateways.forward import Forward
 from node.handlers.registry import Namespace, on_event
-from node.handlers.rules import Allow, AllowFunction, Roles
+from node.handlers.rules import Allow, AllowFunction, Roles, RolesFunction
 from node.handlers.topic import Subscriber, SubscribeRequest, Topic
 from node.links.link import Link
 from node.links.subscription import LinkSubscription
@@ -84,6 +84,7 @@ __all__ = [
     "Reply",
     "ResultCode",
     "Roles",
+    "RolesFunction",
     "Stream",
     "StreamEvent",
     "StreamResetError",

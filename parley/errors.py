@@ -52,6 +52,7 @@ from node.errors import (
     TunnelRefusedError,
     UnreachableError,
     UnreadRepliesError,
+    ungrouped,
 )
 from node.journal.errors import (
     JournalBusyError,
@@ -124,4 +125,5 @@ __all__ = [
     "UnreachableError",
     "UnreadRepliesError",
     "WrongPassphraseError",
+    "ungrouped",
 ]

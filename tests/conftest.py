@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
@@ -40,7 +41,7 @@ CUT_SEEDS = 2
 FEDERATIONS = 3
 WHOLE_HOURS = 0.25
 # The marks of what `--require-servers` does not let be skipped.
-SERVERS: Final = ("redis", "lightbus", "mounts")
+SERVERS: Final = ("redis", "lightbus", "mounts", "browser")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,6 +107,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # No test makes a key or knows a peer in the home of whoever runs it.
+    home = TemporaryDirectory(prefix="parley-home-")
+    config.add_cleanup(home.cleanup)
+    os.environ["PARLEY_HOME"] = home.name
     slow = (HealthCheck.too_slow, HealthCheck.data_too_large)
     examples: int | None = config.getoption("--fuzz-examples")
     settings.register_profile(

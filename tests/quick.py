@@ -17,7 +17,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 HEAVY: Final = (
     *("process", "alone", "slow", "spark", "jvm"),
-    *("redis", "lightbus", "bromine", "mounts", "peers"),
+    *("redis", "lightbus", "bromine", "mounts", "peers", "browser"),
 )
 # Sweeps, all of them, and what seldom changes.
 SLOW_PLACES: Final = (

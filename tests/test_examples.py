@@ -167,6 +167,16 @@ PRINTS = {
         r"what ben wrote, in order: ben 0, ben 1, ben 2\n"
         r"what cas wrote, in order: cas 0, cas 1, cas 2\n"
     ),
+    "20_interceptors.py": (
+        r"call in 'make', request order-1: answered 'a cup of tea'\n"
+        r"call in 'order', request order-1: answered 'a cup of tea'\n"
+        r"the kitchen itself is told {'tea': 4}\n"
+        r"call in 'make', request order-2: answered 'a cup of tea'\n"
+        r"call in 'order', request order-2: answered 'a cup of tea'\n"
+        r"and then {'tea': 3}\n"
+        r"call in 'order', request order-3: refused\n"
+        r"the guest is told: come again tomorrow\n"
+    ),
     "17_typed_calls.py": (
         r"menu: tea, cake\n"
         r"order: table 7 pays 7\.20\n"

@@ -17,10 +17,12 @@ NO_BUS = "nodes and commands without a bus start without one"
 SCHEMAS = "jsonschema is of the extra `bus`"
 LOOP = "trio need not be installed, and asyncio is not imported under it"
 SPARK = "Spark is of the extra `pipeline`"
+CONSOLE = "Starlette is of the extra `console`, and few nodes have one"
 SOON = "few commands need it, and all of them are to start soon"
 FAILED = "it explains an import that failed"
 
 # Each import inside of a function, and why it stands there.
+METRICS = "what tells metrics is of the extra `metrics`"
 LATE = {
     ("node.bus.bus_address", "node.bus.redis.redis_store"): STORE,
     ("node.bus.bus_address", "node.bus.sqlite.sqlite_store"): STORE,
@@ -33,7 +35,12 @@ LATE = {
     ("node.cli.journal.export", "node.cli.journal.parquet"): "pyarrow is of the extra `pipeline`",
     ("node.cli.exits", "node.trust.known_peers"): SOON,
     ("node.cli.main", "importlib.metadata"): SOON,
+    (
+        "node.cli.offered_names",
+        "node.cli.asking_offers",
+    ): SOON,
     ("node.cli.output", "node.cli.terminal"): SOON,
+    ("node.cli.output", "node.trust.petnames"): SOON,
     ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,
     ("node.cli.pipeline.commands", "pipeline.report.writing"): SPARK,
     ("node.cli.pipeline.session", "pipeline.again"): SPARK,
@@ -41,6 +48,13 @@ LATE = {
     ("node.cli.pipeline.session", "pipeline.spark"): SPARK,
     ("node.cli.pipeline.session", "pipeline.tables"): SPARK,
     ("node.cli.pipeline.session", "pyspark.errors"): SPARK,
+    ("node.cli.serve.console", "node.cli.doctor.running"): CONSOLE,
+    ("node.cli.serve.console", "node.web.console.console"): CONSOLE,
+    ("node.cli.serve.console", "node.web.console.serving"): CONSOLE,
+    ("node.cli.serve.metrics", "node.handlers.tracing"): METRICS,
+    ("node.cli.serve.metrics", "node.metrics.otel"): METRICS,
+    ("node.cli.serve.metrics", "node.web.metrics"): METRICS,
+    ("node.cli.serve.metrics", "node.web.server"): METRICS,
     ("node.discovery.discovery", "node.discovery.mdns"): "zeroconf is of the extra `discovery`",
     ("node.links.requests", "node.links.link_store"): NO_BUS,
     ("node.offering", "node.remote_bus.buses"): NO_BUS,

@@ -172,3 +172,13 @@ _READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "timeout": _number,
     "waiting": _count,
 }
+
+
+def without_password(address: str) -> str:
+    """An address as it may be shown: without settings, user and password."""
+    scheme, mark, rest = address.partition("://")
+    if not mark:
+        return "?"  # not an address: any part of it may be the password
+    if scheme != "sqlite":
+        rest = rest.rpartition("@")[2]
+    return f"{scheme}{mark}{rest.partition('?')[0]}"

@@ -40,7 +40,7 @@ def as_bus_error(error: Exception) -> BusError:
         return error
     if isinstance(error, ParleyError):  # a setting is wrong
         return BusError(str(error))
-    logger.error("a store failed", exc_info=error)
+    logger.error("a store failed", exc_info=error, extra={"event": "bus.bug"})
     wrapped = BusError("the store failed; the log has where")
     wrapped.__cause__ = error
     return wrapped
@@ -84,7 +84,13 @@ class StoreRetry:
         if self._lines.has_room(self._loop.now()):
             left_out = self._lines.told()
             more = f" ({left_out} such lines were not logged)" if left_out else ""
-            logger.warning("%s: %s%s", self._what, one_line(str(error)), more)
+            logger.warning(
+                "%s: %s%s",
+                self._what,
+                one_line(str(error)),
+                more,
+                extra={"event": "bus.unavailable"},
+            )
 
 
 async def publish_again(
@@ -112,7 +118,12 @@ async def publish_again(
             seconds = PAUSES.after(failures, jitter())
             if loop.now() + seconds > deadline:
                 raise
-            logger.info("publishing %s again: %s", event.name, one_line(str(error)))
+            logger.info(
+                "publishing %s again: %s",
+                event.name,
+                one_line(str(error)),
+                extra={"event": "bus.published-again", "stream": event.name},
+            )
             await pause(loop, seconds)
         except BusError as error:
             if unknown is None:

@@ -1,23 +1,28 @@
 """`parley call`: asks a node something."""
 
+import sys
 from time import perf_counter
 from typing import Annotated
 
 import typer
 
+from node.cli.exits import LONGEST_QUOTE
+from node.cli.introduction import dialled
+from node.cli.offered_names import offered
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
-from node.cli.run import dialled, run
-from node.cli.suggestions import known_addresses
+from node.cli.run import run
+from node.cli.suggestions import places
 from node.cli.values import given_value
-from node.errors import ConfigError
+from node.errors import CallRefused, ConfigError
 
 Address = Annotated[
     str,
     typer.Argument(
         metavar="ADDR",
-        help="tcp://host:port or unix:///path, best with #NODEID after it.",
-        autocompletion=known_addresses,
+        help="tcp://host:port or unix:///path, best with #NODEID after it; @NAME of a context or "
+        "a known peer; left out: of the context in use.",
+        autocompletion=places,
     ),
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]
@@ -27,15 +32,24 @@ Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]
 def call(
     options: NodeOptions,
     address: Address,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to call.")],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="What to call.", autocompletion=offered("call")),
+    ],
     data: Annotated[
         str | None,
         typer.Argument(metavar="DATA", help="Text; - for bytes from standard input."),
     ] = None,
     data_json: Annotated[str | None, typer.Option(help="Any value, as JSON.")] = None,
     timeout: Timeout = 30.0,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="The bytes of the answer alone: no line end, nothing escaped."),
+    ] = False,
 ) -> None:
     """Call a topic and print its answer."""
+    if raw and options.as_json:
+        raise ConfigError("--raw and --json exclude each other")
     if not timeout > 0:  # not a number is not above 0 either
         raise ConfigError("--timeout is a number of seconds above 0")
     value = given_value(data, data_json)
@@ -43,9 +57,31 @@ def call(
     async def calling(options: NodeOptions, out: Output) -> None:
         async with dialled(options, out, address) as peer:
             start = perf_counter()
-            answer = await peer.call(topic, value, timeout=timeout)
+            try:
+                answer = await peer.call(topic, value, timeout=timeout)
+            except CallRefused as refused:
+                _show_refusal(out, refused)
+                raise
             seconds = perf_counter() - start
-        out.say(show_value(answer))
+        if raw:
+            write_raw(answer)
+        else:
+            out.say(show_value(answer))
         out.done(code=0, kind="result", data=answer, seconds=seconds)
 
     run(options, calling)
+
+
+def write_raw(answer: object) -> None:
+    """Write an answer's own bytes to standard output: byte strings as they are, text as UTF-8,
+    anything else as JSON."""
+    data = answer if isinstance(answer, bytes) else show_value(answer).encode()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _show_refusal(out: Output, refused: CallRefused) -> None:
+    """Print what came with a refusal, if the sentence about it has no room for that."""
+    shown = "" if refused.data is None else show_value(refused.data)
+    if len(shown) > LONGEST_QUOTE:
+        out.remark(shown)

@@ -24,6 +24,8 @@ _parley_completion() {
     local word="${line##*[[:space:]]}"
     if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then
         head="${word%:*}:"
+    elif [[ $word == @* && $COMP_WORDBREAKS == *@* ]]; then
+        head="@"
     fi
     COMPREPLY=()
     while IFS= read -r answer; do

@@ -66,7 +66,7 @@ class Interrupted(ParleyError):
 
 
 # Characters of another node's text that a sentence of ours quotes.
-_LONGEST_QUOTE = 500
+LONGEST_QUOTE = 500
 _IDENTITY_CHANGED = """\
 WARNING: THE ID BEHIND {name} HAS CHANGED
 
@@ -192,6 +192,6 @@ def _with_data(text: str, data: object) -> str:
     shown = "" if data is None else show_value(data)
     if not shown or shown in text:
         return text
-    if len(shown) > _LONGEST_QUOTE:
-        shown = shown[:_LONGEST_QUOTE] + "..."
+    if len(shown) > LONGEST_QUOTE:
+        shown = shown[:LONGEST_QUOTE] + "..."
     return f"{text}: {one_line(shown)}"

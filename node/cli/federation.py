@@ -12,9 +12,10 @@ from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.cli.call import Address, Timeout
 from node.cli.exits import Exit
+from node.cli.introduction import dialled
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted
-from node.cli.run import dialled, run
+from node.cli.run import run
 from node.errors import ConfigError, ParleyError
 from node.logs import one_line
 
@@ -31,13 +32,13 @@ def list_servers(options: NodeOptions, address: Address, timeout: Timeout = 10.0
 
     async def listing(options: NodeOptions, out: Output) -> None:
         found = await _asked(options, out, address, "list", None, timeout)
-        out.say(f"server  {found['node_id']}")
+        out.say(f"server  {out.petnames.beside(found['node_id'])}")
         for link in found["links"]:
             out.event("link", **link)
-            out.say(f"link    {one_line(_link(link))}")
+            out.say(f"link    {one_line(out.petnames.in_text(_link(link)))}")
         for server in found["servers"]:
             out.event("server", **server)
-            out.say(f"member  {one_line(_server(server))}")
+            out.say(f"member  {one_line(out.petnames.in_text(_server(server)))}")
         out.done(node_id=found["node_id"], servers=len(found["servers"]))
 
     run(options, listing)
@@ -54,7 +55,7 @@ def path(options: NodeOptions, address: Address, to: Whom, timeout: Timeout = 10
         if found is None:
             raise ParleyError(f"it knows of no way to {' '.join(to)}")
         for number, node_id in enumerate(found):
-            out.say(f"{number}  {one_line(node_id)}")
+            out.say(f"{number}  {one_line(out.petnames.beside(node_id))}")
         out.done(path=found)
 
     run(options, showing)
@@ -70,7 +71,9 @@ def check(options: NodeOptions, address: Address, timeout: Timeout = 10.0) -> No
         wrong.extend(found)
         for finding in found:
             out.event("finding", **finding)
-            out.say(f"{one_line(finding['kind'])}: {one_line(finding['text'])}")
+            out.say(
+                f"{one_line(finding['kind'])}: {one_line(out.petnames.in_text(finding['text']))}"
+            )
         out.say("nothing is wrong" if not found else counted(len(found), "finding"))
         out.done(findings=len(found))
 

@@ -6,8 +6,9 @@ from typing import Annotated
 import anyio
 import typer
 
+from node.cli.log_lines import set_up_logging
 from node.cli.options import Json
-from node.cli.output import Output, set_up_logging
+from node.cli.output import Output
 from node.cli.run import event_loop, until_interrupted
 from node.cli.stages import staged
 from node.discovery.discovery import SECONDS
@@ -41,7 +42,9 @@ async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> Non
         nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
         kind = ["(server)"] if node.server else []
-        out.say(" ".join([*node.addresses, one_line(node.name), *kind]).rstrip())
+        petname = out.petnames.of(node.node_id)
+        called = [] if petname is None else [f"({petname})"]
+        out.say(" ".join([*node.addresses, *called, one_line(node.name), *kind]).rstrip())
         out.event(
             "node",
             node_id=str(node.node_id),

@@ -35,7 +35,11 @@ HELPS: Final[dict[str, Help]] = {
             "parley id new bob.key --algorithm ml-dsa-65,ed25519 --passphrase-file secret",
         ),
     ),
-    "id show": Help("Show whose key file it is.", ("parley id show bob.key",)),
+    "id show": Help("Show whose key file it is.", ("parley id show", "parley id show bob.key")),
+    "id path": Help(
+        "Show where your own key is, which the first node that you run makes.",
+        ("parley id path",),
+    ),
     "serve": Help(
         "Listen, answer parley.echo and parley.info, publish parley.clock, "
         "until SIGINT or SIGTERM.",
@@ -43,6 +47,17 @@ HELPS: Final[dict[str, Help]] = {
             "parley serve --identity bob.key --listen tcp://127.0.0.1:4747",
             "parley serve --config parley.toml",
         ),
+    ),
+    "run": Help(
+        "Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.",
+        (
+            "parley run shop:app --listen tcp://127.0.0.1:4747",
+            "parley run shop --config parley.toml --reload",
+        ),
+    ),
+    "console": Help(
+        "Print a link that opens the console of a server here once, within 10 minutes.",
+        ("parley console", "parley console --act --port 7480"),
     ),
     "relay": Help(
         "Relay messages between clients that are known by a UUID, until SIGINT or SIGTERM.",
@@ -57,6 +72,13 @@ HELPS: Final[dict[str, Help]] = {
         (
             "parley call tcp://127.0.0.1:4747 parley.echo hello",
             """parley call tcp://127.0.0.1:4747 shop.buy --data-json '{"apples": 3}' --json""",
+        ),
+    ),
+    "topics": Help(
+        "Show what a node offers to you: names, kinds, types and what is said of them.",
+        (
+            "parley topics tcp://127.0.0.1:4747",
+            "parley topics tcp://127.0.0.1:4747 shop. --schema",
         ),
     ),
     "ping": Help(
@@ -80,11 +102,14 @@ HELPS: Final[dict[str, Help]] = {
     ),
     "send": Help(
         "Send files to `parley receive`; run it again to go on after a cut.",
-        ("parley send photo.jpg film.mp4 tcp://127.0.0.1:4747",),
+        ("parley send photo.jpg", "parley send photo.jpg film.mp4 tcp://127.0.0.1:4747"),
     ),
     "receive": Help(
         "Take files from `parley send` into a directory, until SIGINT or SIGTERM.",
-        ("parley receive inbox --listen tcp://127.0.0.1:4747",),
+        (
+            "parley receive 7-crossover-clockwork",
+            "parley receive inbox --listen tcp://127.0.0.1:4747",
+        ),
     ),
     "demo": Help(
         "Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five "
@@ -183,6 +208,10 @@ HELPS: Final[dict[str, Help]] = {
     ),
     "peers": Help("Show and change known peers.", ()),
     "peers list": Help("Show everybody who is on record.", ("parley peers list",)),
+    "peers add": Help(
+        "Put a node on record by its id, under what you call it.",
+        ("parley peers add 5qwpznkpw6p27h37murnr6ojwbs6gvnsgqpj74wvvy3aqjorrlkq bob",),
+    ),
     "peers forget": Help(
         "Strike a peer out: its sessions end, and whoever answers under its names next is new.",
         ("parley peers forget tcp://127.0.0.1:4747",),
@@ -190,6 +219,26 @@ HELPS: Final[dict[str, Help]] = {
     "peers rename": Help(
         "Give a peer another name; it keeps the addresses it is dialled at.",
         ("parley peers rename tcp://127.0.0.1:4747 bob",),
+    ),
+    "context": Help("Names for the nodes that you speak with, and how you do.", ()),
+    "context add": Help(
+        "Give a node a name, with the key and the trust that belong to it.",
+        (
+            "parley context add home tcp://127.0.0.1:4747 --use",
+            "parley context add shop tcp://shop.example:4747 --identity shop.key --trust known",
+        ),
+    ),
+    "context use": Help(
+        "Have commands that are given no ADDR go to this context's; without NAME to none.",
+        ("parley context use home", "parley context use"),
+    ),
+    "context list": Help("Show all contexts; * is the one in use.", ("parley context list",)),
+    "context show": Help(
+        "Show what a context stands for; without NAME the one in use.",
+        ("parley context show", "parley context show shop"),
+    ),
+    "context remove": Help(
+        "Forget a context; key files and known peers stay.", ("parley context remove shop",)
     ),
     "accounts": Help("Show and change who has an account at a server of this machine.", ()),
     "accounts list": Help("Show everybody who has an account.", ("parley accounts list",)),

@@ -1,4 +1,4 @@
-"""`parley id`: making and showing identities."""
+"""`parley id`: making and showing identities, and where one's own is."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,15 +7,29 @@ import typer
 
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
-from node.cli.options import Json, PassphraseFile, file_path, parse_names, read_passphrase
+from node.cli.algorithm_lists import parse_names
+from node.cli.given_files import file_path, read_passphrase
+from node.cli.options import Json, PassphraseFile
 from node.cli.output import Output
+from node.cli.own_key import own_key_path
 from node.cli.suggestions import algorithms
+from node.errors import FileError
+from node.trust.home import make_directories
+from node.trust.words import fingerprint
 
-KeyPath = Annotated[Path, typer.Argument(metavar="PATH", help="The key file.", parser=file_path)]
+KeyPath = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="PATH",
+        help="The key file. Default: your own.",
+        parser=file_path,
+        show_default=False,
+    ),
+]
 
 
 def new(
-    path: KeyPath,
+    path: KeyPath = None,
     algorithm: Annotated[
         str,
         typer.Option(
@@ -30,26 +44,44 @@ def new(
     names = parse_names("signing", algorithm)
     passphrase = read_passphrase(passphrase_file)
     identity = Identity.create(names)
+    if path is None:
+        path = own_key_path()
+        make_directories(path.parent)
     save_identity(path, identity, passphrase)
     _show(Output(as_json), path, identity, passphrase is not None)
 
 
-def show(path: KeyPath, passphrase_file: PassphraseFile = None, as_json: Json = False) -> None:
+def show(
+    path: KeyPath = None, passphrase_file: PassphraseFile = None, as_json: Json = False
+) -> None:
     """Show whose key file it is."""
+    if path is None:
+        path = own_key_path()
+        if not path.exists():
+            raise FileError(f"you have no key yet at {path}: the first node that you run makes it")
     encrypted = describe_keyfile(path)
     identity = load_identity(path, read_passphrase(passphrase_file))
     _show(Output(as_json), path, identity, encrypted)
 
 
+def show_path(as_json: Json = False) -> None:
+    """Show where your own key is, which the first node that you run makes."""
+    out, path = Output(as_json), own_key_path()
+    out.say(str(path))
+    out.done(path=str(path), exists=path.exists())
+
+
 def _show(out: Output, path: Path, identity: Identity, encrypted: bool) -> None:
     node_id = identity.node_id
     out.say(f"node id     {node_id}")
+    out.say(f"words       {fingerprint(node_id)}")
     out.say(f"uuid        {node_id.uuid}")
     out.say(f"algorithms  {', '.join(identity.algorithms)}")
     out.say(f"key file    {path} ({'with' if encrypted else 'without'} passphrase)")
     out.done(
         path=str(path),
         node_id=str(node_id),
+        words=fingerprint(node_id),
         uuid=str(node_id.uuid),
         algorithms=list(identity.algorithms),
         public_keys={key.algorithm: key.public.hex() for key in identity.keys},

@@ -37,12 +37,15 @@ class Family:
 COMMANDS: Final[Mapping[str, str | Family]] = {
     "id": Family(
         "Make and show identities.",
-        {"new": "identity.new", "show": "identity.show"},
+        {"new": "identity.new", "show": "identity.show", "path": "identity.show_path"},
     ),
     "serve": "serve.command.serve",
+    "run": "run_application.run_application",
+    "console": "console.console",
     "relay": "relay.relay",
     "find": "find.find",
     "call": "call.call",
+    "topics": "topics.topics",
     "ping": "ping.ping",
     "sub": "sub.sub",
     "pub": "pub.pub",
@@ -98,8 +101,19 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         "Show and change known peers.",
         {
             "list": "peers.list_peers",
+            "add": "peers.add",
             "forget": "peers.forget",
             "rename": "peers.rename",
+        },
+    ),
+    "context": Family(
+        "Names for the nodes that you speak with, and how you do.",
+        {
+            "add": "context.add",
+            "use": "context.use",
+            "list": "context.list_contexts",
+            "show": "context.show",
+            "remove": "context.remove",
         },
     ),
     "accounts": Family(
@@ -151,10 +165,10 @@ class _Commands(UserDict[str, Any]):
             group.commands = _Commands(found.commands, f"{path} ")
             found = self.data[name] = group
         elif isinstance(found, str):
-            alone = typer.Typer(add_completion=False)
+            alone, function = typer.Typer(add_completion=False), _function(found)
+            kind = getattr(function, "command_class", PlainCommand)
             settings = _SETTINGS.get(name, {})
-            made = alone.command(name, cls=PlainCommand, epilog=epilog(path), **settings)
-            made(_function(found))
+            alone.command(name, cls=kind, epilog=epilog(path), **settings)(function)
             found = self.data[name] = typer.main.get_command(alone)
         return found
 
@@ -242,7 +256,9 @@ def _failed(out: Output, error: Exception) -> int:
     error = _cause(error)
     found = failure(error)
     if found is None:
-        logging.getLogger("parley").error("a bug in parley", exc_info=error)
+        logging.getLogger("parley").error(
+            "a bug in parley", exc_info=error, extra={"event": "cli.bug"}
+        )
         found = CommandFailure(
             Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}"
         )

@@ -14,13 +14,19 @@ import typer
 
 from crypto.identity import Identity
 from crypto.keyfile import load_identity
-from crypto.registry import NAMES, PARAMETERS, require_name
-from node.cli.suggestions import algorithms, any_algorithm, words
+from crypto.registry import NAMES, PARAMETERS
+from node.cli.algorithm_lists import parse_names, parse_required
+from node.cli.context_file import Context, Contexts
+from node.cli.given_files import read_network_key, read_passphrase, warn
+from node.cli.own_key import own_identity
+from node.cli.places import VARIABLE, PlaceCommand, placed
+from node.cli.suggestions import algorithms, any_algorithm, contexts, words
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
-from node.settings import ServeSettings, Settings, secret_files
+from node.settings import ServeSettings, Settings
+from node.settings.serve import LOG_FORMATS
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
@@ -65,7 +71,26 @@ Plaintext = Annotated[
 IdentityPath = Annotated[
     Path | None,
     typer.Option(
-        "--identity", help="Key file; without one, a fresh identity.", rich_help_panel=TRUST
+        "--identity",
+        help="Key file. Default: your own, which `parley id path` shows.",
+        rich_help_panel=TRUST,
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh", help="An identity for this command alone, kept nowhere.", rich_help_panel=TRUST
+    ),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        envvar=VARIABLE,
+        help="Identity, trust, auditor, and ADDR where it is left out, of this context.",
+        rich_help_panel=TRUST,
+        autocompletion=contexts,
     ),
 ]
 PassphraseFile = Annotated[
@@ -122,6 +147,14 @@ LogLevel = Annotated[
         autocompletion=words("debug", "info", "warning", "error"),
     ),
 ]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--log-format",
+        help="text, or json: an object a line. Default: text.",
+        autocompletion=words(*LOG_FORMATS),
+    ),
+]
 
 
 # Of `serve` and `relay` only, which speak dialects that do not encrypt.
@@ -142,6 +175,9 @@ Listen = Annotated[
 ]
 
 
+# The arguments that are an address.
+PLACES = ("address", "bus", "home", "at")
+
 # Every shared option: its type and its default.
 TABLE: dict[str, tuple[Any, Any]] = {
     "kex": (Kex, None),
@@ -153,6 +189,8 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "max_payload": (MaxPayload, None),
     "plaintext": (Plaintext, False),
     "identity_path": (IdentityPath, None),
+    "fresh": (Fresh, False),
+    "context": (ContextName, None),
     "passphrase_file": (PassphraseFile, None),
     "trust": (Trust, None),
     "network_key": (NetworkKey, None),
@@ -161,6 +199,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "loop": (Loop, "asyncio"),
     "uvloop": (Uvloop, None),
     "log_level": (LogLevel, None),
+    "log_format": (LogFormatOption, None),
     "as_json": (Json, False),
 }
 
@@ -181,6 +220,8 @@ class NodeOptions:
     max_payload: int | None
     plaintext: bool
     identity_path: Path | None
+    fresh: bool
+    context: str | None
     passphrase_file: Path | None
     trust: str | None
     network_key: Path | None
@@ -189,31 +230,68 @@ class NodeOptions:
     loop: str
     uvloop: bool | None
     log_level: str | None
+    log_format: str | None
     as_json: bool
     base: NodeConfig = field(default_factory=NodeConfig)
 
     def over(self, settings: Settings) -> "NodeOptions":
         """The same options, where none is given with what the settings say."""
         serve = settings.serve
-        own_key = self.identity_path is not None  # the settings' passphrase is not for it
+        own_key = self.fresh or self.identity_path is not None  # what the settings name is not it
         return replace(
             self,
             base=settings.node,
-            identity_path=self.identity_path or serve.identity,
+            identity_path=self.identity_path if own_key else serve.identity,
             passphrase_file=self.passphrase_file or (None if own_key else serve.passphrase_file),
             trust=self.trust or serve.trust,
+            log_level=self.log_level or serve.log_level,
+            log_format=self.log_format or serve.log_format,
+        )
+
+    def of_context(self, context: Context) -> "NodeOptions":
+        """The same options, where none is given with what the context has."""
+        key = None if self.fresh or context.identity is None else Path(context.identity)
+        return replace(
+            self,
+            identity_path=self.identity_path or key,
+            trust=self.trust or context.trust,
         )
 
     def identity(self) -> Identity:
-        """The key file's identity, or a fresh one with the keys that are asked for."""
+        """The key file's identity, or the person's own; a throw-away one if that is asked for, or
+        if their own has none of the algorithms that are.
+
+        Raises:
+            ConfigError: both are asked for. KeyFileError: the key file cannot be used.
+        """
         if self.identity_path is not None:
+            if self.fresh:
+                raise ConfigError("--identity and --fresh exclude each other")
             return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
+        if self.fresh or self.plaintext:  # which shows no identity
+            return self.throw_away()
+        own = own_identity(read_passphrase(self.passphrase_file), warn)
+        wanted = self._wanted_keys()
+        if wanted and not set(wanted) & set(own.algorithms):
+            warn(f"your key has no {' and no '.join(wanted)}: this one is thrown away")
+            return self.throw_away()
+        return own
+
+    def throw_away(self) -> Identity:
+        """A fresh identity with the keys that are asked for."""
+        return Identity.create(self._wanted_keys() or ("ed25519",))
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the identity is the person's own, and not one that was named or made for this."""
+        return self.identity_path is None and not self.fresh
+
+    def _wanted_keys(self) -> tuple[str, ...]:
         config = self.config()
-        wanted = config.algorithms.get("signing", ())
-        if not wanted:
-            floor = config.require.get("signing", frozenset())
-            wanted = tuple(name for name in NAMES["signing"] if name in floor)
-        return Identity.create(wanted or ("ed25519",))
+        floor = config.require.get("signing", frozenset())
+        return config.algorithms.get("signing", ()) or tuple(
+            name for name in NAMES["signing"] if name in floor
+        )
 
     def config(self) -> NodeConfig:
         """The node's settings.
@@ -224,7 +302,7 @@ class NodeOptions:
         base = self.base
         named = {name: parse_names(name, getattr(self, name)) for name in PARAMETERS}
         algorithms = {name: names for name, names in named.items() if names}
-        require = {**base.require, **_required(self.require)}
+        require = {**base.require, **parse_required(self.require)}
         if self.plaintext and require:
             raise ConfigError("--require does not go with --plaintext, which uses no algorithms")
         limits, memory = base.limits, base.peer_memory
@@ -273,52 +351,30 @@ def takes_node_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(**given: Any) -> None:
         options = NodeOptions(**{name: given.pop(name) for name in TABLE})
-        command(options, **given)
+        command(in_context(options, given), **given)
 
+    with_options.command_class = PlaceCommand  # type: ignore[attr-defined]  # read by `main`
     with_options.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
     with_options.__annotations__ = {p.name: p.annotation for p in own + named}
     return with_options
 
 
-def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:
-    """The names of a comma list, each once; empty if it is not given.
+def in_context(options: NodeOptions, given: dict[str, Any]) -> NodeOptions:
+    """The options with those of the context that they or an argument of `given` name; what stands
+    for an address there becomes one, and what the context has for an option that is not given.
 
     Raises:
-        ConfigError: a list without names. UnknownAlgorithmError: an unknown name.
+        ConfigError, FileError, KnownPeersError: as `placed`.
     """
-    return tuple(require_name(parameter, name) for name in _listed(parameter, text))
-
-
-def file_path(text: str) -> Path:
-    """The path that an argument names; raises BadParameter for an empty one, which would be `.`."""
-    if not text:
-        raise typer.BadParameter("it is empty")
-    return Path(text)
-
-
-def read_passphrase(path: Path | None) -> bytes | None:
-    """The passphrase in a file, without the line's end.
-
-    Raises:
-        FileError: it cannot be read, or is empty.
-    """
-    return None if path is None else _secret(secret_files.read_passphrase, path)
-
-
-def read_network_key(path: Path | None) -> bytes | None:
-    """A network key: 32 bytes, raw or as 64 hex digits.
-
-    Raises:
-        FileError: it cannot be read, or does not hold a network key.
-    """
-    return None if path is None else _secret(secret_files.read_network_key, path)
-
-
-def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) -> bytes:
-    def warn(sentence: str) -> None:
-        typer.echo(f"parley: warning: {sentence}", err=True)
-
-    return read(path, warn)
+    context = None if options.context is None else Contexts().find(options.context)
+    for name in PLACES:
+        if isinstance(given.get(name), str):
+            given[name], context = placed(given[name], context)
+    if context is None:
+        return options
+    if context.auditor is not None and given.get("journal") and not given.get("auditor"):
+        given["auditor"] = [context.auditor]
+    return options.of_context(context)
 
 
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:
@@ -327,23 +383,3 @@ def _require_readable(policy: TrustPolicy, text: str | None) -> None:
         len(policy.known_peers)  # reads it
     if isinstance(policy, Known) and text != Known.name and not policy.known_peers.path.exists():
         raise FileError(f"there is no file of known peers at {policy.known_peers.path}")
-
-
-def _listed(option: str, text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        # An empty variable of a script must not pass for an option that is not given.
-        raise ConfigError(f"the {option} list is empty")
-    return names
-
-
-def _required(text: str | None) -> dict[str, frozenset[str]]:
-    required: dict[str, set[str]] = {}
-    for name in _listed("require", text):
-        parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)
-        if parameter is None:
-            raise ConfigError(f"--require {name}: unknown algorithm")
-        required.setdefault(parameter, set()).add(name)
-    return {parameter: frozenset(names) for parameter, names in required.items()}

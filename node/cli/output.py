@@ -6,7 +6,6 @@ terminal.
 """
 
 import json
-import logging
 import math
 import os
 import sys
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from node.cli.terminal import PeoplesConsole
+    from node.trust.petnames import Petnames
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ class CommandFailure:
 
 
 class Output:
-    """Where a command's words go. `console` is for people; with JSON it is quiet."""
+    """Where a command's words go. `console` is for people; with JSON it is quiet. `petnames` are
+    what the person calls the nodes that words are about."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -52,6 +53,13 @@ class Output:
         from node.cli.terminal import PeoplesConsole
 
         return PeoplesConsole(self.as_json)
+
+    @cached_property
+    def petnames(self) -> "Petnames":
+        """Names that the person gave; read with the first use."""
+        from node.trust.petnames import Petnames
+
+        return Petnames.of_home()
 
     def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
         """A bar that moves for people at a terminal; one that is `kept` shows its end to others
@@ -66,7 +74,8 @@ class Output:
     def event(self, kind: str, /, **fields: Any) -> None:
         """A JSON line, if JSON is wanted."""
         if self.as_json:
-            print(_json_line(kind, fields), flush=True)
+            called = self.petnames.known_by(fields.get("node_id"))
+            print(_json_line(kind, {**fields, **called}), flush=True)
 
     def say(self, text: str) -> None:
         """A line for people; to a terminal without what would steer it."""
@@ -99,7 +108,8 @@ class Output:
             **failure.fields,
         )
         if not self.as_json:
-            print(f"parley: {failure.shown or failure.text}", file=sys.stderr, flush=True)
+            text = self.petnames.in_text(failure.shown or failure.text)
+            print(f"parley: {text}", file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -135,16 +145,6 @@ def show_value(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def set_up_logging(level: str) -> None:
-    """Logs go to standard error, from `level` up, one line for each message."""
-    handler = _ToStderr()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logging.basicConfig(level=level.upper(), handlers=[handler])
-    if level.lower() != "debug":
-        # Of a connection that fails it logs a traceback; the bus says it in a sentence.
-        logging.getLogger("coredis").setLevel(logging.CRITICAL)
-
-
 def set_up_streams() -> None:
     """Make the three standard files fit for whatever a command meets.
 
@@ -167,24 +167,6 @@ def abandon_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-
-
-class _ToStderr(logging.Handler):
-    """Writes to what standard error is by then: a bar puts itself in its place while it moves,
-    and is torn by what passes it by."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            sys.stderr.write(self.format(record) + "\n")
-            sys.stderr.flush()
-        except Exception:
-            self.handleError(record)
-
-
-class _OneLine(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        # Messages quote other nodes, which must not write log lines of their own.
-        return one_line(super().formatMessage(record))
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:

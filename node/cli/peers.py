@@ -4,6 +4,7 @@ A change names exactly one peer; a name that fits several peers changes nothing 
 format of the file is in `node.trust.known_peers`.
 """
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,6 +18,7 @@ from node.cli.suggestions import known_names
 from node.errors import AddressError, ConfigError, FileError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
+from node.trust.words import fingerprint
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 
@@ -52,6 +54,24 @@ def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> Non
     for peer in peers:
         out.say(f"{peer.node_id}  {utc(peer):20}  {', '.join(peer.names) or '-'}")
     out.done(count=len(peers), known_peers=str(known.path))
+
+
+def add(
+    node_id: Annotated[str, typer.Argument(metavar="ID", help="The whole node id.")],
+    name: NewName,
+    known_peers: KnownPeersPath = None,
+    as_json: Json = False,
+) -> None:
+    """Put a node on record by its id, under what you call it."""
+    found = _node_id(node_id)
+    if found is None:
+        raise ConfigError(f"{node_id!r} is not a node id")
+    out = Output(as_json)
+    known = KnownPeers(default_known_peers() if known_peers is None else known_peers)
+    peer = known.add(found, name, datetime.now(UTC))
+    out.say(f"{peer.node_id} is {', '.join(peer.names)}")
+    out.say(f"words  {fingerprint(peer.node_id)}")
+    out.done(**_described(peer), known_peers=str(known.path))
 
 
 def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
@@ -146,4 +166,5 @@ def _described(peer: KnownPeer) -> dict[str, object]:
         "node_id": str(peer.node_id),
         "names": list(peer.names),
         "first_seen": utc(peer),
+        "words": fingerprint(peer.node_id),
     }

@@ -10,10 +10,11 @@ import typer
 
 from node.cli.call import Address
 from node.cli.exits import Interrupted
+from node.cli.introduction import dialled, dialling_node
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted
-from node.cli.run import dialled, make_node, run, until_signalled
+from node.cli.run import run, until_signalled
 from node.errors import ConfigError, PeerClosedError
 from node.links.link import Link
 from node.peer.peer import Peer
@@ -71,14 +72,14 @@ def ping(
                 trips.append(await peer.ping())
                 _show(out, str(peer.node_id or address), number, trips[-1])
         median = statistics.median(trips)
-        out.say(f"{wanted} round trips: median {median * 1e3:.3f} ms")
+        out.say(f"{counted(wanted, 'round trip')}: median {median * 1e3:.3f} ms")
         out.done(count=wanted, minimum=min(trips), median=median, maximum=max(trips))
 
     run(options, pinging)
 
 
 def _show(out: Output, who: str, number: int, seconds: float) -> None:
-    out.say(f"{who}: {seconds * 1e3:.3f} ms")
+    out.say(f"{out.petnames.beside(who)}: {seconds * 1e3:.3f} ms")
     out.event("pong", number=number, seconds=seconds)
 
 
@@ -115,7 +116,7 @@ class _Watch:
         """Watch, until `count` round trips were made."""
         out = self._out
         async with (
-            make_node(options) as node,
+            dialling_node(options, out, address) as node,
             kept_link(node, options, out, address, self.tell) as link,
         ):
             self.began = True

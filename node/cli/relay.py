@@ -11,7 +11,7 @@ import typer
 
 from node.cli.options import DEFAULT_ADDRESS, AllowInsecure, NodeOptions, takes_node_options
 from node.cli.output import Output
-from node.cli.run import ending_signals, make_node, run, say_closed
+from node.cli.run import ending_signals, make_node, require_other, run, say_closed
 from node.errors import ConfigError
 from node.gateways.forward import Forward
 from node.gateways.relay.bridge import Bridge
@@ -118,7 +118,8 @@ def relay(
     wish = _wish(bridge, node)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_relay, relaying, wish, options.dialling_trust)
-    run(options.over(settings), command, log_level="warning", serves=True)
+    over = options.over(settings)
+    run(over, command, access_log=settings.serve.access_log, serves=True)
 
 
 async def _relay(
@@ -190,6 +191,7 @@ async def _bridged(
             if not wish.source:
                 yield node
                 return
+            require_other(node, wish.source)
             trust = dialling_trust(wish.source)
             async with Forward(node, wish.topic, wish.source, trust=trust):
                 yield node

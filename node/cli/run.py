@@ -6,7 +6,7 @@ A command either returns, or raises an error that `exits.failure` knows.
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -14,17 +14,23 @@ from typing import Any
 import anyio
 
 from node.cli.exits import Interrupted
+from node.cli.log_lines import set_up_logging
 from node.cli.options import NodeOptions
-from node.cli.output import Output, abandon_stdout, set_up_logging
+from node.cli.output import Output, abandon_stdout
 from node.errors import ConfigError, HandshakeError
 from node.journal.journal import Journal
 from node.logs import needs_extra
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
+from node.transport.address import Address
+from node.trust.accept_hook import AcceptHook
 from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley")
+
+# What SIGHUP does.
+Hangup = Callable[[], Awaitable[None]]
 
 
 def run(
@@ -32,24 +38,26 @@ def run(
     command: Callable[[NodeOptions, Output], Awaitable[None]],
     *,
     log_level: str = "error",
+    access_log: bool = False,
     serves: bool = False,
+    hangup: Hangup | None = None,
     signals_are_its_own: bool = False,
     waits_on_files: bool = False,
 ) -> None:
     """Run `command` on the event loop that the options name.
 
-    `log_level` holds where the options name none. SIGINT and SIGTERM interrupt the command,
-    unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP is ignored.
+    `log_level` holds where the options name none; with `access_log` the access log is there
+    whatever the level. SIGINT and SIGTERM interrupt the command,
+    unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP does what
+    `hangup` does, or is ignored.
     `waits_on_files` says that it waits for its standard files, which uvloop would make
     non-blocking for everybody who shares them, as a shell does.
 
     Raises:
-        ConfigError: an unknown loop or log level. Interrupted: by a signal.
+        ConfigError: an unknown loop, log level or format of logs. Interrupted: by a signal.
     """
-    level = options.log_level or log_level
-    if level.lower() not in ("debug", "info", "warning", "error"):
-        raise ConfigError(f"--log-level {level}: debug, info, warning or error")
-    set_up_logging(level)
+    level, form = options.log_level or log_level, options.log_format or "text"
+    set_up_logging(level, form, access=access_log)
     uvloop = options.uvloop
     if waits_on_files:
         if uvloop:
@@ -57,7 +65,7 @@ def run(
         uvloop = False
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
     if serves:
-        start = partial(ignoring_hangups, start)
+        start = partial(surviving_hangups, start, hangup)
     elif not signals_are_its_own:
         start = partial(until_interrupted, start)
     anyio.run(start, **event_loop(options.loop, uvloop))
@@ -90,23 +98,21 @@ def make_node(
     return Node(options.identity(), config=options.config(), trust=trust, journal=journal)
 
 
-@asynccontextmanager
-async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
-    """A peer at `address`; leaving closes it and the node."""
-    async with make_node(options) as node:
-        peer = await meet(node, address, options.dialling_trust(address))
-        out.event("connected", **described(peer))
-        try:
-            yield peer
-            await peer.close()
-        finally:
-            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
-
-
-async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
+async def meet(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Peer:
     """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
     with hinting():
         return await node.connect(address, trust=trust)
+
+
+def require_other(node: Node, *addresses: str) -> None:
+    """Raise ConfigError if one of the addresses has the id of `node` itself, which would dial it
+    for ever in vain. So it is with two servers of one person, unless one has a key of its own."""
+    for address in addresses:
+        if Address.parse(address).node_id == node.node_id:
+            raise ConfigError(
+                f"{address} has the id of this node: give one of the two a key of its own "
+                "(parley id new FILE, then --identity FILE)"
+            )
 
 
 @contextmanager
@@ -161,12 +167,19 @@ async def until_signalled(
     return caught[0] if caught else None
 
 
-async def ignoring_hangups(command: Callable[[], Awaitable[None]]) -> None:
-    """Run `command`, which SIGHUP does not end: not while it closes either."""
+async def surviving_hangups(
+    command: Callable[[], Awaitable[None]], hangup: Hangup | None = None
+) -> None:
+    """Run `command`, which SIGHUP does not end, not while it closes either. It does what `hangup`
+    does, which raises nothing, one after the other."""
 
     async def watch() -> None:
         async for _ in signals:
-            logger.warning("SIGHUP is ignored: restart this process to have its settings read anew")
+            if hangup is not None:
+                await hangup()
+                continue
+            text = "SIGHUP is ignored: restart this process to have its settings read anew"
+            logger.warning(text, extra={"event": "reload.ignored"})
 
     with anyio.open_signal_receiver(signal.SIGHUP) as signals:
         async with anyio.create_task_group() as tasks:

@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from node.cli.call import Address
+from node.cli.introduction import dialling_node
 from node.cli.lines import Pace
 from node.cli.link import GiveUpAfter, kept_link, remarks
+from node.cli.offered_names import offered
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted, show_value
-from node.cli.run import make_node, run
+from node.cli.run import run
 from node.cli.values import given_value
 from node.links.subscription import LinkSubscription
 
@@ -19,7 +21,12 @@ from node.links.subscription import LinkSubscription
 def sub(
     options: NodeOptions,
     address: Address,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to subscribe to.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="What to subscribe to.", autocompletion=offered("topic")
+        ),
+    ],
     count: Annotated[
         int | None, typer.Option(min=1, help="End after this many notes; default: never.")
     ] = None,
@@ -33,7 +40,7 @@ def sub(
     async def subscribing(options: NodeOptions, out: Output) -> None:
         notes = _Notes(out, topic)
         async with (
-            make_node(options) as node,
+            dialling_node(options, out, address) as node,
             kept_link(node, options, out, address, notes.tell, give_up_after=give_up_after) as link,
             link.subscribe(topic, value) as subscription,
         ):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto.registry import NAMES, PARAMETERS
+from node.cli.context_file import Contexts
 from node.errors import AddressError, ParleyError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
@@ -34,9 +35,27 @@ def known_addresses(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
+def places(incomplete: str) -> list[tuple[str, str]]:
+    """The same, and the names of contexts and of peers that have an address on record."""
+    marked = [(f"@{name}", text) for name, text in contexts(incomplete)]
+    for peer in _known():
+        names = _names(peer)
+        if any(map(_is_address, names)):
+            marked += [(f"@{one}", peer.node_id.short) for one in names if "://" not in one]
+    return [*marked, *known_addresses(incomplete)]
+
+
+def contexts(incomplete: str) -> list[tuple[str, str]]:
+    """Names of contexts."""
+    try:
+        return [(name, one.address or "") for name, one in Contexts().all().items()]
+    except ParleyError:
+        return []
+
+
 def bus_addresses(incomplete: str) -> list[tuple[str, str]]:
     """The same, and what `bus_files` offers."""
-    return [*bus_files(incomplete), *known_addresses(incomplete)]
+    return [*bus_files(incomplete), *places(incomplete)]
 
 
 def bus_files(incomplete: str) -> list[tuple[str, str]]:

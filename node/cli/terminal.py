@@ -49,7 +49,7 @@ class PeoplesConsole(Console):
 
     def _line(self, text: str) -> None:
         if not self.quiet:
-            print(text, file=self.file)  # rich would make blanks of tabs
+            print(text, file=self.file, flush=True)  # rich would make blanks of tabs
 
     def _plain(self, cell: RenderableType) -> str:
         text = self.render_str(cell).plain if isinstance(cell, str) else str(cell)

@@ -1,11 +1,13 @@
 """What a node tells the local network of itself, as the TXT record of RFC 6763 has it.
 
-    txtvers=1  id=<node id>  [name=<text>]  [server=1]  a0=tcp://<IP address>:<port>  ..  a7=...
+    txtvers=1  id=<node id>  [name=<text>]  [server=1]  [slot=<number>]
+    a0=tcp://<IP address>:<port>  ..  a7=...
 
 The instance is named by the node id too. Everybody there can read an announcement, and make one;
 so reading is strict, everything has a limit, and what does not fit is dropped.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ MOST_ADDRESSES: Final = 8
 LONGEST_NAME: Final = 63  # bytes
 LONGEST_TEXT: Final = 1_300  # bytes: what fits into one packet (RFC 6763, section 6.2)
 
+_SLOT: Final = re.compile(rb"[1-9][0-9]{0,3}")
 _STRING: Final = 255  # bytes, of one string of a TXT record
 _KEYS: Final = tuple(f"a{number}" for number in range(MOST_ADDRESSES))
 
@@ -34,13 +37,15 @@ class FoundNode:
 
     `addresses` are at most 8, each with the node id, so that whoever answers there has to be this
     node. `name` is what it calls itself: anybody may take any, and it may hold what steers a
-    terminal. `server` is whether it says that it is a server of a federation.
+    terminal. `server` is whether it says that it is a server of a federation, `slot` where it waits
+    for whoever has a short code (docs/protocol.md section 21).
     """
 
     node_id: NodeId
     name: str
     addresses: tuple[str, ...]
     server: bool = False
+    slot: int | None = None
 
 
 def require_name(name: str) -> None:
@@ -81,7 +86,12 @@ def is_on_loopback(places: Iterable[str]) -> bool:
 
 
 def properties(
-    node_id: NodeId, name: str, places: Iterable[str], *, server: bool = False
+    node_id: NodeId,
+    name: str,
+    places: Iterable[str],
+    *,
+    server: bool = False,
+    slot: int | None = None,
 ) -> dict[str, str]:
     """The keys and values of a node's TXT record."""
     said = {"txtvers": VERSION.decode(), "id": node_id.text}
@@ -89,6 +99,8 @@ def properties(
         said["name"] = name
     if server:
         said["server"] = SERVER.decode()
+    if slot is not None:
+        said["slot"] = str(slot)
     return said | dict(zip(_KEYS, places, strict=False))
 
 
@@ -119,7 +131,8 @@ def read_announcement(instance: str, text: bytes) -> FoundNode | None:
     if not addresses:
         return None
     server = said.get("server") == SERVER
-    return FoundNode(node_id, _name(said.get("name", b"")), tuple(addresses), server)
+    name, slot = _name(said.get("name", b"")), _slot(said.get("slot", b""))
+    return FoundNode(node_id, name, tuple(addresses), server, slot)
 
 
 def _strings(text: bytes) -> Iterator[tuple[str, bytes]]:
@@ -154,6 +167,10 @@ def _name(value: bytes) -> str:
         return value.decode() if len(value) <= LONGEST_NAME else ""
     except UnicodeDecodeError:
         return ""
+
+
+def _slot(value: bytes) -> int | None:
+    return int(value) if _SLOT.fullmatch(value) else None
 
 
 def _is_dialled(host: IPv4Address | IPv6Address) -> bool:

@@ -44,7 +44,12 @@ class Announced(Protocol):
 
 @asynccontextmanager
 async def announce(
-    node: Announced, *, name: str = "", interfaces: Sequence[str] = (), server: bool = False
+    node: Announced,
+    *,
+    name: str = "",
+    interfaces: Sequence[str] = (),
+    server: bool = False,
+    slot: int | None = None,
 ) -> AsyncIterator[None]:
     """Announce `node` on the local network while the block lasts.
 
@@ -52,7 +57,8 @@ async def announce(
     most 63 bytes of UTF-8): what it listens on when the block begins. Where the machine's own
     addresses change, the announcement does within 15 s. `interfaces` are IPv4 addresses of those to
     announce on; by default all, or loopback alone for a node that only this machine can dial.
-    `server` says that it is a server of a federation.
+    `server` says that it is a server of a federation, `slot` (1 to 9,999) that it waits there for
+    whoever has its short code.
 
     Raises:
         ConfigError: the extra `discovery` is not installed; a name or an interface that does
@@ -63,7 +69,7 @@ async def announce(
     require_name(name)
     _require_interfaces(interfaces)
     async with own_loop() as loop:
-        announcer = mdns.Announcer(node.node_id, name, interfaces, server=server)
+        announcer = mdns.Announcer(node.node_id, name, interfaces, server=server, slot=slot)
         try:
             if not await loop.run(announcer.start, _listeners(node)):
                 raise ConfigError("the node listens on no TCP address that others could dial")
@@ -73,8 +79,11 @@ async def announce(
                 await loop.run(announcer.aclose)
 
 
-async def find(seconds: float = SECONDS, *, interfaces: Sequence[str] = ()) -> list[FoundNode]:
-    """Look for `seconds` (above 0, at most 3,600) who is announced on the local network.
+async def find(
+    seconds: float = SECONDS, *, interfaces: Sequence[str] = (), slot: int | None = None
+) -> list[FoundNode]:
+    """Look for `seconds` (above 0, at most 3,600) who is announced on the local network; with a
+    `slot`, who waits there for a short code, and no longer than until somebody is found.
 
     At most 256 nodes, in the order of their ids; that there were more is logged. What they say is
     their own word: the handshake proves who answers at an address. `interfaces` as in `announce`.
@@ -87,9 +96,14 @@ async def find(seconds: float = SECONDS, *, interfaces: Sequence[str] = ()) -> l
     mdns = _mdns()
     _require_search(seconds, interfaces)
     async with own_loop() as loop:
-        found, left_out = await loop.run(mdns.browse, seconds, interfaces)
+        found, left_out = await loop.run(mdns.browse, seconds, interfaces, slot)
     if left_out:
-        logger.warning("%d more nodes were announced than %d, and left out", left_out, len(found))
+        logger.warning(
+            "%d more nodes were announced than %d, and left out",
+            left_out,
+            len(found),
+            extra={"event": "discovery.too-many"},
+        )
     nodes: list[FoundNode] = found
     return nodes
 

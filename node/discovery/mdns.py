@@ -8,7 +8,7 @@ in announcements may be of either kind.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_address
 from typing import Final
 
@@ -43,6 +43,8 @@ logger = logging.getLogger("parley.discovery")
 MOST_FOUND: Final = 256  # nodes that one search keeps; others are counted
 # Seconds after which it is looked whether the machine's addresses have changed.
 REFRESH: Final = 15.0
+# Seconds in which others may answer to a slot, after the first has.
+OTHERS: Final = 0.3
 _LOOPBACK: Final = ("127.0.0.1",)
 # Answers to all: of several programs on this machine one alone would get an answer to us.
 _ASKED: Final = DNSQuestionType.QM
@@ -51,13 +53,20 @@ _ASKED: Final = DNSQuestionType.QM
 class Announcer:
     """Announces a node, or a `server` of a federation, until it is closed. `interfaces` are IPv4
     addresses of this machine, empty for all of them; a node that only this machine can dial is
-    announced on loopback alone."""
+    announced on loopback alone. `slot` is where it waits for whoever has a short code."""
 
     def __init__(
-        self, node_id: NodeId, name: str, interfaces: Sequence[str], *, server: bool = False
+        self,
+        node_id: NodeId,
+        name: str,
+        interfaces: Sequence[str],
+        *,
+        server: bool = False,
+        slot: int | None = None,
     ) -> None:
         self._node_id = node_id
         self._server = server
+        self._slot = slot
         self._name = name
         self._interfaces = interfaces
         self._places: list[str] = []
@@ -92,7 +101,9 @@ class Announcer:
             try:
                 await self._announce(listeners)
             except UnreachableError as error:
-                logger.info("not announced for now: %s", error)
+                logger.info(
+                    "not announced for now: %s", error, extra={"event": "discovery.not-announced"}
+                )
 
     async def _announce(self, listeners: Sequence[Address]) -> list[str]:
         places = reachable(listeners, own_addresses())
@@ -116,7 +127,9 @@ class Announcer:
             f"{self._node_id}.{SERVICE}",
             port=dialled[0].port,
             addresses=[ip_address(address.host).packed for address in dialled],
-            properties=properties(self._node_id, self._name, places, server=self._server),
+            properties=properties(
+                self._node_id, self._name, places, server=self._server, slot=self._slot
+            ),
             server=f"{self._node_id}.local.",
         )
         interfaces = self._interfaces or (_LOOPBACK if is_on_loopback(places) else ())
@@ -131,9 +144,12 @@ class Announcer:
 class Gathering:
     """What one search has found: at most 256 nodes by their ids; `left_out` counts the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, slot: int | None = None) -> None:
+        """Only of nodes that wait at `slot`, if there is one; `some` is set with the first."""
         self.found: dict[str, FoundNode] = {}
         self.left_out = 0
+        self.some = asyncio.Event()
+        self._slot = slot
 
     def heard(
         self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
@@ -152,23 +168,32 @@ class Gathering:
     def take(self, instance: str, text: bytes, *, is_new: bool) -> None:
         """Keep what an announcement says, if it is one and there is room."""
         node = read_announcement(instance, text)
-        if node is None:
+        if node is None or self._slot not in (None, node.slot):
             return
         if instance in self.found or len(self.found) < MOST_FOUND:
             self.found[instance] = node
+            self.some.set()
         elif is_new:
             self.left_out += 1
 
 
-async def browse(seconds: float, interfaces: Sequence[str]) -> tuple[list[FoundNode], int]:
-    """Who is there, by id, and how many more were; raises UnreachableError."""
-    gathering = Gathering()
+async def browse(
+    seconds: float, interfaces: Sequence[str], slot: int | None = None
+) -> tuple[list[FoundNode], int]:
+    """Who is there, by id, and how many more were; raises UnreachableError. Of those who wait at a
+    `slot` there is seldom more than one: soon after the first it is over."""
+    gathering = Gathering(slot)
     async with _spoken(interfaces) as mdns:
         browser = AsyncServiceBrowser(
             mdns.zeroconf, SERVICE, handlers=[gathering.heard], question_type=_ASKED
         )
         try:
-            await asyncio.sleep(seconds)
+            if slot is None:
+                await asyncio.sleep(seconds)
+            else:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(gathering.some.wait(), seconds)
+                    await asyncio.sleep(min(seconds, OTHERS))
         finally:
             with CancelScope(shield=True):
                 await browser.async_cancel()

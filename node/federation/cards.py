@@ -47,13 +47,7 @@ class Cards(Mapping[NodeId, Card]):
     """
 
     def __init__(self, members: Iterable[NodeId]) -> None:
-        self.places: Mapping[NodeId, int] = {
-            member: place for place, member in enumerate(sorted(set(members)))
-        }
-        if len(self.places) > MOST_SERVERS:
-            raise ConfigError(
-                f"{len(self.places)} members: a federation has at most {MOST_SERVERS}"
-            )
+        self.places: Mapping[NodeId, int] = _places(members)
         self.version = 0
         self.refused: Counter[CardRefusal] = Counter()
         self.clocks: dict[NodeId, int] = {}
@@ -77,6 +71,22 @@ class Cards(Mapping[NodeId, Card]):
 
     def __repr__(self) -> str:
         return f"<Cards {len(self)} of {len(self.places)} members>"
+
+    def change_members(self, members: Iterable[NodeId]) -> None:
+        """Have the cards of these from now on. Places change, so whatever is kept by them is to be
+        begun anew. Raises ConfigError, and nothing has changed, as when it was made."""
+        before, numbers, rested_at = self.places, self._numbers, self._rested_at
+        self.places = _places(members)
+        self._numbers = self.numbers()
+        self._rested_at = array("d", bytes(8 * len(self.places)))
+        for member, place in self.places.items():
+            was = before.get(member)
+            if was is not None:
+                self._numbers[place], self._rested_at[place] = numbers[was], rested_at[was]
+        for gone in before.keys() - self.places.keys():
+            for kept in (self._cards, self._expired, self._aside, self.clocks):
+                kept.pop(gone, None)
+        self.version += 1
 
     def numbers(self) -> "array[int]":
         """A number for each place, all 0 at first."""
@@ -173,3 +183,10 @@ class Cards(Mapping[NodeId, Card]):
     def _expires(self, at_ms: int) -> None:
         if self._next_expiry < 0 or at_ms < self._next_expiry:
             self._next_expiry = at_ms
+
+
+def _places(members: Iterable[NodeId]) -> dict[NodeId, int]:
+    places = {member: place for place, member in enumerate(sorted(set(members)))}
+    if len(places) > MOST_SERVERS:
+        raise ConfigError(f"{len(places)} members: a federation has at most {MOST_SERVERS}")
+    return places

@@ -128,6 +128,10 @@ class Dials:
         self._dialled: Counter[NodeId] = Counter()
         self._led: Counter[NodeId] = Counter()
 
+    def change(self, members: Collection[NodeId], carry: Collection[NodeId]) -> None:
+        """Have these members, and carry for these, from now on; tunnels that are open stay."""
+        self._members, self._carry = members, carry
+
     def judge(self, neighbour: NodeId, payload: bytes, now: float) -> Decision:
         """What to do with a Dial from `neighbour`, the node proven on this connection."""
         try:

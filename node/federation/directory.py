@@ -81,6 +81,28 @@ class Directory:
     def __repr__(self) -> str:
         return f"<Directory of {self.node_id.short}: {len(self._links)} links, {self.cards!r}>"
 
+    # Members.
+
+    def change_members(
+        self, members: Iterable[NodeId], carry: Iterable[NodeId], now: float, now_ms: int
+    ) -> None:
+        """Have these members from now on, and carry for these: links with others are closed, their
+        cards forgotten, and all exchanges over: their streams are to be opened anew.
+
+        Raises:
+            ConfigError: more than 1,024 servers, ours among them; nothing has changed.
+        """
+        members = frozenset(members) - {self.node_id}
+        self.cards.change_members({*members, self.node_id})
+        self.members, self.carry = members, frozenset(carry)
+        self.dials.change(self.members, self.carry)
+        for known in (self._links, self._parted):
+            for gone in known.keys() - members:
+                known.pop(gone)
+        self._exchanges.clear()
+        self._finder.forget()
+        self.handle_deadline(now, now_ms)
+
     # Links.
 
     @property

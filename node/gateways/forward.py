@@ -79,6 +79,7 @@ class Forward:
         self._lost = 0  # over earlier links
         self._misfits = 0  # notes that cannot be published here
         self._told = 0  # losses that were logged
+        self._said = ""  # why there is no link, as the log has it
         self._without = 0.0
         self._since = 0.0  # when the link came or went
         self._changes = Changes(lambda: node.backend.waiter())
@@ -145,12 +146,16 @@ class Forward:
     # Inside.
 
     def _again(self, why: Exception, seconds: float) -> None:
-        logger.warning(
+        words, said = _words(why), self._said
+        self._said = words
+        logger.log(
+            logging.DEBUG if words == said else logging.WARNING,
             "topic %r of %s: %s; dialled again in %.1f s",
             self.topic.name,
             self._place,
-            _words(why),
+            words,
             seconds,
+            extra={"event": "forward.failed", "topic": self.topic.name, "again_in": seconds},
         )
 
     async def _attempt(self) -> Exception:
@@ -184,7 +189,13 @@ class Forward:
         except (LocalProtocolError, LbmEncodeError, TypeError) as error:
             # TypeError: our topic has a type, which is not that of the note.
             if not self._misfits:
-                logger.warning("topic %r: a note of %s: %s", self.topic.name, self._place, error)
+                logger.warning(
+                    "topic %r: a note of %s: %s",
+                    self.topic.name,
+                    self._place,
+                    error,
+                    extra={"event": "forward.misfit", "topic": self.topic.name},
+                )
             self._misfits += 1
         else:
             self.notes += 1
@@ -193,15 +204,22 @@ class Forward:
         now = self.node.backend.now()
         without, self._since = now - self._since, now
         self._without += without
+        self._said = ""
         if self.cuts:
             logger.warning(
                 "topic %r of %s: linked again; what it published in %.1f s did not come across",
                 self.topic.name,
                 self._place,
                 without,
+                extra={"event": "forward.again", "topic": self.topic.name, "without": without},
             )
         else:
-            logger.info("topic %r of %s: linked", self.topic.name, self._place)
+            logger.info(
+                "topic %r of %s: linked",
+                self.topic.name,
+                self._place,
+                extra={"event": "forward.linked", "topic": self.topic.name},
+            )
         self._redial.established()
         self._peer, self._subscription = peer, subscription
         self._changes.notify()
@@ -223,7 +241,13 @@ class Forward:
         lost = self.lost
         if lost and lost >= 2 * self._told:
             self._told = lost
-            logger.warning("topic %r of %s: %d notes lost", self.topic.name, self._place, lost)
+            logger.warning(
+                "topic %r of %s: %d notes lost",
+                self.topic.name,
+                self._place,
+                lost,
+                extra={"event": "forward.lost", "topic": self.topic.name, "lost": lost},
+            )
 
 
 def _words(why: Exception) -> str:

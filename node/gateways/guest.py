@@ -20,6 +20,7 @@ from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
+from node.remote import access
 from node.remote.emission import Emission
 from node.remote.live import LiveConnection
 from node.remote.remote import Remote
@@ -27,8 +28,6 @@ from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.waiting import Changes
 from node.typed.models import Model
-
-logger = logging.getLogger("parley.gateway")
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 
@@ -220,11 +219,19 @@ class Guest(ABC):
     def _end(self, ended: ConnectionEnded) -> None:
         if self._ended is None:
             self._ended = ended
-            if ended.code in _VIOLATIONS and self._violations is not None:
-                now, why = self.backend.now(), ended.reason or ended
-                self._violations.log(logger, logging.WARNING, now, "%s ended: %s", self, why)
+            broke = ended.code in _VIOLATIONS and self._violations is not None
+            told = {
+                "event": "guest.misbehaved" if broke else "guest.closed",
+                **access.party(self),
+                "dialect": self.dialect,
+                "code": int(ended.code),
+            }
+            text, why = "%s ended: %s", ended.reason or ended
+            if broke and self._violations is not None:
+                now, log = self.backend.now(), self._violations.log
+                log(access.logger, logging.WARNING, now, text, self, why, extra=told)
             else:
-                logger.info("%s ended: %s", self, ended.reason or ended)
+                access.logger.info(text, self, why, extra=told)
             self._lost(ended)
             self._changes.notify()
 

@@ -51,32 +51,43 @@ def checked(handler: H, what: str, request: type[Call[Any] | NamedEvent[Any]]) -
     return handler if reads is None and writes is None else _TypedHandler(handler, reads, writes)
 
 
+def described(handler: Any) -> tuple[Any, DataType[Any] | None, DataType[Any] | None]:
+    """The function of a handler, as its author wrote it, and the types that it is held to: of its
+    data, and of its answer or of each item of that."""
+    takes = gives = None
+    if isinstance(handler, _TypedHandler):
+        handler, takes, gives = handler.handler, handler.takes, handler.gives
+    while isinstance(handler, partial):
+        handler = handler.func
+    return handler, takes, gives
+
+
 class _TypedHandler:
     """A handler with the types of its data and of its answer, or of each item of that."""
 
-    __slots__ = ("_gives", "_handler", "_takes")
+    __slots__ = ("gives", "handler", "takes")
 
     def __init__(
         self, handler: Handler, takes: DataType[Any] | None, gives: DataType[Any] | None
     ) -> None:
-        self._handler = handler
-        self._takes = takes
-        self._gives = gives
+        self.handler = handler
+        self.takes = takes
+        self.gives = gives
 
     def __call__(self, request: Any) -> Any:
-        if self._takes is not None:
+        if self.takes is not None:
             try:
-                request.hold_to(self._takes)
+                request.hold_to(self.takes)
             except MalformedDataError as error:
                 raise CallRefused(ResultCode.MALFORMED, str(error)) from error
-        result = self._handler(request)
-        if self._gives is None:
+        result = self.handler(request)
+        if self.gives is None:
             return result
         if isasyncgen(result):
-            return _written_items(result, self._gives)
+            return _written_items(result, self.gives)
         if isawaitable(result):
-            return _written(result, self._gives)
-        return self._gives.write(result)
+            return _written(result, self.gives)
+        return self.gives.write(result)
 
 
 async def _written(result: Awaitable[Any], gives: DataType[Any]) -> Encodable:

@@ -13,10 +13,12 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from node.errors import ConfigError, ParleyError
 from node.federation.accounts import Accounts
 from node.federation.exports import Exports
+from node.handlers.interceptors import Chain, Interceptors
 from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.messaging.application_events import answering_types
 from node.messaging.topics import PUBLISH
+from node.metrics.metrics import RequestTally
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
 
@@ -43,6 +45,11 @@ class Slots:
     def __init__(self, limit: int) -> None:
         self._free = limit
         self._lines: dict[object, dict[Waiter, None]] = {}  # the next one's turn first
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._lines.values()))
 
     async def acquire(self, who: object, new_waiter: Callable[[], Waiter]) -> None:
         """Wait for a slot in the line of `who`; whoever is cancelled has none."""
@@ -80,7 +87,7 @@ class Slots:
 @dataclass(slots=True, eq=False)
 class Entry(Generic[H]):
     """A handler and what was declared with it. `rules` are all that hold for its names; with `once`
-    it can be run once for each key of a node id."""
+    it can be run once for each key of a node id; `chain` has what runs around it."""
 
     name: str
     handler: H
@@ -90,7 +97,9 @@ class Entry(Generic[H]):
     answers: frozenset[tuple[int, int]] = frozenset()
     once: bool = False
     rules: tuple[Rule, ...] = ()
+    chain: Chain | None = None
     failures: LogRation = field(default_factory=LogRation)
+    tally: RequestTally = field(default_factory=RequestTally)
 
     def takes(self, supercategory: Supercategory | None) -> bool:
         """Whether what travels between these roles may come here; None: unknown roles."""
@@ -99,12 +108,16 @@ class Entry(Generic[H]):
 
 class Registry(Generic[H]):
     """The handlers of one kind; `kind` is for messages. `remembers` says whether there is one
-    with `once`. No pattern stands for a name that begins as one of `reserved`."""
+    with `once`. No pattern stands for a name that begins as one of `reserved`. What runs around
+    each of them is in `chain`."""
 
-    __slots__ = ("_exact", "_patterns", "_reserved", "kind", "remembers")
+    __slots__ = ("_exact", "_patterns", "_reserved", "chain", "kind", "remembers")
 
-    def __init__(self, kind: str, reserved: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, kind: str, reserved: tuple[str, ...] = (), chain: Chain | None = None
+    ) -> None:
         self.kind = kind
+        self.chain = chain
         self.remembers = False
         self._reserved = reserved
         self._exact: dict[str, Entry[H]] = {}
@@ -142,6 +155,7 @@ class Registry(Generic[H]):
             None if concurrency is None else Slots(concurrency),
             parse_types(answers),
             once,
+            chain=self.chain,
         )
         self.remembers = self.remembers or once
         if name.endswith(WILDCARD):
@@ -149,7 +163,7 @@ class Registry(Generic[H]):
             self._patterns.sort(key=lambda pattern: len(pattern[0]), reverse=True)
         else:
             self._exact[name] = entry
-        for known in [*self._exact.values(), *(entry for _, entry in self._patterns)]:
+        for known in self.entries():
             known.rules = self._rules(known)
         return entry
 
@@ -162,6 +176,12 @@ class Registry(Generic[H]):
             if name.startswith(prefix):
                 return pattern
         return None
+
+    def entries(self) -> Iterator[Entry[H]]:
+        """All that are registered."""
+        yield from self._exact.values()
+        for _, entry in self._patterns:
+            yield entry
 
     def has(self, name: str) -> bool:
         """Whether this very name, or pattern, has a handler."""
@@ -187,6 +207,7 @@ class Handlers:
     `find_elsewhere` gives the topics that are other nodes', by name and who asks, or the code that
     refuses it; None for a topic of nobody."""
 
+    interceptors: Interceptors = field(default_factory=Interceptors)
     calls: Registry[Any] = field(default_factory=lambda: Registry("topic", (PUBLISH,)))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
     subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
@@ -202,6 +223,10 @@ class Handlers:
     logins: LogRation = field(default_factory=LogRation)
     violations: LogRation = field(default_factory=LogRation)
     ended: LogRation = field(default_factory=LogRation)
+
+    def __post_init__(self) -> None:
+        self.calls.chain = self.interceptors.call_in
+        self.streams.chain = self.interceptors.stream_in
 
     def find_stream(self, label: str) -> Entry[Any] | None:
         """The handler of streams of this label."""
@@ -219,7 +244,8 @@ class Handlers:
     def events_of(self, namespace: str) -> Registry[Any]:
         """The handlers of a namespace, of which these may be the first."""
         kind = f"event of {namespace!r}" if namespace else "event"
-        return self.events.setdefault(namespace, Registry(kind))
+        chain = self.interceptors.event_in
+        return self.events.setdefault(namespace, Registry(kind, chain=chain))
 
 
 @dataclass(frozen=True, slots=True)

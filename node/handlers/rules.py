@@ -6,13 +6,17 @@ clearly allowed is refused.
 
 import inspect
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import ConfigError
+from node.handlers.role_file import read_roles, require_role
 from node.logs import LogRation
+from node.protocol.codes import ResultCode
+from node.remote import access
 from node.remote.remote import Remote
 
 logger = logging.getLogger("parley.peer")
@@ -20,19 +24,25 @@ logger = logging.getLogger("parley.peer")
 # What `allow=` takes: node ids (also as text) and roles, or a function that is told the
 # peer (a `Peer`, or a `Guest` of another dialect) and the name of what it wants.
 AllowFunction = Callable[[Any, str], bool | Awaitable[bool]]
+# What `Roles.ask` takes.
+RolesFunction = Callable[[NodeId], Iterable[str] | Awaitable[Iterable[str]]]
 Allow = NodeId | str | Iterable[NodeId | str] | AllowFunction
 
 
 class Roles:
-    """The roles that the application gave to node ids: its own words for its own rights.
+    """The roles that the application gives to node ids: its own words for its own rights. They are
+    assigned, loaded from a file, or told by a function (`ask`); a node has all of these.
 
     (The role that a peer claims in the handshake is another thing, and gives no rights.)
     """
 
-    __slots__ = ("_roles",)
+    __slots__ = ("_asked", "_failures", "_loaded", "_roles")
 
     def __init__(self) -> None:
         self._roles: dict[NodeId, frozenset[str]] = {}
+        self._loaded: dict[NodeId, frozenset[str]] = {}
+        self._asked: RolesFunction | None = None
+        self._failures = LogRation()
 
     def assign(self, node_id: NodeId, *roles: str) -> None:
         """Give a node one or more roles, on top of those that it has.
@@ -44,20 +54,65 @@ class Roles:
         if not isinstance(node_id, NodeId):
             raise ConfigError(f"roles are assigned to a NodeId, not to {node_id!r}")
         for role in roles:
-            _require_role(role)
-        self._roles[node_id] = self.of(node_id) | set(roles)
+            require_role(role)
+        self._roles[node_id] = self._roles.get(node_id, frozenset()) | set(roles)
 
     def revoke(self, node_id: NodeId, *roles: str) -> None:
-        """Take roles from a node, all of them if none is named; from its next request on."""
-        left = self.of(node_id) - set(roles) if roles else frozenset()
+        """Take roles that were assigned from a node, all of them if none is named; from its next
+        request on."""
+        left = self._roles.get(node_id, frozenset()) - set(roles) if roles else frozenset()
         if left:
             self._roles[node_id] = left
         else:
             self._roles.pop(node_id, None)
 
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Have those roles too that a file gives, in place of what was loaded before: load it again
+        when it has changed. Each line is a node id and its roles, with blanks between them; what
+        begins with # is a remark. Reading takes the time of a disk.
+
+        Raises:
+            FileError: it cannot be read, has more than 1 MiB, or a line is malformed; nothing has
+                changed.
+        """
+        self._loaded = read_roles(path)
+
+    def ask(self, function: RolesFunction | None) -> None:
+        """Have a function, sync or async, say what roles a node id has beside these; None: nobody.
+        It is asked at each request that a role decides, if those that are known here do not. Where
+        it fails there are no others."""
+        self._asked = function
+
     def of(self, node_id: NodeId | None) -> frozenset[str]:
-        """The roles of a node; none for a peer that proved no id."""
-        return self._roles.get(node_id, frozenset()) if node_id is not None else frozenset()
+        """The roles of a node that were assigned or loaded; none for a peer that proved no id."""
+        if node_id is None:
+            return frozenset()
+        roles = self._roles.get(node_id, frozenset())
+        return roles | self._loaded[node_id] if node_id in self._loaded else roles
+
+    async def include(self, wanted: frozenset[str], node_id: NodeId, now: float) -> bool:
+        """Whether a node has one of these roles, by whatever says so."""
+        if not wanted.isdisjoint(self.of(node_id)):
+            return True
+        if self._asked is None or not wanted:
+            return False
+        try:
+            told = self._asked(node_id)
+            if inspect.isawaitable(told):
+                told = await told
+            return not wanted.isdisjoint([told] if isinstance(told, str) else told)
+        except Exception:
+            text = "the roles of %s cannot be told, so there are no others"
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                node_id.short,
+                exc_info=True,
+                extra={"event": "roles.failed", "peer": node_id},
+            )
+            return False
 
 
 class Rule:
@@ -87,7 +142,7 @@ class Rule:
                 if node_id is not None:
                     node_ids.add(node_id)
                 else:
-                    roles.add(_require_role(member))
+                    roles.add(require_role(member))
         self._node_ids = frozenset(node_ids)
         self._roles = frozenset(roles)
 
@@ -97,21 +152,38 @@ class Rule:
             node_id = peer.node_id
             if node_id is None:
                 return False
-            return node_id in self._node_ids or not self._roles.isdisjoint(roles.of(node_id))
+            if node_id in self._node_ids:
+                return True
+            return await roles.include(self._roles, node_id, peer.backend.now())
         try:
             answer = self._function(peer, name)
             if inspect.isawaitable(answer):
                 answer = await answer
         except Exception:
             text, now = "allow= of %r failed, so %s is not allowed", peer.backend.now()
-            self._failures.log(logger, logging.ERROR, now, text, name, peer, exc_info=True)
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                name,
+                peer,
+                exc_info=True,
+                extra={"event": "rule.failed", "topic": name},
+            )
             return False
         return answer is True
 
     def log_refusal(self, peer: Remote, name: str) -> None:
         """Say that it did not permit `peer` to use `name`."""
         text, now = "%s is not allowed to use %r", peer.backend.now()
-        self._refusals.log(logger, logging.INFO, now, text, peer, name)
+        extra = {
+            "event": "request.refused",
+            **access.party(peer),
+            "topic": name,
+            "code": ResultCode.NOT_AUTHORISED,
+        }
+        self._refusals.log(access.logger, logging.INFO, now, text, peer, name, extra=extra)
 
 
 async def permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:
@@ -132,9 +204,3 @@ def _node_id(member: object) -> NodeId | None:
         return NodeId.parse(member)
     except IdentityError:
         return None
-
-
-def _require_role(role: object) -> str:
-    if not isinstance(role, str) or not role or _node_id(role) is not None:
-        raise ConfigError(f"a role is a word, and not a node id: {role!r}")
-    return role

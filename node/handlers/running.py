@@ -9,11 +9,13 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
-from node.errors import CallRefused
+from node.errors import CallRefused, sole_error
+from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Entry, Slots
 from node.handlers.rules import Roles, permitted
 from node.protocol.codes import RESULT_SENTENCES, ResultCode
 from node.remote.remote import Remote
+from node.remote.requests import Call
 
 logger = logging.getLogger("parley.peer")
 
@@ -30,14 +32,20 @@ async def run_handler(
     name: str,
     roles: Roles,
     take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
+    *,
+    inside: bool = False,
 ) -> Outcome:
     """What the handler of `entry` answers to `request`, which is of `peer` and for `name`.
 
     `take_items` is given what a handler that yields yields, and makes the outcome of it.
-    What is cancelled is cancelled here too.
+    What is cancelled is cancelled here too. What its interceptors run `inside` of them raises what
+    it raises, for them to see.
     """
     slots = None
     try:
+        if entry.chain and not inside:
+            around = _Around(entry, request, peer, name, roles, take_items)
+            return ResultCode.ACCEPTED, await entry.chain.run(around.intercepted(), around.proceed)
         if entry.rules and not await permitted(entry.rules, peer, name, roles):
             return ResultCode.NOT_AUTHORISED, None
         if entry.slots is not None:
@@ -50,13 +58,15 @@ async def run_handler(
             return await take_items(result)
         if inspect.isawaitable(result):
             result = await result
-    except CallRefused as refused:
-        if refused.received:
-            # By a call of the handler's own: none of the caller's business.
-            log_failure(entry, name, peer)
-            return FAILED
-        return refused.code, refused.data
-    except Exception:
+    except Exception as error:
+        failure = sole_error(error)
+        if inside and failure is error:
+            raise
+        if inside:
+            raise failure from error
+        # What was received is of a call of the handler's own: none of the caller's business.
+        if isinstance(failure, CallRefused) and not failure.received:
+            return failure.code, failure.data
         log_failure(entry, name, peer)
         return FAILED
     finally:
@@ -65,13 +75,74 @@ async def run_handler(
     return ResultCode.ACCEPTED, result
 
 
+class _Around:
+    """One request, for the interceptors around its handler."""
+
+    __slots__ = ("_entry", "_name", "_peer", "_request", "_roles", "_take_items")
+
+    def __init__(
+        self,
+        entry: Entry[Any],
+        request: Any,
+        peer: Remote,
+        name: str,
+        roles: Roles,
+        take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
+    ) -> None:
+        self._entry = entry
+        self._request = request
+        self._peer = peer
+        self._name = name
+        self._roles = roles
+        self._take_items = take_items
+
+    def intercepted(self) -> Intercepted:
+        chain, request = self._entry.chain, self._request
+        assert chain is not None  # else nothing is around it
+        data = headers = None
+        if isinstance(request, Call):
+            data, headers = request.data, request.headers
+        return Intercepted(chain, self._peer, self._name, data, headers, request=request)
+
+    async def proceed(self, one: Intercepted) -> Any:
+        """Ask `allow=`, wait for a slot, run the handler; returns the data of its answer, None if
+        that was sent in items.
+
+        Raises:
+            CallRefused: it is not allowed, or the handler refused; what else the handler raises.
+        """
+        request = self._request
+        if isinstance(request, Call):
+            request.data = one.data
+        code, data = await run_handler(
+            self._entry,
+            request,
+            self._peer,
+            self._name,
+            self._roles,
+            self._take_items,
+            inside=True,
+        )
+        if code:
+            raise CallRefused(code, data)
+        return data
+
+
 def log_failure(
     entry: Entry[Any], name: str, peer: Remote, what: str = "the handler of %r"
 ) -> None:
     """Log the exception that is being handled, unless there were many of this handler: a peer
     that sends what makes it fail shall not fill the log."""
     now, failed = peer.backend.now(), what + " failed"
-    entry.failures.log(logger, logging.ERROR, now, failed, name, exc_info=True)
+    entry.failures.log(
+        logger,
+        logging.ERROR,
+        now,
+        failed,
+        name,
+        exc_info=True,
+        extra={"event": "handler.failed", "topic": name},
+    )
 
 
 async def _slot_and_room(slots: Slots, peer: Remote) -> None:

@@ -3,7 +3,8 @@
 import inspect
 from typing import Any
 
-from node.errors import CallRefused
+from node.errors import CallRefused, sole_error
+from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Handlers
 from node.handlers.rules import permitted
 from node.handlers.running import FAILED, Outcome, log_failure
@@ -18,7 +19,35 @@ async def decide(
     supercategory: Supercategory | None,
 ) -> Outcome:
     """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
-    data. Who may at all is asked first."""
+    data. Who may at all is asked first, inside of the interceptors there are."""
+    chain = handlers.interceptors.subscribe_in
+    if not chain:
+        return await _decide(topic, request, handlers, supercategory)
+
+    async def proceed(one: Intercepted) -> Any:
+        request.data = one.data
+        code, data = await _decide(topic, request, handlers, supercategory)
+        if code:
+            raise CallRefused(code, data)
+        return data
+
+    one = Intercepted(chain, request.peer, topic.name, request.data, request=request)
+    try:
+        return ResultCode.ACCEPTED, await chain.run(one, proceed)
+    except Exception as error:
+        failure = sole_error(error)
+        if isinstance(failure, CallRefused) and not failure.received:
+            return failure.code, failure.data
+        handlers.interceptors.log_failure(request.peer.backend.now(), "subscribe", topic.name)
+    return FAILED
+
+
+async def _decide(
+    topic: Topic[Any],
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
     if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
         return ResultCode.NOT_AUTHORISED, None
     outcome = await _ask_handler(topic, request, handlers, supercategory)
@@ -44,11 +73,10 @@ async def _ask_handler(
         data = entry.handler(request)
         if inspect.isawaitable(data):
             data = await data
-    except CallRefused as refused:
-        if not refused.received:
-            return refused.code, refused.data
-        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
-    except Exception:
+    except Exception as error:
+        failure = sole_error(error)
+        if isinstance(failure, CallRefused) and not failure.received:
+            return failure.code, failure.data
         log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
     else:
         return ResultCode.ACCEPTED, data

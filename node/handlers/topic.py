@@ -11,13 +11,15 @@ from typing import Any, Final, Generic, TypeVar, cast
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable
-from node.errors import ConfigError, ParleyError
+from node.errors import CallRefused, ConfigError, ParleyError
+from node.handlers.interceptors import Intercepted, PassedHeaders
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule
+from node.logs import LogRation
 from node.messaging.fanout import Fanout, Feed, Slow
 from node.messaging.kept import TopicPosition, make_kept
 from node.messaging.notes import encode_note, read_headers
-from node.protocol.codes import Supercategory
+from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.event_types import EPOCH_SIZE
 from node.remote.remote import Remote
@@ -57,6 +59,8 @@ class SubscribeRequest(Request):
 MakeFeed = Callable[[Fanout, Callable[[Feed], None]], F]
 # Is told the data and headers of each note, while it is published; it must not wait.
 Tap = Callable[[Encodable, Mapping[str, Encodable] | None], None]
+# What a topic's notes are changes of, as it is now: data that LBM has an encoding for.
+StateFunction = Callable[[], Encodable]
 SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
 
 
@@ -111,6 +115,7 @@ class Topic(Generic[N]):
         keep: int | None = None,
         keep_bytes: int | None = None,
         note_type: DataType[N] | None = None,
+        state: StateFunction | None = None,
     ) -> None:
         if slow not in ("unsubscribe", "drop-oldest"):
             raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
@@ -120,6 +125,7 @@ class Topic(Generic[N]):
             raise ConfigError("patience must not be negative")
         self.name = name
         self._handlers = handlers
+        self._chain = handlers.interceptors.note_out
         self._loop = loop
         self._largest = max_payload - _OVERHEAD
         self._own_rule = None if allow is None else Rule(allow)
@@ -128,6 +134,8 @@ class Topic(Generic[N]):
         self._kept = make_kept(random_bytes(EPOCH_SIZE), keep, keep_bytes)
         self._fanout = Fanout(name, buffer, slow, self._kept)
         self._note_type = note_type
+        self._state = state
+        self._state_failures = LogRation()
         self._flush_due = False
         self._changes = Changes(lambda: loop().waiter())
         self._fanout.on_room = self._changes.notify
@@ -175,6 +183,8 @@ class Topic(Generic[N]):
             PayloadTooLargeError: it is longer than this node's payloads may be.
             ParleyError: the node is not running.
         """
+        if self._chain and type(headers) is not PassedHeaders:
+            return await self._intercepted(data, headers, source)
         plain: Any = data if self._note_type is None else self._note_type.write(data)
         note = encode_note(plain)
         fixed = read_headers(headers) if headers else None
@@ -220,6 +230,14 @@ class Topic(Generic[N]):
         """How many notes subscribers lost because they did not keep up, in all."""
         return self._fanout.dropped
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Subscribers, notes published, delivered (once for each subscriber) and lost, and what
+        waits for all subscribers, in bytes of cost."""
+        fanout = self._fanout
+        waiting = sum(feed.cost for feed in fanout.feeds)
+        return len(fanout.feeds), fanout.published, fanout.delivered, fanout.dropped, waiting
+
     def close(self) -> None:
         """End all subscriptions: each gets what waits for it, then the end."""
         self._fanout.flush()
@@ -262,6 +280,11 @@ class Topic(Generic[N]):
         return self._supercategories is None or supercategory in self._supercategories
 
     @property
+    def note_type(self) -> DataType[N] | None:
+        """What its notes are; None if nothing was said of that."""
+        return self._note_type
+
+    @property
     def rules(self) -> tuple[Rule, ...]:
         """All that hold for its subscribers."""
         entry = self._handlers.subscribes.find(self.name)
@@ -276,6 +299,35 @@ class Topic(Generic[N]):
             CallRefused: it cannot join.
         """
         return self
+
+    def begin(
+        self, data: Encodable, after: TopicPosition | None
+    ) -> tuple[Encodable, TopicPosition | None]:
+        """With what a subscriber that has the notes up to `after`, and was accepted with `data`,
+        begins if it joins in this step: what it is told, and after which note it goes on. A topic
+        with a state tells that; nothing, if all notes that are missing follow.
+
+        Raises:
+            CallRefused: the state's function failed.
+        """
+        if self._state is None:
+            return data, after
+        if after is not None and self._kept is not None and self._kept.begin(after).recovered:
+            return None, after
+        try:
+            return self._state(), self.position
+        except Exception as error:
+            now, text = self._loop().now(), "the state of topic %r cannot be told"
+            self._state_failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                self.name,
+                exc_info=True,
+                extra={"event": "topic.state-failed", "topic": self.name},
+            )
+            raise CallRefused(ResultCode.HANDLER_FAILED) from error
 
     def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
         """A subscriber more: `make` makes its feed of the fanout and of what is to be called
@@ -317,6 +369,18 @@ class Topic(Generic[N]):
 
     # Inside.
 
+    async def _intercepted(
+        self, data: N, headers: Mapping[str, Encodable] | None, source: Tap | None
+    ) -> int | None:
+        """Publish a note through the interceptors."""
+
+        async def proceed(one: Intercepted) -> int | None:
+            return await self.publish(one.data, PassedHeaders(one.headers), source=source)
+
+        one = Intercepted(self._chain, None, self.name, data, headers)
+        number: int | None = await self._chain.run(one, proceed)
+        return number
+
     def _tell_taps(
         self, data: Encodable, headers: Mapping[str, Encodable] | None, source: Tap | None
     ) -> None:
@@ -326,7 +390,11 @@ class Topic(Generic[N]):
             try:
                 tap(data, headers)
             except Exception:
-                logger.exception("a tap of topic %r failed", self.name)
+                logger.exception(
+                    "a tap of topic %r failed",
+                    self.name,
+                    extra={"event": "topic.tap-failed", "topic": self.name},
+                )
 
     def _flush_turn(self) -> None:
         self._flush_due = False

@@ -219,7 +219,10 @@ class Journal:
         if ended:
             run.unlock()
         else:  # still locked: until this process ends nothing else may close what it writes
-            logger.critical("the journal's disk takes nothing: its end is not written")
+            logger.critical(
+                "the journal's disk takes nothing: its end is not written",
+                extra={"event": "journal.end-lost"},
+            )
         self._run = None
 
     @property
@@ -248,14 +251,14 @@ class Journal:
 
     def _has_failed(self, failed: JournalFailedError) -> None:
         self.failed = failed
-        logger.critical("%s", failed)
+        logger.critical("%s", failed, extra={"event": "journal.failed"})
         if self.stops_node:
             self._on_stop()
         if self.on_alarm is not None:
             try:
                 self.on_alarm(failed)
             except Exception:
-                logger.exception("on_alarm failed")
+                logger.exception("on_alarm failed", extra={"event": "journal.alarm-failed"})
 
 
 def _nothing() -> None:

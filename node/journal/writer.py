@@ -79,7 +79,7 @@ class Writer:
         except OSError as error:
             self._failed(error)
         except Exception as error:
-            logger.exception("internal error of the journal")
+            logger.exception("internal error of the journal", extra={"event": "journal.bug"})
             self._failed(OSError(f"internal error: {error!r}"))
 
     def _work(self) -> None:
@@ -155,7 +155,9 @@ class Writer:
         try:
             os.ftruncate(self._file, walk_heads(self._path).end)
         except OSError:
-            logger.exception("the journal's segment may end in part of a record")
+            logger.exception(
+                "the journal's segment may end in part of a record", extra={"event": "journal.torn"}
+            )
 
     # Segments.
 

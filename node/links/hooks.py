@@ -50,9 +50,16 @@ class Hooks:
                 try:
                     hook(argument)
                 except Exception:
-                    logger.exception("a hook of %s failed", self._kind)
+                    logger.exception(
+                        "a hook of %s failed", self._kind, extra={"event": "hook.failed"}
+                    )
             elif hook in self._running:
-                logger.warning("%s: %r is still running, and misses a turn", self._kind, hook)
+                logger.warning(
+                    "%s: %r is still running, and misses a turn",
+                    self._kind,
+                    hook,
+                    extra={"event": "hook.missed"},
+                )
             else:
                 self._running[hook] = loop.spawn(self._run, hook, argument)
 
@@ -71,9 +78,9 @@ class Hooks:
         except anyio.get_cancelled_exc_class():
             raise
         except PeerClosedError as error:
-            logger.info("a hook of %s: %s", self._kind, error)
+            logger.info("a hook of %s: %s", self._kind, error, extra={"event": "hook.ended"})
         except Exception:
-            logger.exception("a hook of %s failed", self._kind)
+            logger.exception("a hook of %s failed", self._kind, extra={"event": "hook.failed"})
         finally:
             if self._running.get(hook) is mine:
                 self._running.pop(hook, None)

@@ -23,6 +23,7 @@ from node.links.places import Places
 from node.links.reachable import Reachable
 from node.links.redial import random_fraction
 from node.links.requests import LinkRequests
+from node.metrics.metrics import Metrics
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, ProtocolError
@@ -52,6 +53,10 @@ class Dialler(Protocol):
 
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
         """Let the session of a peer that was dialled go on over these addresses, too."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """What is counted of it."""
 
 
 class Link(Reachable[Peer], LinkRequests):
@@ -195,6 +200,10 @@ class Link(Reachable[Peer], LinkRequests):
             return None
         return peer
 
+    def _failed(self, why: Exception, seconds: float) -> None:
+        self._node.metrics.link_failures += 1
+        super()._failed(why, seconds)
+
     async def _attempt(self) -> Exception:
         peer = await self._dial()
         while True:
@@ -211,6 +220,7 @@ class Link(Reachable[Peer], LinkRequests):
         live, beside = peer.live, None
         try:
             live.asks_anew = False  # a new one is made here, and kept
+            live.metrics.link_sessions += 1
             self._came(peer)
             while True:
                 self._holds()

@@ -163,7 +163,7 @@ class Reachable(ABC, Generic[C]):
         """A connection was established."""
         self._current = current
         self.sessions += 1
-        logger.info("%s is up", self._what)
+        logger.info("%s is up", self._what, extra={"event": "link.up"})
         self._said_up = True
         self._up.call(self.backend, current)
 
@@ -213,8 +213,7 @@ class Reachable(ABC, Generic[C]):
         return left
 
     def _failed(self, why: Exception, seconds: float) -> None:
-        # Once for each reason, and then each time the number of attempts has doubled.
-        told = str(why) == str(self.error) and self.attempts & (self.attempts + 1)
+        told = self.attempts and str(why) == str(self.error)
         self.error, self.pause = why, seconds
         self.attempts += 1
         logger.log(
@@ -223,6 +222,7 @@ class Reachable(ABC, Generic[C]):
             self._what,
             one_line(str(why)),
             seconds,
+            extra={"event": "link.failed", "again_in": seconds},
         )
         if self._current is None or not self._current.is_open:
             self._went(why)

@@ -167,7 +167,7 @@ class Redial:
             return error
         except Exception as error:
             # A bug must not end what is kept, and its traceback must not be lost.
-            logger.exception("an attempt failed")
+            logger.exception("an attempt failed", extra={"event": "link.bug"})
             return ParleyError(f"it failed: {type(error).__name__}")
 
     def _seconds(self, why: Exception) -> float:

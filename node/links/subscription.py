@@ -22,6 +22,7 @@ from node.links.sessions import Sessions
 from node.logs import one_line
 from node.messaging.kept import TopicPosition
 from node.messaging.notes import NO_HEADERS
+from node.peer.batches import Batches
 from node.peer.peer import Peer
 from node.peer.subscription import Subscription
 from node.protocol.codes import ResultCode
@@ -228,10 +229,10 @@ class LinkSubscription(Generic[D]):
         """
         return await self._read(Subscription.__anext__)
 
-    def batches(self) -> "LinkBatches[D]":
+    def batches(self) -> Batches[D]:
         """The notes in lists of those that came together, 1 to 4,096: `async for notes in
         sub.batches()`; raises as `async for` does."""
-        return LinkBatches(self)
+        return Batches(self.next_batch)
 
     async def next_batch(self) -> list[D]:
         """The next of `batches`; none at the end. Raises as `async for` does."""
@@ -370,26 +371,8 @@ class LinkSubscription(Generic[D]):
                     link,
                     one_line(str(error)),
                     seconds,
+                    extra={"event": "subscription.again", "topic": self.topic, "again_in": seconds},
                 )
                 await pause(link.backend, seconds)
             else:
                 return
-
-
-class LinkBatches(Generic[D]):
-    """The batches of a link's subscription. Not a generator: a reader may stop early."""
-
-    __slots__ = ("_subscription",)
-
-    def __init__(self, subscription: LinkSubscription[D]) -> None:
-        self._subscription = subscription
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[D]:
-        """Raises as `LinkSubscription.__anext__`."""
-        batch = await self._subscription.next_batch()
-        if not batch:
-            raise StopAsyncIteration
-        return batch

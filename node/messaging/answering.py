@@ -15,7 +15,7 @@ from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
 from node.messaging.finals import FinalAnswer, named_final, sim_final
 from node.messaging.kept import read_position
-from node.messaging.pending import IncomingCall
+from node.messaging.pending import IncomingCall, OnFinal, untold
 from node.messaging.subscription_turns import SubscriptionTurns
 from node.messaging.usual import read_usual_call
 from node.protocol import event_types
@@ -23,6 +23,7 @@ from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import (
     CALL,
     CHUNK,
+    LOST,
     NAMED,
     SIM,
     SUBSCRIBE,
@@ -56,8 +57,8 @@ class Answering:
     `find` gives what a request of this subcategory (Call, Subscribe) for a topic runs, or the
     code that refuses it; `run` starts that for a request, whose `entry` it is, and `stop` ends it
     because nobody waits for it any more; once the request is `begun`, `answer` is to say that
-    its handler is over: until then it is charged to the connection's account. `turns` has
-    what is asked about topics, for `Topics` too.
+    its handler is over: until then it is charged to the connection's account. `on_final` is told
+    how each ended. `turns` has what is asked about topics, for `Topics` too.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Answering:
         "_chunk_room",
         "_connection",
         "_find",
+        "_on_final",
         "_run",
         "_silent",
         "_stop",
@@ -80,9 +82,11 @@ class Answering:
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],
         *,
+        on_final: OnFinal = untold,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
         self._connection = connection
+        self._on_final = on_final
         self._account = connection.account
         self._find = find
         self._run = run
@@ -114,6 +118,7 @@ class Answering:
         answer = call.made or call.final(code, data, named)
         self._account.release(call.weight)  # it makes room for its own answer
         call.weight = 0
+        self._on_final(call, code)
         self._forget(call, answer, stream)
 
     def make(self, call: IncomingCall, code: int, data: Encodable = None) -> int:
@@ -163,6 +168,7 @@ class Answering:
         Raises:
             RemoteProtocolError: as `require_free`.
         """
+        self._on_final(None, code)
         if async_id:
             self.answer_at_once(stream, async_id, make(code))
         else:
@@ -218,6 +224,7 @@ class Answering:
         )
         call.window = get(keys.WINDOW)
         call.once = get(keys.ONCE_KEY)
+        call.came = now
         self.admit(call)
         deadline = get(keys.DEADLINE_MS)
         if deadline is not None:
@@ -304,6 +311,7 @@ class Answering:
         self.turns.clear()
         for call in [*self._unanswered.end_all(), *self._silent]:
             call.answered = True
+            self._on_final(call, LOST)
             self._stopped(call)
         self._silent.clear()
 
@@ -340,6 +348,7 @@ class Answering:
 
     def _abandon(self, call: IncomingCall, code: ResultCode) -> None:
         if not call.answered:
+            self._on_final(call, code)
             self._forget(call, call.final(code, None, 0))
             self._stopped(call)
 

@@ -13,14 +13,16 @@ from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError, LbmEncodeError
 from node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
 from node.messaging.kept import TopicPosition
-from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.messaging.pending import OutgoingCall
 from node.messaging.usual import read_usual_result, usual_call
 from node.protocol import event_types
 from node.protocol.codes import (
     CALL,
     CANCEL,
+    LOST,
     MAIN_STREAM,
     SIM,
+    STREAMED,
     SUBSCRIBE,
     UNSUBSCRIBE,
     ResultCode,

@@ -11,7 +11,7 @@ from node.messaging.asking import Asking
 from node.messaging.emits import IncomingEmit
 from node.messaging.logins import Decide, Logins, nobody
 from node.messaging.named_events import NO_HANDLER, NamedEvents
-from node.messaging.pending import IncomingCall
+from node.messaging.pending import IncomingCall, OnFinal, untold
 from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import ResultCode
 from node.protocol.connection import Connection
@@ -39,10 +39,13 @@ class Calls:
         find_event: Callable[[str, str], object] = _nobody,
         run_event: Callable[[IncomingEmit], None] | None = None,
         login: Decide = nobody,
+        on_final: OnFinal = untold,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
         self.asking = Asking(connection)
-        self.answering = Answering(connection, find, run, stop, count_limit=count_limit)
+        self.answering = Answering(
+            connection, find, run, stop, on_final=on_final, count_limit=count_limit
+        )
         self.stream_requests = StreamRequests(
             connection, self.answering.require_free, count_limit=count_limit
         )

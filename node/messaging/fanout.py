@@ -203,8 +203,9 @@ class Fanout:
     (a note costs its encoding and 64 bytes); `slow` is what happens beyond it.
 
     `crowded` are the subscribers for which the publisher should wait, `turn_size` is
-    what was published since the last `flush`, in bytes. `kept` is what a topic remembers that
-    does, and `emitted` the number of the last note of it that was pushed to all subscribers.
+    what was published since the last `flush`, in bytes; `published` counts notes, `delivered` each
+    once for each subscriber. `kept` is what a topic remembers that does, and `emitted` the number
+    of the last note of it that was pushed to all subscribers.
     """
 
     __slots__ = (
@@ -212,6 +213,7 @@ class Fanout:
         "_pending",
         "_pending_size",
         "crowded",
+        "delivered",
         "dropped",
         "emitted",
         "feeds",
@@ -220,6 +222,7 @@ class Fanout:
         "limit",
         "low_water",
         "on_room",
+        "published",
         "slow",
         "topic",
         "turn_size",
@@ -236,6 +239,8 @@ class Fanout:
         self.feeds: dict[Feed, None] = {}
         self.crowded: set[Feed] = set()
         self.dropped = 0
+        self.published = 0
+        self.delivered = 0
         self.turn_size = 0
         self.on_room: Callable[[], None] | None = None  # one is crowded no more
         self._pending: list[bytes] = []
@@ -246,6 +251,7 @@ class Fanout:
         """Publish an encoded note; it is sent with the next `flush`, or when many wait. So many
         are `missing` before it, since they never came here."""
         size = len(note)
+        self.published += 1
         self.turn_size += size + EVENT_COST
         if missing:
             self._skip(missing)
@@ -313,5 +319,6 @@ class Fanout:
     def _emit(self, batch: Batch) -> None:
         if self.kept is not None:
             self.emitted += batch.missing + len(batch.notes)
+        self.delivered += len(batch.notes) * len(self.feeds)
         for feed in list(self.feeds):
             feed.push(batch)

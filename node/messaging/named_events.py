@@ -130,6 +130,7 @@ class NamedEvents:
             return False
         payload = Payload(*read_cells(cells))
         emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost, entry)
+        emit.came = now
         self._answering.admit(emit)
         self._run(emit)
         return True

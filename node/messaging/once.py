@@ -118,6 +118,12 @@ class OnceMemory:
         self._askers: dict[NodeId, _Asker] = {}
         self._answered: deque[OnceCall] = deque()  # the oldest first
 
+    def change_limits(self, results: int, peer_memory: int, memory: int) -> None:
+        """Have these from now on; what is remembered already stays."""
+        self._results, self._peer_memory, self._account.limit = results, peer_memory, memory
+        for asker in self._askers.values():
+            asker.account.limit = peer_memory
+
     def __len__(self) -> int:
         return sum(len(asker.calls) for asker in self._askers.values())
 

@@ -15,11 +15,6 @@ from node.messaging.kept import TopicPosition
 from node.protocol.codes import SIM
 from node.protocol.window import SendCredit
 
-# Codes of our own, which cannot come from the wire. The connection ended:
-LOST: Final = -1
-# The answer came in Chunks, and nobody was there to read them:
-STREAMED: Final = -2
-
 NO_CELLS: Final[Mapping[int, Any]] = {}
 
 
@@ -81,6 +76,7 @@ class IncomingCall:
     a Subscribe goes on;
     `credit` what is left of it for Chunks, and `on_credit` is called when there is more.
     `once` is the key of a call that is to be made once.
+    `came` is when it came, for calls and named events.
     `made` is its answer once that is encoded before there is room for it. `entry` is what
     was found for it when it came, which is what runs it.
     """
@@ -90,6 +86,7 @@ class IncomingCall:
         "answered",
         "async_id",
         "begun",
+        "came",
         "cost",
         "credit",
         "data",
@@ -121,6 +118,7 @@ class IncomingCall:
         entry: Any = None,
     ) -> None:
         self.entry = entry
+        self.came = 0.0
         self.subcategory = subcategory
         self.topic = topic
         self.data: Any = data
@@ -145,3 +143,11 @@ class IncomingCall:
         """Its final answer; `stream` is what an accepted Subscribe is answered with. Raises
         LbmEncodeError for data without an encoding."""
         return sim_final(code, data, stream)
+
+
+# Told of each request that is over: with its code, and without it if it never was one to run.
+OnFinal = Callable[[IncomingCall | None, int], None]
+
+
+def untold(call: IncomingCall | None, code: int) -> None:
+    """Nobody counts."""

@@ -37,7 +37,15 @@ class AccountHandlers:
         if code == ResultCode.ACCEPTED:
             named = one_line(", ".join(exports)) or "nothing"
             now, text = live.backend.now(), "%s logged in, and exports %s"
-            self._handlers.logins.log(logger, logging.INFO, now, text, who, named)
+            self._handlers.logins.log(
+                logger,
+                logging.INFO,
+                now,
+                text,
+                who,
+                named,
+                extra={"event": "account.login", "peer": who},
+            )
         return code
 
     def connection_ended(self) -> None:

@@ -13,10 +13,11 @@ import anyio
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
 from node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
+from node.handlers.interceptors import Chain, Intercepted
 from node.messaging.asking import Asking
 from node.messaging.chunks import ChunkInbox
-from node.messaging.pending import LOST, STREAMED, OutgoingCall
-from node.protocol.codes import MAIN_STREAM, ResultCode
+from node.messaging.pending import OutgoingCall
+from node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.remote.live import LiveConnection
 from node.transport.waiting import Changes
@@ -35,6 +36,7 @@ class AnswerStream(Generic[D]):
         self,
         live: LiveConnection,
         asking: Asking,
+        chain: Chain,
         topic: str,
         data: Encodable | Model,
         timeout: float | None,
@@ -47,11 +49,14 @@ class AnswerStream(Generic[D]):
         self._asking = asking
         self.topic = topic
         self.result: Value = None
-        self._arguments = data, timeout, headers, window
+        self._chain = chain
+        self._arguments = data, timeout, headers
+        self._window = window
         self._kind = kind
         self._call: OutgoingCall | None = None
         self._inbox: ChunkInbox | None = None
         self._closed = False
+        self._began = 0.0
         self._changes = Changes(live.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
@@ -64,22 +69,44 @@ class AnswerStream(Generic[D]):
         Raises:
             ValueError: `window` is out of its range.
         """
+        data, timeout, headers = self._arguments
+        if not self._chain:
+            await self._ask(data, timeout, headers)
+            return self
+
+        async def proceed(one: Intercepted) -> None:
+            await self._ask(one.data, one.timeout, one.headers)
+
+        one = Intercepted(self._chain, self.peer, self.topic, data, headers, timeout=timeout)
+        try:
+            await self._chain.run(one, proceed)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    async def _ask(
+        self,
+        data: Encodable | Model,
+        timeout: float | None,
+        headers: Mapping[str, Encodable] | None,
+    ) -> None:
+        """Send the call."""
         if self._call is not None:
             raise ParleyError("a call is made once")
-        live = self._live
-        data, timeout, headers, window = self._arguments
+        live, window = self._live, self._window
         timeout = await live.room(timeout)
         size = window or live.limits.stream_window
         inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, live.core.account)
+        self._began = now = live.backend.now()
         try:
             call = self._asking.call(
-                self.topic, data, live.backend.now(), timeout, self._changes.notify, headers, window
+                self.topic, data, now, timeout, self._changes.notify, headers, window
             )
         except ConnectionClosedError as error:
             raise live.closed_error() from error
         call.chunks = inbox
         self._call = call
-        return self
 
     async def __aexit__(
         self,
@@ -120,9 +147,13 @@ class AnswerStream(Generic[D]):
 
     def _leave(self) -> None:
         """Want no more items: cancel the call, forget what waits."""
+        call, live = self._call, self._live
+        if call is not None and not self._closed:
+            code = call.code if call.done else GIVEN_UP
+            live.metrics.made.add(code, live.backend.now() - self._began)
         self._closed = True
-        if self._call is not None and not self._call.done:
-            self._asking.give_up(self._call)
+        if call is not None and not call.done:
+            self._asking.give_up(call)
         if self._inbox is not None:
             self._inbox.clear()
         self._changes.notify()

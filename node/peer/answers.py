@@ -67,4 +67,12 @@ class Answers:
     def log_unsent(self, what: str, name: str) -> None:
         """Log the exception that is being handled: an answer has no encoding."""
         now, text = self._live.backend.now(), what + " has no encoding"
-        self._handlers.unsent.log(logger, logging.ERROR, now, text, name, exc_info=True)
+        self._handlers.unsent.log(
+            logger,
+            logging.ERROR,
+            now,
+            text,
+            name,
+            exc_info=True,
+            extra={"event": "answer.unsent", "topic": name},
+        )

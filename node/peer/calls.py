@@ -18,6 +18,7 @@ from node.peer.answers import Answers
 from node.peer.once import OnceHandlers
 from node.peer.subscribers import SubscribeHandlers
 from node.protocol.codes import CALL, ResultCode
+from node.remote.access import log_refused
 from node.remote.live import LiveConnection
 from node.remote.requests import Call, CallHandler
 
@@ -46,15 +47,20 @@ class CallHandlers:
         """What a request for `topic` may run, or the code that refuses the request."""
         live = self._live
         if live.driver.path and not self._handlers.exported(topic):
-            return ResultCode.NOT_AUTHORISED
+            return self._refused(topic, ResultCode.NOT_AUTHORISED)
         if subcategory != CALL:
             return self._subscribes.find(topic)
         entry = self._handlers.calls.find(topic)
         if entry is None:
-            return ResultCode.TOPIC_NOT_FOUND
+            return self._refused(topic, ResultCode.TOPIC_NOT_FOUND)
         if entry.supercategories is not None and not entry.takes(live.supercategory):
-            return ResultCode.WRONG_SUPERCATEGORY
-        return ResultCode.OVERLOADED if live.draining else entry
+            return self._refused(topic, ResultCode.WRONG_SUPERCATEGORY)
+        return self._refused(topic, ResultCode.OVERLOADED) if live.draining else entry
+
+    def _refused(self, topic: str, code: ResultCode) -> ResultCode:
+        now = self._live.backend.now()
+        log_refused(self._handlers.refused, self._live.remote, "call", topic, code, now)
+        return code
 
     def run(self, call: IncomingCall) -> None:
         """Run what `find` found for a request."""

@@ -127,13 +127,28 @@ def given_up(peer: Peer) -> Iterator[None]:
     peer is open but was not returned) leaves nothing behind."""
     try:
         yield
-    except (HandshakeError, TimeoutError):
+    except (HandshakeError, TimeoutError) as error:
         peer.driver.blame()
+        _log_failure(peer, error, refused=True)
         # A responder that refused is yet to say so (Reject or Close); the core bounds how
         # long it lingers for that.
         if peer.core.state is not State.FAREWELL:
             peer.live.drop(CloseCode.GOING_AWAY)
         raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, UnreachableError):
+            _log_failure(peer, error, refused=False)
         peer.live.drop(CloseCode.GOING_AWAY)
         raise
+    if peer.core.initiator:
+        peer.endpoint.endings.dialled(peer.name)
+
+
+def _log_failure(peer: Peer, error: Exception, *, refused: bool) -> None:
+    """Say why a dial failed, as this side knows it."""
+    if not peer.core.initiator:
+        return  # it was not dialled here, and its end is in the log
+    ended, why = peer.live.ended, str(error) or "it took too long"
+    if ended is not None and ended.reason not in why:
+        why = f"{why}: {ended.reason}"
+    peer.endpoint.endings.dial_failed(peer.name, why, refused=refused)

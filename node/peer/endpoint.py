@@ -5,8 +5,10 @@ once, with its code. How it ended is in the log.
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from node.config import NodeConfig
@@ -18,15 +20,18 @@ from node.messaging.dispatch import Dispatch
 from node.messaging.once import OnceMemory
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL, Topics
+from node.metrics.metrics import Metrics
 from node.peer.accounts import AccountHandlers
 from node.peer.answers import Answers
 from node.peer.calls import CallHandlers
+from node.peer.counting import count_ending, count_final, count_handshake
 from node.peer.events import EventHandlers, NativeEmitter
 from node.peer.once import OnceHandlers
 from node.peer.streams import StreamHandlers
 from node.peer.subscribers import SubscribeHandlers
 from node.protocol.codes import CloseCode, code_name, supercategory
 from node.protocol.errors import RemoteProtocolError
+from node.protocol.handshake import Agreed
 from node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
@@ -44,6 +49,8 @@ from node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
+from node.remote import access
+from node.remote.access import Party
 from node.remote.live import LiveConnection
 from node.remote.sessions import SessionTable
 from node.streams.table import StreamTable
@@ -52,23 +59,31 @@ from node.transport.driver import Driver
 from node.trust.accept_hook import Decider
 from node.trust.deciding import Deciding
 
-logger = logging.getLogger("parley.peer")
-
 # Lines about strangers: at once, and from then on for each second.
 BURST: Final = 100
 PER_SECOND: Final = 10
 
 
+# Lines about what is not a node: a probe comes again and again, and says nothing new.
+FOREIGN_BURST: Final = 10
+FOREIGN_PER_SECOND: Final = 1 / 60
+# Places of which is remembered why they could not be dialled.
+MOST_PLACES: Final = 1_024
+
+
 class Endings:
     """The log of how the connections of one node ended, a line each. Whoever was never let in
-    cannot fill the log: how many lines were left out is said with the next one."""
+    cannot fill the log: how many lines were left out is said with the next one. Of dials that
+    failed there is a line when the reason at that place has changed."""
 
-    __slots__ = ("_strangers",)
+    __slots__ = ("_failed", "_foreign", "_strangers")
 
     def __init__(self) -> None:
         self._strangers = LogRation(BURST, PER_SECOND)
+        self._foreign = LogRation(FOREIGN_BURST, FOREIGN_PER_SECOND)
+        self._failed: OrderedDict[str, str] = OrderedDict()  # by place; the newest last
 
-    def ended(self, who: object, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
+    def ended(self, who: Party, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
         """Log an ending; `stranger` says that the handshake was never completed.
 
         `now` is seconds of a clock that never goes back, the same for all calls.
@@ -78,19 +93,60 @@ class Endings:
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
         level = logging.INFO if quiet else logging.WARNING
-        if logger.isEnabledFor(level):
+        if access.logger.isEnabledFor(level):
             text = one_line(ended.text or ended.reason)
-            logger.log(level, "%s ended: %s (%s)", who, code_name(ended.code), text)
+            extra = {
+                "event": "handshake.failed" if stranger else "connection.closed",
+                **access.party(who),
+                "code": int(ended.code),
+                "remote": ended.remote,
+                "reason": text,
+            }
+            name = code_name(ended.code)
+            access.logger.log(level, "%s ended: %s (%s)", who, name, text, extra=extra)
 
     def turned_away(self, name: str, reason: str, now: float) -> None:
         """Log that a connection from `name` was closed before anything was said on it."""
         if self._strangers.has_room(now):
             self._break_silence()
-            logger.warning("turned away a connection from %s: %s", name, reason)
+            extra = {"event": "connection.turned-away", "address": name, "reason": reason}
+            access.logger.warning("turned away a connection from %s: %s", name, reason, extra=extra)
+
+    def met_foreign(self, name: str, what: str, now: float) -> None:
+        """Log that something else than a node, such as 'an HTTP client', came from `name`."""
+        text = "%s from %s came to a native port, where nodes alone are answered"
+        extra = {"event": "connection.foreign", "address": name, "what": what}
+        self._foreign.log(access.logger, logging.WARNING, now, text, what, name, extra=extra)
+
+    def dial_failed(self, place: str, why: str, *, refused: bool) -> None:
+        """Log that a dial failed, if the last one there did not fail in the same way; `refused`
+        says that somebody answered. Whoever dialled is told of each."""
+        changed = self._failed.pop(place, None) != why
+        self._failed[place] = why
+        if len(self._failed) > MOST_PLACES:
+            self._failed.popitem(last=False)
+        level = logging.WARNING if refused else logging.INFO
+        access.logger.log(
+            level if changed else logging.DEBUG,
+            "the dial of %s %s: %s",
+            place,
+            "was refused" if refused else "failed",
+            one_line(why),
+            extra={"event": "dial.failed", "address": place, "reason": why},
+        )
+
+    def dialled(self, place: str) -> None:
+        """A dial led to a session: the next one that fails is news."""
+        self._failed.pop(place, None)
 
     def _break_silence(self) -> None:
         if self._strangers.silent:
-            logger.warning("%d endings of strangers were not logged", self._strangers.told())
+            left_out = self._strangers.told()
+            access.logger.warning(
+                "%d endings of strangers were not logged",
+                left_out,
+                extra={"event": "log.rationed", "left_out": left_out},
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +160,7 @@ class Host:
     endings: Endings
     once: OnceMemory
     sessions: SessionTable
+    metrics: Metrics
 
 
 class Endpoint:
@@ -112,7 +169,6 @@ class Endpoint:
 
     __slots__ = (
         "_accounts",
-        "_endings",
         "_handlers",
         "_live",
         "_sessions",
@@ -120,6 +176,7 @@ class Endpoint:
         "deciding",
         "dispatch",
         "emitter",
+        "endings",
         "streams",
         "topics",
     )
@@ -129,7 +186,8 @@ class Endpoint:
     ) -> None:
         core, handlers = live.core, host.handlers
         self._live = live
-        self._endings = host.endings
+        live.metrics = host.metrics
+        self.endings = host.endings
         self._sessions = host.sessions
         self.deciding = Deciding(live, trust, dialled)
         answers = Answers(live, handlers)
@@ -146,6 +204,7 @@ class Endpoint:
             find_event=events.find,
             run_event=events.run,
             login=accounts.decide,
+            on_final=partial(count_final, host.metrics.refused, live.backend.now),
         )
         self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
         self.streams = StreamTable(live, calls.stream_requests)
@@ -190,7 +249,8 @@ class Endpoint:
             case HandshakeCompleted(agreed):
                 live.agreed = agreed
                 live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
-                logger.info("%s open: %s", live.remote, agreed.suite or "UNENCRYPTED")
+                count_handshake(live, "ok")
+                self._log_open(agreed)
                 live.changed()
             case ConnectionEnded():
                 self._connection_ended(report)
@@ -219,12 +279,30 @@ class Endpoint:
                     live.rekeys[sent] = rekey
                 live.changed()
 
+    def _log_open(self, agreed: Agreed) -> None:
+        remote, suite = self._live.remote, agreed.suite
+        if not access.logger.isEnabledFor(logging.INFO):
+            return
+        extra = {
+            "event": "connection.opened",
+            **access.party(remote),
+            "dialled": self._live.core.initiator,
+            "role": agreed.remote_role,
+            "suite": suite.names() if suite else None,
+        }
+        access.logger.info("%s open: %s", remote, suite or "UNENCRYPTED", extra=extra)
+
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         live, code, text = self._live, ended.code, ended.text
         live.connection_ended(ended)
-        if live.driver.was_connected:  # else nobody answered, and the dialling side is told that
-            now = live.backend.now()
-            self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)
+        count_ending(live, ended)
+        now, stranger = live.backend.now(), live.agreed is None
+        if stranger and live.core.initiator:
+            pass  # the dial has failed, and that is told by whoever dialled (`given_up`)
+        elif stranger and live.core.foreign:
+            self.endings.met_foreign(live.name, live.core.foreign, now)
+        elif live.driver.was_connected:
+            self.endings.ended(live.remote, ended, now, stranger=stranger)
         self.deciding.stop()
         self._accounts.connection_ended()
         self.calls.connection_ended(code, text)

@@ -20,6 +20,7 @@ from node.peer.answers import Answers
 from node.protocol.codes import ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.limits import EVENT_COST
+from node.remote.access import log_refused
 from node.remote.live import LiveConnection
 from node.remote.named_event import NamedEvent
 from node.transport.backend import Backend
@@ -42,13 +43,18 @@ class EventHandlers:
     def find(self, namespace: str, name: str) -> Entry[Any] | ResultCode:
         """The handler that an event may run, or the code that refuses the event."""
         if self._live.path and not self._handlers.exported(name):
-            return ResultCode.NOT_AUTHORISED
+            return self._refused(name, ResultCode.NOT_AUTHORISED)
         entry = self._handlers.find_event(namespace, name)
         if entry is None:
             return NO_HANDLER
         if not entry.takes(self._live.supercategory):
-            return ResultCode.WRONG_SUPERCATEGORY
-        return ResultCode.OVERLOADED if self._live.draining else entry
+            return self._refused(name, ResultCode.WRONG_SUPERCATEGORY)
+        return self._refused(name, ResultCode.OVERLOADED) if self._live.draining else entry
+
+    def _refused(self, name: str, code: ResultCode) -> ResultCode:
+        now = self._live.backend.now()
+        log_refused(self._handlers.refused, self._live.remote, "event", name, code, now)
+        return code
 
     def run(self, emit: IncomingEmit) -> None:
         """Run the handler that `find` found for an event."""

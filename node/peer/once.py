@@ -176,7 +176,14 @@ class OnceHandlers:
         if len(answer[2]) <= ONCE_RESULT:
             return answer
         now, text = self._live.backend.now(), "the answer to %r is longer than is remembered"
-        call.entry.failures.log(logger, logging.ERROR, now, text, call.topic)
+        call.entry.failures.log(
+            logger,
+            logging.ERROR,
+            now,
+            text,
+            call.topic,
+            extra={"event": "answer.not-remembered", "topic": call.topic},
+        )
         return sim_final(ResultCode.HANDLER_FAILED, TOO_LONG)
 
     async def _no_items(self, items: AsyncGenerator[Any, Any]) -> Outcome:

@@ -11,9 +11,9 @@ from crypto.randomness import random_bytes
 from lbm.codec import Value
 from node.errors import CallRefused, NotOnceError, OutcomeUnknownError
 from node.messaging.once import NOT_REMEMBERED
-from node.messaging.pending import LOST, OutgoingCall
+from node.messaging.pending import OutgoingCall
 from node.peer.answer_stream import answer_of
-from node.protocol.codes import CloseCode
+from node.protocol.codes import LOST, CloseCode
 from node.protocol.limits import ONCE_AGAIN, ONCE_KEY_SIZE
 
 # It goes on while the machine sleeps, as the other node's ten minutes do; the loop's may not. (On

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
+from node.handlers.interceptors import Intercepted
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
 from node.peer.endpoint import Endpoint, Host
@@ -50,6 +51,7 @@ class Peer(PeerRequests):
         self.driver = live.driver
         self.calls = end.calls
         self.asking = end.calls.asking
+        self.interceptors = host.handlers.interceptors
         self.topics = end.topics
         self.streams = end.streams
         self._buses: LentBuses | None = None
@@ -154,7 +156,13 @@ class Peer(PeerRequests):
             PeerClosedError: the connection is over. ConfigError: `answers` are not types.
             LocalProtocolError: as many streams are open as were agreed.
         """
-        return self.streams.open(label, answers)
+        chain = self.interceptors.stream_out
+        if not chain:
+            return self.streams.open(label, answers)
+        stream: Stream = chain.run(
+            Intercepted(chain, self, label), lambda one: self.streams.open(one.name, answers)
+        )
+        return stream
 
     def bus(self, config: "BusConfig | None" = None) -> "Bus":
         """The bus that the other side offers (docs/bus.md): for as long as this connection

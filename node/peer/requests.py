@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from lbm.codec import Encodable, Value
 from node.errors import PeerClosedError
+from node.handlers.interceptors import Intercepted, Interceptors, PassedHeaders
 from node.messaging.asking import Asking
 from node.messaging.kept import TopicPosition
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
@@ -16,6 +17,7 @@ from node.messaging.topics import PUBLISH, Topics
 from node.peer.answer_stream import AnswerStream, answer_of
 from node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
 from node.peer.subscription import Subscription
+from node.protocol.codes import GIVEN_UP
 from node.protocol.errors import ConnectionClosedError
 from node.remote.live import LiveConnection
 from node.transport.backend import Backend
@@ -34,6 +36,7 @@ class PeerRequests:
     driver: Driver
     asking: Asking
     topics: Topics
+    interceptors: Interceptors
 
     @property
     def is_open(self) -> bool:
@@ -118,6 +121,10 @@ class PeerRequests:
             ConfigError: that cannot be checked. TypeError, ValueError: `once` is not a key.
         """
         wanted = None if returns is None else data_type(returns)
+        if self.interceptors.call_out and type(headers) is not PassedHeaders:
+            key = once if once is False else OnceKey.of(once)  # one, however often it is tried
+            answer = await self._intercepted(topic, data, timeout, headers, key)
+            return answer if wanted is None else wanted.read(answer)
         if once is not False:
             answer = await self._call_once(OnceKey.of(once), topic, data, timeout, headers)
             return answer if wanted is None else wanted.read(answer)
@@ -125,17 +132,39 @@ class PeerRequests:
             timeout = await self.live.room(timeout)
         backend, asking = self.backend, self.asking
         waiter = backend.waiter()
+        now = backend.now()
         try:
-            call = asking.call(topic, data, backend.now(), timeout, waiter.wake, headers)
+            call = asking.call(topic, data, now, timeout, waiter.wake, headers)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         try:
             await waiter
         finally:
+            code = call.code if call.done else GIVEN_UP
             if not call.done:
                 asking.give_up(call)
+            self.live.metrics.made.add(code, backend.now() - now)
         answer = answer_of(call) if call.code else call.data
         return answer if wanted is None else wanted.read(answer)
+
+    async def _intercepted(
+        self,
+        topic: str,
+        data: Encodable | Model,
+        timeout: float | None,
+        headers: Mapping[str, Encodable] | None,
+        once: OnceKey | bool,
+    ) -> Value:
+        """Call through the interceptors."""
+
+        async def proceed(one: Intercepted) -> Value:
+            passed, timeout = PassedHeaders(one.headers), one.timeout
+            return await self.call(topic, one.data, timeout=timeout, headers=passed, once=once)
+
+        chain = self.interceptors.call_out
+        one = Intercepted(chain, self, topic, data, headers, timeout=timeout)
+        answer: Value = await chain.run(one, proceed)
+        return answer
 
     async def _call_once(
         self,
@@ -162,8 +191,10 @@ class PeerRequests:
         try:
             await waiter
         finally:
+            code = call.code if call.done else GIVEN_UP
             if not call.done:
                 asking.give_up(call)
+            self.live.metrics.made.add(code, backend.now() - now)
         return answer_of_once(key, call, again=again)
 
     async def publish(
@@ -225,7 +256,8 @@ class PeerRequests:
         payload and 64), 1..2^31-1; by default the agreed window. With `returns` each item is of
         that type, as in `call`."""
         kind = None if returns is None else data_type(returns)
-        return AnswerStream(self.live, self.asking, topic, data, timeout, headers, window, kind)
+        chain, arguments = self.interceptors.call_out, (topic, data, timeout, headers)
+        return AnswerStream(self.live, self.asking, chain, *arguments, window, kind)
 
     @overload
     def subscribe(
@@ -267,9 +299,8 @@ class PeerRequests:
         subscription. With `returns` each note is of that type, as in `call`. What is raised, and
         when: `Subscription`."""
         kind = None if returns is None else data_type(returns)
-        return Subscription(
-            self.live, self.asking, self.topics, topic, data, timeout, window, after, kind
-        )
+        arguments = topic, data, timeout, window, after, kind
+        return Subscription(self.live, self.asking, self.topics, self.interceptors, *arguments)
 
 
 def note_number(answer: Value) -> int | None:

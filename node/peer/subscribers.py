@@ -20,6 +20,7 @@ from node.messaging.stream_feed import StreamFeed
 from node.messaging.topics import Topics
 from node.peer.answers import Answers
 from node.protocol.codes import ResultCode
+from node.remote.access import log_refused
 from node.remote.live import LiveConnection
 
 
@@ -45,6 +46,13 @@ class SubscribeHandlers:
 
     def find(self, name: str) -> Topic | ResultCode:
         """The topic that a Subscribe to `name` is decided for, or the code that refuses it."""
+        found = self._find(name)
+        if isinstance(found, ResultCode):
+            now = self._live.backend.now()
+            log_refused(self._handlers.refused, self._live.remote, "topic", name, found, now)
+        return found
+
+    def _find(self, name: str) -> Topic | ResultCode:
         topic = self._published.get(name)
         if topic is None:
             elsewhere = self._handlers.find_elsewhere
@@ -85,13 +93,14 @@ class SubscribeHandlers:
 
     def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
         live = self._live
+        data, after = topic.begin(data, call.after)
 
         def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
             def feed(fanout: Fanout, closed: Callable[[Feed], None]) -> StreamFeed:
                 where = live.core, stream, live.limits.max_payload, live.remote, closed
                 if fanout.kept is None:
                     return StreamFeed(fanout, *where)
-                return KeptFeed(fanout, fanout.kept, call.after, *where)
+                return KeptFeed(fanout, fanout.kept, after, *where)
 
             return topic.join(feed, on_closed)
 

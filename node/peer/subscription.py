@@ -13,20 +13,17 @@ import anyio
 
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
-from node.errors import (
-    ParleyError,
-    PeerClosedError,
-    StreamResetError,
-    received_refusal,
-)
+from node.errors import ParleyError, PeerClosedError, StreamResetError, received_refusal
+from node.handlers.interceptors import Intercepted, Interceptors
 from node.messaging.asking import Asking
 from node.messaging.inbox import NoteInbox
 from node.messaging.kept import TopicPosition, read_beginning
 from node.messaging.notes import NO_HEADERS, read_slow_text
 from node.messaging.numbered_inbox import NumberedInbox
-from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.messaging.pending import OutgoingCall
 from node.messaging.topics import Topics
-from node.protocol.codes import CloseCode, ResultCode
+from node.peer.batches import Batches
+from node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
 from node.remote.live import LiveConnection
@@ -52,6 +49,7 @@ class Subscription(Generic[D]):
         live: LiveConnection,
         asking: Asking,
         topics: Topics,
+        interceptors: Interceptors,
         topic: str,
         data: Encodable | Model,
         timeout: float | None,
@@ -63,6 +61,7 @@ class Subscription(Generic[D]):
         self._live = live
         self._asking = asking
         self._topics = topics
+        self._interceptors = interceptors
         self.topic = topic
         self.data: Value = None
         self.headers: Mapping[str, Value] = NO_HEADERS
@@ -148,6 +147,27 @@ class Subscription(Generic[D]):
             CallTimeout: no answer in time. PeerClosedError: the connection is over.
             LbmEncodeError: the data has no encoding. ValueError: `window` or `after` cannot be.
         """
+        chain = self._interceptors.subscribe_out
+        if not chain:
+            await self._subscribe()
+            return self
+
+        async def proceed(one: Intercepted) -> Value:
+            self._asked, self._timeout = one.data, one.timeout
+            await self._subscribe()
+            return self.data
+
+        one = Intercepted(chain, self.peer, self.topic, self._asked, timeout=self._timeout)
+        try:
+            self.data = await chain.run(one, proceed)
+        except BaseException:
+            self._leave()
+            raise
+        if not self._begun:
+            raise ParleyError("an interceptor did not proceed to subscribe")
+        return self
+
+    async def _subscribe(self) -> None:
         if self._begun:
             raise ParleyError("a subscription is made once")
         self._begun = True
@@ -178,7 +198,6 @@ class Subscription(Generic[D]):
             raise
         self._require_accepted(call)
         self.data = call.data
-        return self
 
     async def __aexit__(
         self,
@@ -216,19 +235,22 @@ class Subscription(Generic[D]):
             await self._fill()
         if not self._ready:
             raise StopAsyncIteration
-        note: D = self._ready.pop()
+        note: D = await self._intercepted() if self._interceptors.note_in else self._ready.pop()
         return note if self._kind is None else self._kind.read(note)
 
-    def batches(self) -> "Batches[D]":
+    def batches(self) -> Batches[D]:
         """The notes in lists of those that came together, 1 to 4,096: `async for notes in
         sub.batches()`; raises as `async for` does."""
-        return Batches(self)
+        return Batches(self.next_batch)
 
     async def next_batch(self) -> list[D]:
         """The next of `batches`; none at the end. Raises as `async for` does; what comes before
-        a note that is not of the type is a batch of its own."""
+        a note that is not of the type is a batch of its own, and so is each note that interceptors
+        look at."""
         if not self._ready:
             await self._fill()
+        if self._interceptors.note_in and self._ready:
+            return [await self.__anext__()]
         if self._kind is not None:
             return self._of_kind(self._kind)
         batch, self._ready = self._ready, []
@@ -249,6 +271,24 @@ class Subscription(Generic[D]):
             ready.pop()
         return batch
 
+    async def _intercepted(self) -> D:
+        """The next note, once its interceptors let it through. It is read when they are done with
+        it, or have raised: not if they were cancelled."""
+
+        async def proceed(one: Intercepted) -> Any:
+            return one.data
+
+        chain, ready = self._interceptors.note_in, self._ready
+        with self._reading:
+            one = Intercepted(chain, self.peer, self.topic, ready[-1], self.headers)
+            try:
+                note: D = await chain.run(one, proceed)
+            except Exception:
+                del ready[-1:]  # it may have been left meanwhile, and nothing be there any more
+                raise
+            del ready[-1:]
+            return note
+
     async def _fill(self) -> None:
         """Take the next event's notes; none at the end."""
         inbox = self.inbox
@@ -258,6 +298,7 @@ class Subscription(Generic[D]):
                 while inbox:
                     notes, self.headers = inbox.take()
                     if notes:
+                        self._live.metrics.notes_received += len(notes)
                         notes.reverse()
                         self._ready = notes
                         return
@@ -356,22 +397,3 @@ class Subscription(Generic[D]):
 
     def _wake(self) -> None:
         self._changes.notify()
-
-
-class Batches(Generic[D]):
-    """The batches of a subscription. Not a generator: a reader may stop early."""
-
-    __slots__ = ("_subscription",)
-
-    def __init__(self, subscription: Subscription[D]) -> None:
-        self._subscription = subscription
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[D]:
-        """Raises as `Subscription.__anext__`."""
-        batch = await self._subscription.next_batch()
-        if not batch:
-            raise StopAsyncIteration
-        return batch

@@ -211,6 +211,26 @@ class ResultCode(IntEnum):
 # What an Error says where a Result would say 16: the handler of a named event failed.
 EVENT_FAILED: Final = 500
 
+# Of our own requests, and never from the wire: the connection ended; the answer came in Chunks, and
+# nobody was there to read them; whoever asked left.
+LOST: Final = -1
+STREAMED: Final = -2
+GIVEN_UP: Final = -3
+
+
+def result_name(code: int) -> str:
+    """The name of a result code, such as `not-authorised`; `other` for an application's own."""
+    return _RESULT_NAMES.get(code, "other")
+
+
+_RESULT_NAMES: Final[dict[int, str]] = {
+    **{code.value: code.name.lower().replace("_", "-") for code in ResultCode},
+    EVENT_FAILED: "handler-failed",
+    LOST: "connection-lost",
+    STREAMED: "streamed",
+    GIVEN_UP: "given-up",
+}
+
 # The fixed sentences of results: what a caller is told when the answer has no text.
 RESULT_SENTENCES: Final[dict[int, str]] = {
     ResultCode.TOPIC_NOT_FOUND: "topic not found",

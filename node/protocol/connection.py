@@ -21,6 +21,7 @@ from node.protocol.errors import (
     SilenceError,
     violation,
 )
+from node.protocol.foreigners import foreign_name
 from node.protocol.lifetime import Lifetime
 from node.protocol.observer import Observer
 from node.protocol.opening import Opening
@@ -29,6 +30,8 @@ from node.protocol.states import ASKING, Signal, State
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")
+# In these nothing of the other side was understood yet.
+FIRST = frozenset({State.EXPECT_HELLO, State.EXPECT_REPLY})
 
 
 class Connection(Lifetime):
@@ -43,7 +46,7 @@ class Connection(Lifetime):
     sending side is to be shut, since the farewell is out. With `ended` the transport is to be
     closed. While `is_parted` there is no transport; what is asked of the session waits for one.
     `happened` is what `reports` will return, `dropped` counts the events of the other side that
-    nobody took.
+    nobody took. `foreign` is what the other side turned out to be, if that is known and no node.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Connection(Lifetime):
         total: Account | None = None,
     ) -> None:
         super().__init__(config, initiator, total)
+        self.foreign = ""
         self._deadline = now + config.handshake_timeout
         parts = Parts(
             config, initiator, self.account, self.outbox, self._wire, self.happened, observer
@@ -85,7 +89,7 @@ class Connection(Lifetime):
                     self._end(*farewell, remote=True, reason="the other side closed")
             elif self._opening is not None:
                 self._frames.feed(data)
-                event = self._frames.take()
+                event = self._first_event() if self._state in FIRST else self._frames.take()
                 if event is not None:
                     self._step(self._opening.receive(self._state, bytes(event)), now)
         except RemoteProtocolError as error:
@@ -93,6 +97,16 @@ class Connection(Lifetime):
         except LbmDecodeError as malformed:
             self._violated(violation(f"a malformed payload: {malformed}"), now)
         self.unread = self._frames.unread and self._reading
+
+    def _first_event(self) -> bytes | memoryview | None:
+        """The first event of the other side, if it is there; raises as `FrameReader.take`."""
+        try:
+            return self._frames.take()
+        except RemoteProtocolError as error:
+            self.foreign = foreign_name(self._frames.rest())
+            if not self.foreign:
+                raise
+            raise RemoteProtocolError(error.code, f"it is {self.foreign}, not a node") from error
 
     def receive_eof(self, now: float) -> None:
         """The transport ended: without Close that is never a clean end."""

@@ -53,8 +53,8 @@ class Outbox:
     """The queues, and whose turn it is; what waits is charged to `account`. `size` counts the
     payload bytes that wait, `count` the events; `turns` are the queues of which something may
     be written now (or whose credit has yet to be looked at); `batch_size` is how long the payload
-    of a Batch may be. Its `waker` is told of what is queued, which is also that of the
-    connection's other frames."""
+    of a Batch may be; `credit_waits` counts how often a stream had no credit. Its `waker` is told
+    of what is queued, which is also that of the connection's other frames."""
 
     __slots__ = (
         "_account",
@@ -63,6 +63,7 @@ class Outbox:
         "_queues",
         "batch_size",
         "count",
+        "credit_waits",
         "size",
         "turns",
         "waker",
@@ -76,6 +77,7 @@ class Outbox:
         self._held: set[int] = set()
         self.count = 0
         self.size = 0
+        self.credit_waits = 0
         self.batch_size = BATCH_SIZE
         self.waker = Waker()
 
@@ -137,6 +139,7 @@ class Outbox:
             if cost and queue.credit is not None:
                 if queue.credit.left <= 0:
                     queue.blocked = True
+                    self.credit_waits += 1
                     continue
                 queue.credit.left -= cost
             events.popleft()

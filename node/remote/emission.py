@@ -19,8 +19,7 @@ from node.errors import (
 from node.messaging.emits import UNREAD, OutgoingEmit, Reply, check_names
 from node.messaging.formats import Format
 from node.messaging.payloads import Payload
-from node.messaging.pending import LOST
-from node.protocol.codes import ResultCode
+from node.protocol.codes import LOST, ResultCode
 from node.protocol.errors import ConnectionClosedError
 from node.transport.loop import Loop
 from node.transport.waiting import Changes

@@ -4,7 +4,6 @@ It joins the core, the driver and the loop with the facts of the handshake and o
 Whatever is queued in the core is flushed by the driver; nothing here asks for that.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -12,6 +11,7 @@ from crypto.identity import NodeId
 from node.config import NodeConfig
 from node.errors import NotTrustedError, PeerClosedError, handshake_error
 from node.logs import one_line
+from node.metrics.metrics import Metrics
 from node.protocol.codes import CloseCode, Supercategory
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
@@ -19,13 +19,12 @@ from node.protocol.handshake import Agreed
 from node.protocol.limits import Limits
 from node.protocol.reports import ConnectionEnded
 from node.protocol.states import State
+from node.remote import access
 from node.remote.remote import Remote
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.loop import Waiter
 from node.transport.waiting import Changes, left_after
-
-logger = logging.getLogger("parley.peer")
 
 # How a session ends of which anything was changed on the way, at the end that notices it first.
 _GARBLED: Final = (CloseCode.BAD_RECORD, CloseCode.FRAME_TOO_LARGE, CloseCode.PROTOCOL_ERROR)
@@ -66,6 +65,7 @@ class LiveConnection:
         unknown: whether the other side said, unproved, that it does not know the session, which
             is without a transport since.
         redialling: what dials again, if this side dialled and may.
+        made_at: when it was made, by the loop's clock.
         became: the session that goes on over the transport of this connection, which was only
             for that.
         changes: notified when one of these changed, after `on_change` was called.
@@ -86,6 +86,8 @@ class LiveConnection:
         "ended",
         "found_by",
         "gone",
+        "made_at",
+        "metrics",
         "name",
         "on_change",
         "parted_by",
@@ -100,6 +102,7 @@ class LiveConnection:
     )
 
     driver: Driver  # which is made of what speaks on the connection
+    metrics: Metrics  # of its node
 
     def __init__(
         self,
@@ -131,6 +134,7 @@ class LiveConnection:
         self.unknown = False
         self.redialling: Redials | None = None
         self.became: LiveConnection | None = None
+        self.made_at = backend.now()
         self._parted_at = 0.0
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
 
@@ -235,8 +239,11 @@ class LiveConnection:
     def parted(self, reason: str) -> None:
         """The session lost its transport."""
         self._parted_at = self.backend.now()
+        self.metrics.parted += 1
         self.parted_by = reason
-        logger.info("%s parted: %s", self.remote, one_line(reason))
+        text = one_line(reason)
+        told = {"event": "connection.parted", **access.party(self.remote), "reason": text}
+        access.logger.info("%s parted: %s", self.remote, text, extra=told)
         if self.redialling is not None:
             self.redialling.begin()
         self.changed()
@@ -244,9 +251,20 @@ class LiveConnection:
     def resumed(self) -> None:
         """The session goes on over a new transport."""
         self.resumes += 1
+        self.metrics.resumed += 1
         self.unknown = False
         self.parted_for = self.backend.now() - self._parted_at
-        logger.info("%s resumed after %.1f s", self.remote, self.parted_for)
+        told = {
+            "event": "connection.resumed",
+            **access.party(self.remote),
+            "seconds": self.parted_for,
+        }
+        access.logger.info(
+            "%s resumed after %.1f s",
+            self.remote,
+            self.parted_for,
+            extra=told,
+        )
         self.changed()
 
     def redial(self) -> None:

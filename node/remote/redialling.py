@@ -14,6 +14,7 @@ import anyio
 from crypto.randomness import random_bytes
 from node.backoff import Pauses
 from node.errors import ParleyError
+from node.logs import one_line
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import AttemptEnded
@@ -51,6 +52,7 @@ class Redialling:
         self._dials = list(dials)
         self._prove = prove
         self.next = 0
+        self._said: dict[int, str] = {}  # why an attempt failed, as the log has it, by dial
         self._wanted = False
         self._resumed_at = -NEVER
         self._runner: Runner | None = None
@@ -96,6 +98,7 @@ class Redialling:
             tried = await self._attempt(dial)
             if tried.resumed:
                 failures = unknown = 0
+                self._said.clear()
                 self._resumed_at = now()
                 continue
             failures += 1
@@ -112,7 +115,12 @@ class Redialling:
         try:
             await self._prove(dial)
         except (ParleyError, OSError) as error:
-            logger.debug("%s cannot be asked anew: %s", self._live.remote, error)
+            logger.debug(
+                "%s cannot be asked anew: %s",
+                self._live.remote,
+                error,
+                extra={"event": "resume.failed"},
+            )
             return False
         return self._live.core.is_parted
 
@@ -126,6 +134,18 @@ class Redialling:
             self._pausing = None
             timer.cancel()
 
+    def _log_failure(self, why: str) -> None:
+        """Say it once, until it is another reason or the session went on."""
+        level = logging.DEBUG if self._said.get(self.next) == why else logging.INFO
+        self._said[self.next] = why
+        logger.log(
+            level,
+            "%s cannot be dialled again: %s",
+            self._live.remote,
+            one_line(why),
+            extra={"event": "resume.failed"},
+        )
+
     async def _attempt(self, dial: Dial) -> "_Try":
         """Try to go on with the session over what is dialled."""
         one = _Try(self._live)
@@ -137,9 +157,9 @@ class Redialling:
                 if not one.resumed and self._live.ended is None:
                     one.driver.blame()
         except (ParleyError, OSError) as error:
-            logger.debug("%s cannot be dialled again: %s", self._live.remote, error)
+            self._log_failure(str(error))
         except Exception:
-            logger.exception("dialling again failed")
+            logger.exception("dialling again failed", extra={"event": "resume.bug"})
         finally:
             one.give_up()
         return one

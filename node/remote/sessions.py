@@ -37,10 +37,11 @@ class _Waiting:
 
 
 class SessionTable:
-    """The table of one node. `changed` is to be called whenever a connection has changed."""
+    """The table of one node. `changed` is to be called whenever a connection has changed; `config`
+    may change too, and its limits hold from the next session on that loses its transport."""
 
     def __init__(self, config: NodeConfig, backend: Callable[[], Backend]) -> None:
-        self._config = config
+        self.config = config
         self._backend = backend
         self._by_tag: dict[bytes, LiveConnection | Remains] = {}
         # What waits, the longest first.
@@ -147,7 +148,7 @@ class SessionTable:
 
     def _surplus(self, node_id: NodeId | None) -> LiveConnection | Remains | None:
         """What is to end, if the last one, of `node_id`, was one too many."""
-        waiting, config = self._waiting, self._config
+        waiting, config = self._waiting, self.config
         of_id = [one for one, its in waiting.items() if its.node_id == node_id]
         if len(of_id) > config.parted_per_id:
             return of_id[0]

@@ -12,6 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 from node.bus.names import DEAD
 from node.logs import LogRation
+from node.protocol.codes import ResultCode
+from node.remote import access
 from node.remote.live import LiveConnection
 from node.remote.remote import Remote
 from node.remote_bus.bus_requests import (
@@ -107,7 +109,11 @@ class BusGate:
                     answer = await answer
             except Exception:
                 if self._failures.has_room(loop.now()):
-                    logger.exception("allow= of the bus failed, so %s is not allowed", peer)
+                    logger.exception(
+                        "allow= of the bus failed, so %s is not allowed",
+                        peer,
+                        extra={"event": "rule.failed", "topic": question.name},
+                    )
                 answer = False
             if answer is not True:
                 self._log_refusal(question, loop.now())
@@ -115,8 +121,20 @@ class BusGate:
         return True
 
     def _log_refusal(self, question: BusRequest, now: float) -> None:
-        if self._refusals.has_room(now):
-            silent = self._refusals.told()
-            more = f" ({silent} more were refused in silence)" if silent else ""
-            text = "%s may not %s %r%s"
-            logger.info(text, question.peer, question.action, question.name, more)
+        peer, action, name = question.peer, question.action, question.name
+        self._refusals.log(
+            access.logger,
+            logging.INFO,
+            now,
+            "%s may not %s %r",
+            peer,
+            action,
+            name,
+            extra={
+                "event": "request.refused",
+                "kind": f"bus {action}",
+                "topic": name,
+                "code": ResultCode.NOT_AUTHORISED,
+                **access.party(peer),
+            },
+        )

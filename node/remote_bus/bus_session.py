@@ -255,7 +255,11 @@ class BusSession:
 
     def _log(self) -> None:
         if self._failures.has_room(self._live.backend.now()):
-            logger.exception("the bus failed at a request of %s", self._live.remote)
+            logger.exception(
+                "the bus failed at a request of %s",
+                self._live.remote,
+                extra={"event": "bus.request-failed"},
+            )
 
     async def _answer(self, event: StreamEvent, answer: Answer) -> None:
         """Send an answer, or a refusal where it finds no room to wait in."""

@@ -10,10 +10,11 @@ import anyio
 from node.bus.bus import Bus
 from node.bus.bus_address import open_store
 from node.bus.config import BusConfig
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, ungrouped
 from node.handlers.registry import Handlers
 from node.protocol.codes import BUS_LABEL
 from node.remote_bus.authorisation import Allow
+from node.remote_bus.readings import BusReadings
 from node.remote_bus.service import offer_bus
 from node.transport.backend import Backend
 
@@ -25,6 +26,14 @@ class Buses:
         self._loop = loop
         self._handlers = handlers
         self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
+        self.readings = BusReadings(
+            lambda: [bus for bus, _ in self._buses.values()], lambda: loop().now()
+        )
+
+    @property
+    def by_url(self) -> dict[str, Bus]:
+        """All of them, by their addresses."""
+        return {url: bus for url, (bus, _) in self._buses.items()}
 
     def get(self, url: str, config: BusConfig | None, allow: Allow | None) -> Bus:
         """The bus at an address, made if need be, and not opened.
@@ -57,16 +66,18 @@ class Buses:
 
     async def drain(self, timeout: float) -> None:
         """Have all handlers finish what they do, in `timeout` seconds at most."""
-        async with anyio.create_task_group() as tasks:
-            for bus, _ in self._buses.values():
-                tasks.start_soon(bus.drain, timeout)
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                for bus, _ in self._buses.values():
+                    tasks.start_soon(bus.drain, timeout)
 
     async def aclose(self) -> None:
         """Close them all, for good; none is offered any more."""
         self._handlers.reserved.pop(BUS_LABEL, None)
-        async with anyio.create_task_group() as tasks:
-            for bus, _ in self._buses.values():
-                tasks.start_soon(bus.aclose)
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                for bus, _ in self._buses.values():
+                    tasks.start_soon(bus.aclose)
 
     def _offer(self, bus: Bus, allow: Allow) -> None:
         offer_bus(self._handlers, bus, allow)

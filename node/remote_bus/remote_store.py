@@ -216,6 +216,7 @@ class RemoteStore:
                     "an event of %s is too large for the connection: raise max_payload on both "
                     "sides, or it becomes a dead letter",
                     request.name,
+                    extra={"event": "bus.event-too-large", "stream": request.name},
                 )
             return []
         return rows_of(answer, answers.read_delivery)

@@ -3,7 +3,7 @@ links (section 19). What is decided is decided there.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -57,6 +57,14 @@ class DirectoryDriver:
         if self._timer is not None:
             self._timer.cancel()
         self.changes.notify()
+
+    def change_members(self, members: Iterable[NodeId], carry: Iterable[NodeId]) -> None:
+        """As the directory's; cards are exchanged on new streams from then on."""
+        if self._loop is not None:
+            self.directory.change_members(members, carry, *self._now(self._loop))
+            for stream in list(self._streams.values()):
+                stream.reset()
+            self._stir()
 
     # Links.
 
@@ -163,17 +171,37 @@ class DirectoryDriver:
             try:
                 self.directory.announce(addresses, *self._now(self._loop))
             except ConfigError as error:
-                logger.warning("addresses are left out of our card: %s", error)
+                logger.warning(
+                    "addresses are left out of our card: %s",
+                    error,
+                    extra={"event": "federation.card-full"},
+                )
 
     def _log_refused(self, text: str, neighbour: NodeId, why: object) -> None:
         if self._loop is not None:
             now = self._loop.now()
-            self._refused.log(logger, logging.WARNING, now, text, neighbour, one_line(str(why)))
+            self._refused.log(
+                logger,
+                logging.WARNING,
+                now,
+                text,
+                neighbour,
+                one_line(str(why)),
+                extra={"event": "federation.cards-refused", "peer": neighbour},
+            )
 
     def _log_clock(self, origin: NodeId, now: float) -> None:
         ahead = self.directory.cards.clocks.get(origin, 0) / 1000
         text = "a card of %s was refused: its clock, or ours, is wrong by %.0f s"
-        self._clocks.log(logger, logging.WARNING, now, text, origin, ahead)
+        self._clocks.log(
+            logger,
+            logging.WARNING,
+            now,
+            text,
+            origin,
+            ahead,
+            extra={"event": "federation.clock-wrong", "peer": origin, "ahead": ahead},
+        )
 
     def _running(self) -> Backend:
         if self._loop is None:

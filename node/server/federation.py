@@ -4,9 +4,9 @@ them (docs/protocol.md section 19).
 All that it starts ends with its `async with`, which stands inside of the node's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -25,6 +25,8 @@ from node.federation.exports import Exports
 from node.federation.limits import FIRST_CARD
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
+from node.metrics import catalogue
+from node.metrics.families import MetricFamily, family, labelled
 from node.node import CLOSE_TIMEOUT, Node
 from node.peer.peer import Peer
 from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
@@ -35,6 +37,7 @@ from node.server.directory import DirectoryDriver
 from node.server.findings import FederationFinding, findings
 from node.server.follows import Follows
 from node.server.link import DialServer, ServerLink
+from node.server.links import require_others
 from node.server.neighbours import Neighbours
 from node.server.opening import Opener
 from node.server.switch import ServerSwitch
@@ -102,16 +105,20 @@ class Federation:
         wall: Callable[[], int] = wall_ms,
     ) -> None:
         self._node = node
+        self._settings = settings
         self._dial = dial or partial(node.connect, resumable=False)
         # A server that may be linked has no account, so that nobody has two kinds of rights.
-        members = settings.all_members
+        self._members = set(settings.all_members)
         self._hosted = HostedAccounts(
-            node.handlers, settings.accounts, servers=members, on_change=self._accounts_changed
+            node.handlers,
+            settings.accounts,
+            servers=self._members,
+            on_change=self._accounts_changed,
         )
         self._accounts = AccountsHere(self._hosted.accounts)
         self._directory = Directory(
             node.identity,
-            members,
+            self._members,
             carry=settings.carried,
             exports=settings.exports,
             accounts=self._accounts,
@@ -153,6 +160,11 @@ class Federation:
     def tunnels(self) -> int:
         """How many tunnels of others end here or lead through here now."""
         return 0 if self._service is None else self._service.count
+
+    @property
+    def carried(self) -> list[tuple[NodeId, ...]]:
+        """The paths of the tunnels that lead through here now, from origin to target."""
+        return [] if self._service is None else list(self._service.joints.values())
 
     def path(self, *to: NodeId) -> tuple[NodeId, ...] | None:
         """The way to a server, or to a home and a node that has its account there: at most 8 ids,
@@ -219,6 +231,22 @@ class Federation:
         """The network has changed: dial the links that are down now."""
         self._neighbours.links.redial()
 
+    def change_members(self, members: Sequence[str], carry: Sequence[str]) -> None:
+        """Have other `members`, and `carry` for others, than the settings said: links and tunnels
+        of those who are none any more end, and cards are exchanged anew within some ten seconds.
+
+        Raises:
+            ConfigError: as `FederationSettings` and `Federation`; nothing has changed.
+        """
+        settings = replace(self._settings, members=tuple(members), carry=tuple(carry))
+        require_others(self._node.node_id, settings)
+        self._cards.change_members(settings.all_members, settings.carried)
+        self._settings = settings
+        self._members.clear()
+        self._members.update(settings.all_members)
+        self._neighbours.links.change_members(settings.all_members)
+        self._accounts_changed()
+
     # Life.
 
     async def __aenter__(self) -> Self:
@@ -232,6 +260,7 @@ class Federation:
         if {FEDERATION_LABEL, TUNNEL_LABEL} & handlers.reserved.keys():
             raise ParleyError("the node is a server already, or takes tunnels from a home")
         async with AsyncExitStack() as stack:
+            stack.callback(self._node.metrics.add(self._families))
             stack.push_async_callback(self._neighbours.end)
             await self._hosted.begin(loop)
             stack.callback(self._hosted.end)
@@ -310,6 +339,12 @@ class Federation:
             _time(card.expires_ms),
             self._directory.path((card.origin,)) or (),
         )
+
+    def _families(self) -> Iterable[MetricFamily]:
+        links = list(self._neighbours.links)
+        up = sum(link.is_up for link in links)
+        yield labelled(catalogue.SERVER_LINKS, ((("up",), up), (("down",), len(links) - up)))
+        yield family(catalogue.SERVERS, len(self.servers))
 
     def _addresses(self) -> list[str]:
         """What the node listens on, as far as others could dial it."""

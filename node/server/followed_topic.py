@@ -166,9 +166,18 @@ class FollowedTopic(Topic[Any]):
         except TimeoutError:
             self._refusal = CallRefused(ResultCode.DEADLINE_EXCEEDED)
         except (ParleyError, ProtocolError) as error:
-            logger.info("topic %r: %s", self.name, one_line(str(error)))
+            logger.info(
+                "topic %r: %s",
+                self.name,
+                one_line(str(error)),
+                extra={"event": "follow.ended", "topic": self.name},
+            )
         except Exception:
-            logger.exception("topic %r cannot be followed", self.name)
+            logger.exception(
+                "topic %r cannot be followed",
+                self.name,
+                extra={"event": "follow.failed", "topic": self.name},
+            )
 
     # Over one session.
 

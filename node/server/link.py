@@ -139,7 +139,12 @@ class ServerLink:
         await peer.live.closed()
         if self.peer is peer:
             self.error = peer.live.closed_error()
-            logger.info("the link to %s is down: %s", self.node_id, one_line(str(self.error)))
+            logger.info(
+                "the link to %s is down: %s",
+                self.node_id,
+                one_line(str(self.error)),
+                extra={"event": "federation.link-down", "peer": self.node_id},
+            )
             self._watcher = None
             self._lost(peer)
 
@@ -189,7 +194,14 @@ class ServerLink:
         self.error = why
         text = one_line(str(why))
         level = logging.DEBUG if told else logging.WARNING
-        logger.log(level, "link to %s: %s; dialled again in %.1f s", self.node_id, text, seconds)
+        logger.log(
+            level,
+            "link to %s: %s; dialled again in %.1f s",
+            self.node_id,
+            text,
+            seconds,
+            extra={"event": "federation.link-failed", "peer": self.node_id, "again_in": seconds},
+        )
 
     def _running(self) -> Backend:
         if self._loop is None:

@@ -1,6 +1,6 @@
 """All links of one server: those that its settings name, and those that members make with it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from crypto.identity import NodeId
@@ -31,12 +31,9 @@ class ServerLinks:
         pauses: Pauses | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
-        if own_id in settings.all_members:
-            raise ConfigError(
-                "a server is not a member of its own federation: that node id is this one's"
-            )
+        require_others(own_id, settings)
         self._own_id = own_id
-        self._members = settings.all_members
+        self._members: Collection[NodeId] = settings.all_members
         self._hooks = hooks
         self._pauses = pauses or PAUSES
         self._draw = draw
@@ -67,6 +64,13 @@ class ServerLinks:
             link.drop()
         for link in links:
             await link.stop()
+
+    def change_members(self, members: Collection[NodeId]) -> None:
+        """Let these link here from now on, and end the links with others."""
+        self._members = members
+        for link in list(self):
+            if link.node_id not in members:
+                link.drop()
 
     def redial(self) -> None:
         """The network has changed: dial what is down now."""
@@ -101,4 +105,12 @@ class ServerLinks:
     def _new(self, node_id: NodeId, places: tuple[str, ...]) -> ServerLink:
         return ServerLink(
             self._own_id, node_id, places, self._hooks, pauses=self._pauses, draw=self._draw
+        )
+
+
+def require_others(own_id: NodeId, settings: FederationSettings) -> None:
+    """Raise ConfigError if the node itself is among the members."""
+    if own_id in settings.all_members:
+        raise ConfigError(
+            "a server is not a member of its own federation: that node id is this one's"
         )

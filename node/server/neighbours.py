@@ -51,7 +51,12 @@ class Neighbours:
         assert isinstance(peer, Peer)
         refused = self.links.accept(peer)
         if refused is not None:
-            logger.debug("no link with %s: %s", peer.node_id, refused.name)
+            logger.debug(
+                "no link with %s: %s",
+                peer.node_id,
+                refused.name,
+                extra={"event": "federation.link-refused", "peer": peer.node_id},
+            )
             stream.reset(refused)
             return
         assert peer.node_id is not None
@@ -61,7 +66,11 @@ class Neighbours:
 
     def link_up(self, link: ServerLink, peer: Peer) -> None:
         """A session was made, and is kept."""
-        logger.info("the link with %s is up", link.node_id)
+        logger.info(
+            "the link with %s is up",
+            link.node_id,
+            extra={"event": "federation.link-up", "peer": link.node_id},
+        )
         self._cards.link_up(link.node_id)
         if peer.core.initiator and self._loop is not None:
             exchange = self._cards.keep_exchanging

@@ -20,22 +20,33 @@ _ANY: Final = "*"
 _ENTRY: Final = re.compile(
     r"(?P<who>[^=:]+)=(?P<actions>[a-z+]+):(?P<events>[\w.*-]+)(?::(?P<groups>[!-~]+))?", re.ASCII
 )
-_FORM: Final = "NODEID=publish+consume:EVENTS[:GROUPS], * for anybody or anything"
+_ROLE: Final = "@"
+_FORM: Final = "NODEID=publish+consume:EVENTS[:GROUPS], @ROLE for a role, * for anybody or anything"
 
 
 class BusRight(NamedTuple):
-    """What one entry allows: `node_id` None is anybody; `events` and `groups` are patterns, in
-    which `*` stands for any characters, none too."""
+    """What one entry allows: `node_id` None is anybody, or with a `role` those who have it;
+    `events` and `groups` are patterns, in which `*` stands for any characters, none too."""
 
     node_id: NodeId | None
     actions: frozenset[str]
     events: str
     groups: str
+    role: str = ""
 
-    def allows(self, node_id: NodeId | None, action: str, name: str, group: str) -> bool:
-        """Whether it lets a node do that; an empty `name` or `group` is all of them."""
+    def allows(
+        self,
+        node_id: NodeId | None,
+        action: str,
+        name: str,
+        group: str,
+        roles: Collection[str] = frozenset(),
+    ) -> bool:
+        """Whether it lets a node with these roles do that; an empty `name` or `group` is all of
+        them."""
         return (
             (self.node_id is None or node_id == self.node_id)
+            and (not self.role or self.role in roles)
             and action in self.actions
             and _fits(self.events, name)
             # Events are published for all groups.
@@ -55,7 +66,10 @@ def parse_right(text: str) -> BusRight:
     actions = frozenset(match["actions"].split("+"))
     if not actions <= set(ACTIONS):
         raise ConfigError(f"{match['actions']!r} in {text!r} is not of {', '.join(ACTIONS)}")
-    return BusRight(_who(match["who"], text), actions, match["events"], match["groups"] or _ANY)
+    who, events, groups = match["who"], match["events"], match["groups"] or _ANY
+    if len(who) > 1 and who.startswith(_ROLE):
+        return BusRight(None, actions, events, groups, who.removeprefix(_ROLE))
+    return BusRight(_who(who, text), actions, events, groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +105,9 @@ def _who(text: str, entry: str) -> NodeId | None:
     try:
         return NodeId.parse(text)
     except IdentityError as error:
-        raise ConfigError(f"{text!r} in {entry!r} is neither a node id nor *") from error
+        raise ConfigError(
+            f"{text!r} in {entry!r} is neither a node id, nor @ROLE, nor *"
+        ) from error
 
 
 def _fits(pattern: str, name: str) -> bool:

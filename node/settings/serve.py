@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from node.config import Range, require_in_range
 from node.discovery.announcement import require_name
@@ -14,6 +14,11 @@ from node.trust.policies import parse_trust
 
 # A note takes its time: less than a millisecond would leave none for anything else.
 CLOCK_INTERVALS: Final = Range(0.001)
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+LOG_LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
+LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
 
 # A topic may have any character, = among them: the address is what begins like one.
 _FORWARD: Final = re.compile(r"(?P<topic>.+?)=(?P<address>(?:tcp|unix)://.*)", re.DOTALL)
@@ -41,14 +46,20 @@ class ServeSettings:
 
     Attributes:
         listen: addresses to listen on, `tcp://host:port` or `unix:///path`.
-        identity: a key file; None for a fresh identity.
+        identity: a key file; None for the own key of whoever runs it (`parley id path`).
         passphrase_file: a file with that key file's passphrase.
         trust: any, first-use, known, or the path of a file of known peers.
         clock_interval: seconds between two notes of the topic `parley.clock`, at least
             0.001.
         announce: whether the node is announced on the local network.
         announce_name: what it calls itself there, at most 63 bytes of UTF-8.
+        console: where the console is served, `HOST:PORT` of this machine; None for nowhere.
+        metrics: where metrics are told by HTTP, `HOST:PORT`; None for nowhere.
         forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
+        roles: a file of roles (`Roles.load`), which rights on the bus may name; None for no roles.
+        log_level: what is logged: debug, info, warning or error, and what is worse.
+        log_format: lines of the log as text, or as JSON.
+        access_log: whether connections and refused requests are logged whatever the level.
 
     Raises:
         ConfigError: a value out of range. AddressError: not an address.
@@ -61,7 +72,13 @@ class ServeSettings:
     clock_interval: float = 1.0
     announce: bool = False
     announce_name: str = ""
+    console: str | None = None
+    metrics: str | None = None
     forward: tuple[str, ...] = ()
+    roles: Path | None = None
+    log_level: LogLevel = "warning"
+    log_format: LogFormat = "text"
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
@@ -72,5 +89,9 @@ class ServeSettings:
         parse_trust(self.trust)
         require_in_range("clock_interval", self.clock_interval, CLOCK_INTERVALS)
         require_name(self.announce_name)
+        if self.metrics is not None:
+            Address.parse_web(self.metrics)
+        if self.console is not None:
+            Address.parse_web(self.console)
         for each in self.forward:
             parse_forward(each)

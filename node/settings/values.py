@@ -154,7 +154,7 @@ def _checked(path: str, hint: Any, value: Any, directory: Path) -> object:
     """The value as the dataclass has it, if the dataclass takes it."""
     table, _, name = path.rpartition(".")
     if name == "network_key_file":
-        return read_network_key(_path(value, directory), logger.warning)
+        return read_network_key(_path(value, directory), _warn)
     if path == "bus.url" and value.startswith(_FILE_URL):
         return _file_url(value.removeprefix(_FILE_URL), directory)
     if Path in (hint, *get_args(hint)):
@@ -171,6 +171,10 @@ def _checked(path: str, hint: Any, value: Any, directory: Path) -> object:
         value = tuple(value) if get_origin(hint) is tuple else value
         TABLES[table](**{name: value})
     return value
+
+
+def _warn(sentence: str) -> None:
+    logger.warning("%s", sentence, extra={"event": "secret.exposed"})
 
 
 def _path(value: str, directory: Path) -> Path:

@@ -3,7 +3,7 @@
 A stream is in the table as long as something can still come for it, and no longer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from node.errors import ConfigError, PeerClosedError, StreamResetError
@@ -49,6 +49,9 @@ class StreamTable:
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self._streams.values())
 
     def __repr__(self) -> str:
         return f"<StreamTable of {len(self)}>"

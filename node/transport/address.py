@@ -5,6 +5,7 @@ it also serves as a name in the file of known peers.
 
     tcp://host:port[#node id]    host: a name, an IPv4 address, or [an IPv6 address]
     unix:///path[#node id]       path: absolute, percent-encoded as in RFC 3986
+    memory://name[#node id]      name: a word, of a node in the same event loop
     via://host:port/server[/home]#node id
                                  by a tunnel (docs/protocol.md section 19): `server` is the node id
                                  of the server at host and port, `home` that of the server at which
@@ -22,7 +23,7 @@ from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import AddressError
 
-Scheme = Literal["tcp", "unix", "via"]
+Scheme = Literal["tcp", "unix", "memory", "via"]
 
 MAX_TEXT_SIZE: Final = 1_024
 MAX_PORT: Final = 65_535
@@ -32,6 +33,7 @@ MAX_PATH_SIZE: Final = 107  # bytes; Linux's sun_path has 108, the last of which
 _NO_SCHEME: Final = "an address starts with tcp://, unix:// or via://"
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _ZONE: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")  # Linux: IFNAMSIZ is 16, with a zero
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # Left as they are in a path; a comma or a blank would not do in a line of known peers.
 _PATH_SAFE: Final = "/:@+="
@@ -39,8 +41,8 @@ _PATH_SAFE: Final = "/:@+="
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place to listen or dial: `host` and `port` with tcp, `path` with unix; `server`, and
-    perhaps `home`, too with via.
+    """A place to listen or dial: `host` and `port` with tcp, `path` with unix, which is the name
+    with memory; `server`, and perhaps `home`, too with via.
 
     Port 0 lets the system choose one. `node_id` is the id expected there, or None.
     AddressError, also when made without `parse`, if it does not fit together.
@@ -67,10 +69,13 @@ class Address:
             object.__setattr__(self, "host", _canonical_host(self.host))
             if not 0 <= self.port <= MAX_PORT:
                 raise AddressError(f"a port is a number from 0 to {MAX_PORT}")
-        elif self.scheme == "unix":
+        elif self.scheme in ("unix", "memory"):
             if self.host or self.port:
-                raise AddressError("a unix address has neither host nor port")
-            _require_path(self.path)
+                raise AddressError(f"a {self.scheme} address has neither host nor port")
+            if self.scheme == "unix":
+                _require_path(self.path)
+            elif not _NAME.fullmatch(self.path):
+                raise AddressError("a memory address is a name: letters, digits, . _ and -, to 64")
         else:
             raise AddressError(_NO_SCHEME)
 
@@ -83,7 +88,7 @@ class Address:
         if not text.isprintable():
             raise AddressError("an address has no control characters")
         scheme, mark, rest = text.partition("://")
-        if not mark or scheme not in ("tcp", "unix", "via"):
+        if not mark or scheme not in ("tcp", "unix", "memory", "via"):
             raise AddressError(_NO_SCHEME)
         rest, mark, fragment = rest.partition("#")
         node_id = _node_id(fragment) if mark else None
@@ -91,11 +96,22 @@ class Address:
             raise AddressError("an address has no query (write ? in a path as %3F)")
         if scheme == "unix":
             return cls("unix", path=_decoded_path(rest), node_id=node_id)
+        if scheme == "memory":
+            return cls("memory", path=rest, node_id=node_id)
         server = home = None
         if scheme == "via":
             rest, server, home = _servers(rest)
         host, port = _host_and_port(rest)
         return cls("via" if server else "tcp", host, port, "", node_id, server, home)
+
+    @classmethod
+    def parse_web(cls, text: str) -> "Address":
+        """Read where HTTP is served: `HOST:PORT`, or the same behind `tcp://`; else
+        AddressError."""
+        address = cls.parse(text if "://" in text else f"tcp://{text}")
+        if address.scheme != "tcp" or address.node_id is not None:
+            raise AddressError("HTTP is served on HOST:PORT")
+        return address
 
     def with_node_id(self, node_id: NodeId) -> "Address":
         """Return this address with another expected node id."""
@@ -106,9 +122,9 @@ class Address:
         return replace(self, node_id=None)
 
     def with_port(self, port: int) -> "Address":
-        """Return this tcp address with another port; AddressError if it is of a unix socket."""
+        """Return this tcp address with another port; AddressError if it is another."""
         if self.scheme != "tcp":
-            raise AddressError("a unix address has no port")
+            raise AddressError(f"a {self.scheme} address has no port")
         return replace(self, port=port)
 
     @property
@@ -121,6 +137,8 @@ class Address:
         """The text of `without_node_id`."""
         if self.scheme == "unix":
             return f"unix://{quote(self.path, safe=_PATH_SAFE)}"
+        if self.scheme == "memory":
+            return f"memory://{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         servers = [f"/{one}" for one in (self.server, self.home) if one is not None]
         return f"{self.scheme}://{host}:{self.port}{''.join(servers)}"

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from node.errors import UnreachableError
 from node.transport.address import Address
-from node.transport.backend import Accept
+from node.transport.backend import Accept, Listener
 from node.transport.driver import Driver
 from node.transport.eager import EagerTasks
 from node.transport.endpoints import (
@@ -26,6 +26,7 @@ from node.transport.endpoints import (
     require_socket,
 )
 from node.transport.gate import Attached, Served
+from node.transport.memory_listener import MemoryListener, connect_memory
 from node.transport.turns import Line
 
 logger = logging.getLogger("parley.transport")
@@ -80,7 +81,9 @@ class AsyncioOutlet(asyncio.Protocol):
             driver = self._accept(remote_name(transport.get_extra_info("peername")))
         except Exception:
             # The loop would log it too, and leave the socket open.
-            logger.exception("a connection could not be accepted")
+            logger.exception(
+                "a connection could not be accepted", extra={"event": "listener.accept-failed"}
+            )
         self._accept = _nobody  # it holds whoever it was for
         if driver is None:
             self._transport.abort()
@@ -225,6 +228,9 @@ class AsyncioBackend:
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
+        if address.scheme == "memory":
+            await connect_memory(address, accept, self)
+            return
         require_socket(address)
         made: list[AsyncioOutlet] = []
 
@@ -247,8 +253,10 @@ class AsyncioBackend:
         if not outlet.taken:
             raise UnreachableError(f"{address.without_node_id()} closed at once")
 
-    async def listen(self, address: Address, accept: Accept) -> AsyncioListener:
+    async def listen(self, address: Address, accept: Accept) -> Listener:
         """Listen on `address`."""
+        if address.scheme == "memory":
+            return MemoryListener(address, accept, self)
         require_socket(address)
 
         def make() -> AsyncioOutlet:
@@ -289,7 +297,11 @@ class AsyncioBackend:
             if tasks:
                 await asyncio.wait(tasks)
             elif self.now() > deadline:
-                logger.error("%d sockets were not closed by the loop", len(self._outlets))
+                logger.error(
+                    "%d sockets were not closed by the loop",
+                    len(self._outlets),
+                    extra={"event": "transport.unclosed"},
+                )
                 break
             await asyncio.sleep(0)
 

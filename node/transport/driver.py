@@ -33,15 +33,15 @@ GATE_GRACE = 0.1
 class Driver:
     """The shell of one connection.
 
-    `on_reports` is called with what happened, in order; `next_deadline` and `handle_deadline`
-    are those of the layer above, which shares the timer. While more than `high_water` bytes wait
-    to be written, callers wait in `room`. What came is taken in turns (node/transport/turns.py):
-    the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
-    is read while anything waits for that. While `gate`, which is set before the transport is there,
-    is shut, the core gets nothing and gives nothing, and its time stands still. What is put in
-    `to_begin` (`Line`) while reports are handed on begins when all of them were. A parted
-    core goes on with the transport of another driver (`hand_over`). `path` is its way through a
-    federation; `blame` is to be called if nothing, or nothing of the other side, comes by that.
+    `on_reports` is called with what happened, in order; `next_deadline` and `handle_deadline` are
+    those of the layer above, which shares the timer. While more than `high_water` bytes wait to be
+    written, callers wait in `room`. What came is taken in turns (node/transport/turns.py): the core
+    does some of it, its reports are handed on, and so forth until the time is up. Nothing is read
+    while anything waits for that. While `gate`, set before the transport is there, is shut, the
+    core gets and gives nothing, and its time stands still. What is put in `to_begin` (`Line`) while
+    reports are handed on begins when all of them were. A parted core goes on with the transport of
+    another driver (`hand_over`). `path` is its way through a federation; `blame` is to be called if
+    nothing, or nothing of the other side, comes by that.
     """
 
     __slots__ = (
@@ -111,6 +111,7 @@ class Driver:
     def received(self, data: bytes) -> None:
         """The transport brought bytes."""
         core, turns, line = self.core, self.turns, self._loop.line
+        turns.came += len(data)
         if turns.due:
             turns.put(data)
             return
@@ -128,8 +129,7 @@ class Driver:
     def ended(self) -> None:
         """The transport ended, or broke: so does the connection, when all that came before
         that had its turn."""
-        self._writable = False
-        self._eof_came = True
+        self._writable, self._eof_came = False, True
         if not self._has_more or not self._may_go_on:
             self._end()
 
@@ -214,8 +214,7 @@ class Driver:
         least: it is this connection's turn in the line."""
         core, turns, now, gate = self.core, self.turns, self._loop.now, self.gate
         self._waker.count = self._waker.size = NEVER
-        start = time = now()
-        more = True
+        more, start = True, (time := now())
         while more and core.wants_data and gate.open and not self._closed:
             try:
                 core.receive_some(data or turns.take(), time)
@@ -307,6 +306,7 @@ class Driver:
             while outlet is not None and self._writable and gate.open:
                 data = core.data_to_send(self._loop.now())
                 if data:
+                    self.turns.went += len(data)
                     self._writable = outlet.write(data)
                 if len(data) < FLUSH_SIZE:
                     break
@@ -391,10 +391,10 @@ class Driver:
 
     def _bug(self, where: str) -> None:
         """A mistake of ours: it ends this connection, with a traceback in the log."""
-        logger.exception("internal error while %s", where)
+        logger.exception("internal error while %s", where, extra={"event": "connection.bug"})
         try:
             self.core.abort(self._loop.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")
         except Exception:
-            logger.exception("internal error while saying so")
+            logger.exception("internal error while saying so", extra={"event": "connection.bug"})
             self._close()
         self._flush_soon()

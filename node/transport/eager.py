@@ -58,7 +58,7 @@ class EagerTasks:
                     loop.call_soon(_raise, error)  # what called us may keep it to itself
                 except BaseException:  # those after it begin all the same
                     one.runner = None
-                    logger.exception("a task failed")
+                    logger.exception("a task failed", extra={"event": "task.bug"})
                 if one.runner is None and lent.is_free and getrefcount(task) == holders:
                     continue
                 if one.runner is None:

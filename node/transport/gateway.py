@@ -13,7 +13,7 @@ from node.transport.address import Address
 from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
 
-logger = logging.getLogger("parley.gateway")
+access = logging.getLogger("parley.access")
 
 
 class Gateway:
@@ -87,7 +87,11 @@ class Gateway:
             return None  # the loop had it already when the listener was closed
         if len(self._drivers) >= self._most_clients:
             self.turned_away += 1
-            logger.warning("a connection from %s was turned away: no room", name)
+            access.warning(
+                "a connection from %s was turned away: no room",
+                name,
+                extra={"event": "connection.turned-away", "address": name, "reason": "no room"},
+            )
             return None
         driver = self._accept(name)
         self._drivers.add(driver)
@@ -96,7 +100,7 @@ class Gateway:
 
 def is_local(address: Address) -> bool:
     """Whether only this machine's own programs can reach an address."""
-    if address.scheme == "unix" or address.host == "localhost":
+    if address.scheme in ("unix", "memory") or address.host == "localhost":
         return True
     try:
         return ip_address(address.host.partition("%")[0]).is_loopback

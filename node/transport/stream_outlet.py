@@ -99,7 +99,9 @@ class StreamOutlet:
         except _BROKEN:
             self._ended()
         except Exception:
-            logger.exception("reading from %r failed", self._stream)
+            logger.exception(
+                "reading from %r failed", self._stream, extra={"event": "transport.read-failed"}
+            )
             self._ended()
 
     async def _write(self) -> None:
@@ -125,7 +127,9 @@ class StreamOutlet:
         except _BROKEN:
             return
         except Exception:
-            logger.exception("writing to %r failed", self._stream)
+            logger.exception(
+                "writing to %r failed", self._stream, extra={"event": "transport.write-failed"}
+            )
         finally:
             # Also when the backend is closed: whoever waits on this peer must know.
             self._busy = False

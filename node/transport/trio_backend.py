@@ -15,7 +15,7 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from node.errors import UnreachableError
 from node.transport.address import Address
-from node.transport.backend import Accept
+from node.transport.backend import Accept, Listener
 from node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
@@ -26,6 +26,7 @@ from node.transport.endpoints import (
 )
 from node.transport.gate import Attached
 from node.transport.loop import Begun
+from node.transport.memory_listener import MemoryListener, connect_memory
 from node.transport.stream_outlet import StreamOutlet
 from node.transport.turns import Line
 
@@ -123,7 +124,7 @@ class TrioBackend:
                     await function(*arguments)
             except Exception:
                 # A mistake of ours must not take the node's other peers along.
-                logger.exception("a task failed")
+                logger.exception("a task failed", extra={"event": "task.bug"})
             finally:
                 self._scopes.discard(scope)
                 if not self._scopes and self._empty is not None:
@@ -136,6 +137,9 @@ class TrioBackend:
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
+        if address.scheme == "memory":
+            await connect_memory(address, accept, self)
+            return
         require_socket(address)
         stream: ByteStream
         try:
@@ -151,8 +155,10 @@ class TrioBackend:
             raise UnreachableError(f"{address.without_node_id()} is not needed any more")
         StreamOutlet(stream, driver, self)
 
-    async def listen(self, address: Address, accept: Accept) -> TrioListener:
+    async def listen(self, address: Address, accept: Accept) -> Listener:
         """Listen on `address`."""
+        if address.scheme == "memory":
+            return MemoryListener(address, accept, self)
         require_socket(address)
         listeners: Sequence[SocketListener]
         try:
@@ -186,7 +192,11 @@ class TrioBackend:
                     stream = await listener.accept()
                 except (OSError, anyio.BrokenResourceError):
                     # The listener outlives it: the next connection may be fine.
-                    logger.warning("a connection could not be accepted", exc_info=True)
+                    logger.warning(
+                        "a connection could not be accepted",
+                        exc_info=True,
+                        extra={"event": "listener.accept-failed"},
+                    )
                     await trio.sleep(ACCEPT_PAUSE)
                 else:
                     await self._accepted(stream, accept)
@@ -201,7 +211,9 @@ class TrioBackend:
         try:
             driver = accept(remote_name(peer))
         except Exception:
-            logger.exception("a connection could not be accepted")
+            logger.exception(
+                "a connection could not be accepted", extra={"event": "listener.accept-failed"}
+            )
         if driver is None:
             await anyio.aclose_forcefully(stream)
         else:

@@ -9,6 +9,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, Protocol
 
+from node.metrics.families import Histogram
+
 WHOLE: Final = 1 << 62  # whatever came, at once
 # Seconds of one connection's turn before others have theirs. What its reports set off is
 # counted, with the first steps of handlers; what these do when they have waited is not.
@@ -21,15 +23,17 @@ ROUND_TIME: Final = 8 * TURN_TIME
 class Turns:
     """The bytes of one connection. `waiting` says that some are kept, `due` that it stands in
     the line, `size` how many of its bytes are given at a time; `had` is the line's own
-    measure of what it took."""
+    measure of what it took. `came` and `went` count its bytes in and out."""
 
-    __slots__ = ("_at", "_kept", "due", "had", "size", "waiting")
+    __slots__ = ("_at", "_kept", "came", "due", "had", "size", "waiting", "went")
 
     def __init__(self) -> None:
         self.size = WHOLE
         self.due = False
         self.had = 0.0
         self.waiting = False
+        self.came = 0
+        self.went = 0
         self._kept = b""
         self._at = 0
 
@@ -73,8 +77,9 @@ class Line:
     This is start-time fair queueing: `_time` is how much of the loop's time the waiting connection
     with the least of it has had. One that was silent for long has no more to claim.
 
-    What reports set off stands in `to_begin` until nobody is `handing_on` any: what comes through a
-    tunnel is handed on while the reports of the connection that it runs in are.
+    `seconds` are those of all turns. What reports set off stands in `to_begin` until nobody is
+    `handing_on` any: what comes through a tunnel is handed on while the reports of the connection
+    that it runs in are.
     """
 
     __slots__ = (
@@ -87,6 +92,7 @@ class Line:
         "_waiting",
         "crowded",
         "handing_on",
+        "seconds",
         "to_begin",
     )
 
@@ -99,6 +105,7 @@ class Line:
         self._due = False
         self._full = False  # somebody took long in this turn of the loop, out of the line
         self.crowded = False
+        self.seconds = Histogram()
         self.handing_on = 0  # how many connections are, one in the other
         self.to_begin: list[Any] = []
 
@@ -115,6 +122,7 @@ class Line:
         """One took a turn of so many seconds."""
         self._time = max(turns.had, self._time)
         turns.had = self._time + took
+        self.seconds.observe(took)
         if took > TURN_TIME:
             self._full = self.crowded = True
             self._call_soon()

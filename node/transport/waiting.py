@@ -24,15 +24,17 @@ class Woken(Protocol):
 
 
 class Rooms:
-    """Those who wait for room at one place."""
+    """Those who wait for room at one place; `waits` counts how often one began to."""
 
-    __slots__ = ("waiters",)
+    __slots__ = ("waiters", "waits")
 
     def __init__(self) -> None:
         self.waiters: list[Woken] = []
+        self.waits = 0
 
     async def wait(self, waiter: "Waiter") -> None:
         """Wait for `waiter`, which is woken when there may be room."""
+        self.waits += 1
         self.waiters.append(waiter)
         try:
             await waiter.wait()

@@ -62,7 +62,11 @@ class Hook:
             try:
                 allowed = await self.function(candidate)
             except Exception:
-                logger.exception("the accept hook failed for %s", candidate.node_id)
+                logger.exception(
+                    "the accept hook failed for %s",
+                    candidate.node_id,
+                    extra={"event": "trust.hook-failed", "peer": candidate.node_id},
+                )
                 return f"the accept hook failed for {candidate.node_id}"
         if scope.cancel_called:  # also one that did not let itself be cancelled
             return f"the accept hook did not decide on {candidate.node_id} in {timeout:g} s"

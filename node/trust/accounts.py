@@ -114,7 +114,11 @@ class HostedAccounts:
     def _change(self, ids: frozenset[NodeId]) -> None:
         """Who lost its account is told by the end of its session, and meets 20 when it is back."""
         for live in self.accounts.change(ids):
-            logger.info("%s has no account any more", live.remote)
+            logger.info(
+                "%s has no account any more",
+                live.remote,
+                extra={"event": "account.lost", "peer": live.node_id},
+            )
             live.drop(CloseCode.GOING_AWAY)
         self._on_change()
 

@@ -33,13 +33,19 @@ class Admission:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        per_second = config.handshakes_per_second
-        self._rate = Rate(max(1.0, BURST_SECONDS * per_second), 1 / per_second)
+        self._rate = _rate_of(config)
         self._inside: dict[Hashable, str | None] = {}
         self._counts: Counter[str] = Counter()
         # Who came last stands last.
         self._left: OrderedDict[str, Allowance] = OrderedDict()
         self.refused: Counter[str] = Counter()
+
+    def change(self, config: NodeConfig) -> None:
+        """Have these limits from now on; whoever is inside stays. Each address has a whole
+        allowance of handshakes again."""
+        self._config = config
+        self._rate = _rate_of(config)
+        self._left.clear()
 
     def refusal(self, name: str, now: float) -> str | None:
         """Why a connection from `name` is turned away; None if it is taken.
@@ -106,6 +112,11 @@ class Admission:
             if len(left) < REMEMBERED and not allowance.is_full(now):
                 return
             left.popitem(last=False)
+
+
+def _rate_of(config: NodeConfig) -> Rate:
+    per_second = config.handshakes_per_second
+    return Rate(max(1.0, BURST_SECONDS * per_second), 1 / per_second)
 
 
 @lru_cache(maxsize=1024)

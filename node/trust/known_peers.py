@@ -8,28 +8,25 @@ decided by `node.trust.policies`.
     names = comma-separated, or - for none; lines that are empty or begin with # are kept
 """
 
-import fcntl
 import os
 import stat
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import sleep
 from typing import Final
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.errors import ConfigError, KnownPeersError
+from node.errors import KnownPeersError
+from node.trust.home import home_directory
+from node.trust.shared_file import locked, replace_file
 
 PathLike = str | os.PathLike[str]
 
 # About 13,000 peers. Whoever records strangers must stop somewhere.
 MAX_FILE_SIZE: Final = 1_048_576
 MAX_NAME_SIZE: Final = 1_024  # characters
-LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process that writes
-LOCK_PAUSE: Final = 0.01
 
 _NO_NAMES: Final = "-"
 
@@ -39,20 +36,12 @@ _Stamp = tuple[int, int, int, int]
 
 def default_known_peers() -> Path:
     """Return `known_peers` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
-    return _home() / "known_peers"
+    return home_directory() / "known_peers"
 
 
 def default_accounts() -> Path:
     """Return `accounts` in the same place: a file of the same kind; ConfigError likewise."""
-    return _home() / "accounts"
-
-
-def _home() -> Path:
-    home = os.environ.get("PARLEY_HOME")
-    try:
-        return Path(home or "~/.config/parley").expanduser()
-    except RuntimeError as error:
-        raise ConfigError("there is no home directory: set PARLEY_HOME") from error
+    return home_directory() / "accounts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +94,7 @@ class KnownPeers:
         if now.tzinfo is None:
             raise ValueError("`now` must be aware of its time zone")
         added = () if name is None else (_checked_name(name),)
-        with self._locked():
+        with locked(self.path, KnownPeersError):
             lines = self._read()
             peer = lines.by_id.get(node_id)
             if peer is None:
@@ -116,7 +105,7 @@ class KnownPeers:
     def rename(self, node_id: NodeId, *names: str) -> KnownPeer:
         """Give a peer these names in place of its old ones; KnownPeersError as for `add`."""
         checked = tuple(dict.fromkeys(_checked_name(name) for name in names))
-        with self._locked():
+        with locked(self.path, KnownPeersError):
             lines = self._read()
             peer = lines.by_id.get(node_id)
             if peer is None:
@@ -125,7 +114,7 @@ class KnownPeers:
 
     def forget(self, node_id: NodeId) -> bool:
         """Strike a peer out; False if it was not on record."""
-        with self._locked():
+        with locked(self.path, KnownPeersError):
             lines = self._read()
             if node_id not in lines.by_id:
                 return False
@@ -196,52 +185,8 @@ class KnownPeers:
         data = "".join(f"{text}\n" for text, _ in lines.items).encode("utf-8")
         if len(data) > MAX_FILE_SIZE:
             raise KnownPeersError(f"{self.path} is full ({MAX_FILE_SIZE} bytes)")
-        # One name is enough under the lock, and a crash leaves no more than one behind.
-        fresh = self.path.with_name(self.path.name + ".new")
-        try:
-            fresh.unlink(missing_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with open(os.open(fresh, flags, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                stamp = _stamp(os.fstat(file.fileno()))
-            os.replace(fresh, self.path)
-        except OSError as error:
-            raise KnownPeersError(f"cannot write {self.path}: {error.strerror}") from error
-        self._cached = stamp, data, lines
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock: a file beside the other, since that one is replaced."""
-        lock = self.path.with_name(self.path.name + ".lock")
-        try:
-            _make_directories(self.path.parent)
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise KnownPeersError(f"cannot open {lock}: {error.strerror}") from error
-        try:
-            try:
-                _lock(descriptor)
-            except OSError as error:
-                raise KnownPeersError(f"cannot lock {lock}: {error.strerror}") from error
-            yield
-        finally:
-            # Closing unlocks. The file stays: to remove it would give the next two
-            # processes a lock each.
-            os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Lock a file, waiting at most `LOCK_TIMEOUT` for its holder; else BlockingIOError."""
-    for _ in range(round(LOCK_TIMEOUT / LOCK_PAUSE)):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            sleep(LOCK_PAUSE)
-        else:
-            return
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = replace_file(self.path, data, KnownPeersError)
+        self._cached = _stamp(status), data, lines
 
 
 class _Lines:
@@ -335,11 +280,3 @@ def _checked_name(name: str) -> str:
 
 def _stamp(status: os.stat_result) -> _Stamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _make_directories(directory: Path) -> None:
-    """Make what is missing of a directory, each level for the owner alone."""
-    # `Path.mkdir(parents=True)` would give its mode to the last level only.
-    missing = [level for level in (directory, *directory.parents) if not level.exists()]
-    for level in reversed(missing):
-        level.mkdir(0o700, exist_ok=True)

@@ -5,6 +5,7 @@ decision, such as an unreadable file, is a refusal. The id was proved in
 the handshake, and `name` is the address that was dialled, or None.
 """
 
+import logging
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Protocol
 from crypto.identity import NodeId, PublicIdentity
 from node.errors import ConfigError, IdentityChangedError, KnownPeersError, NotTrustedError
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
+from node.trust.words import fingerprint
 
 __all__ = [
     "AnyPeer",
@@ -27,6 +29,9 @@ __all__ = [
     "default_known_peers",
     "parse_trust",
 ]
+
+
+logger = logging.getLogger("parley.trust")
 
 
 class TrustPolicy(Protocol):
@@ -125,7 +130,8 @@ class Known:
 class FirstUse:
     """Trusts and records whom it meets first; from then on a name stands for one id.
 
-    It protects the second meeting, not the first. `clock` gives the first-seen time.
+    It protects the second meeting, not the first, of which the log has a line with the words of
+    `node.trust.words`, for people to compare. `clock` gives the first-seen time.
     """
 
     name = "first-use"
@@ -146,6 +152,8 @@ class FirstUse:
                 return
             try:
                 self.known_peers.add(peer.node_id, name, self._clock())
+                if known is None:
+                    _tell_first_use(peer.node_id, name)
             except KnownPeersError:
                 # `add` keeps one id for each name, also against another process. Here
                 # is only said what that means.
@@ -208,6 +216,17 @@ def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> 
     if "\0" in text or not ("/" in text or "." in text):
         raise ConfigError("trust is any, first-use, known, or the path of a known-peers file")
     return Known(KnownPeers(os.path.expanduser(text)))
+
+
+def _tell_first_use(node_id: NodeId, name: str | None) -> None:
+    where = "one that dialled us" if name is None else f"the one at {name}"
+    logger.warning(
+        "first use: %s, is on record from now on: %s (%s)",
+        where,
+        node_id,
+        fingerprint(node_id),
+        extra={"event": "peer.first-use", "peer": node_id, "dialled": name},
+    )
 
 
 def _refusal(policy: TrustPolicy, peer: PublicIdentity, reason: str) -> NotTrustedError:

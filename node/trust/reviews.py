@@ -199,5 +199,9 @@ def _refusal(policy: TrustPolicy, one: Deciding) -> NotTrustedError | None:
     try:
         return one.refusal(partial(recheck, policy))
     except Exception:
-        logger.exception("the trust policy %r failed", policy.name)
+        logger.exception(
+            "the trust policy %r failed",
+            policy.name,
+            extra={"event": "trust.failed", "policy": policy.name},
+        )
         return NotTrustedError(f"trust policy {policy.name!r} failed")

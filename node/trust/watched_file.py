@@ -61,7 +61,12 @@ class WatchedFile:
             return False
         if self.failing_since is None:
             self.failing_since = now
-            logger.warning("%s: those whom it let in stay for %g s more", trouble, UNREADABLE)
+            logger.warning(
+                "%s: those whom it let in stay for %g s more",
+                trouble,
+                UNREADABLE,
+                extra={"event": "trust.file-unreadable"},
+            )
         return now - self.failing_since < UNREADABLE
 
 

@@ -20,6 +20,7 @@ from node.errors import ParleyError, PeerClosedError, StreamResetError, TunnelRe
 from node.federation.limits import LONGEST_DIAL
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry, Handlers
+from node.metrics.metrics import Metrics
 from node.protocol.codes import (
     DIAL,
     TUNNEL,
@@ -57,6 +58,7 @@ class TunnelService:
         node_id: NodeId,
         switch: Switch,
         accept: Callable[[str], Driver | None],
+        metrics: Metrics,
         on_over: Callable[[TunnelRecord], None] = lambda record: None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -66,7 +68,8 @@ class TunnelService:
         self._on_over = on_over
         self._wall = wall
         self._neighbours: dict[TunnelStream, NodeId] = {}  # who dialled them
-        self.joints: set[Joint] = set()
+        self.joints: dict[Joint, tuple[NodeId, ...]] = {}  # with their paths
+        self._metrics = metrics
 
     def __repr__(self) -> str:
         return f"<TunnelService: {self.count} tunnels>"
@@ -102,7 +105,7 @@ class TunnelService:
         try:
             dial = _read(stream, event.payload)
         except TunnelRefusedError as error:
-            await _answer(event, error.code)
+            await self._answer(event, error.code)
             return
         loop = stream.live.backend
         self._neighbours[stream] = dial.neighbour
@@ -121,7 +124,7 @@ class TunnelService:
             elif scope.cancelled_caught:
                 raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED)
         except TunnelRefusedError as error:
-            await _answer(event, error.code, error.text, self._hop(dial, error.hop))
+            await self._answer(event, error.code, error.text, self._hop(dial, error.hop))
         finally:
             del self._neighbours[stream]
 
@@ -157,7 +160,7 @@ class TunnelService:
         tunnel.on_closed = over.wake
         tunnel.attach(driver)
         try:
-            await _answer(event, ResultCode.ACCEPTED)
+            await self._answer(event, ResultCode.ACCEPTED)
             await over.wait()
         finally:
             tunnel.failed(CloseCode.GOING_AWAY)
@@ -173,12 +176,12 @@ class TunnelService:
         hop = onward.path.index(self._node_id)
         joint = Joint(stream, onward.stream, stream.live.backend)
         stream.accept()
-        await _answer(event, ResultCode.ACCEPTED)
-        self.joints.add(joint)
+        await self._answer(event, ResultCode.ACCEPTED)
+        self.joints[joint] = onward.path
         try:
             await joint.run()
         finally:
-            self.joints.discard(joint)
+            del self.joints[joint]
             record = TunnelRecord(
                 dial.trace,
                 hop,
@@ -190,7 +193,19 @@ class TunnelService:
                 joint.forward,
                 joint.back,
             )
+            self._metrics.tunnelled += joint.forward + joint.back
             self._on_over(record)
+
+    async def _answer(
+        self, event: StreamEvent, code: int, text: str = "", hop: int | None = None
+    ) -> None:
+        self._metrics.tunnels_dialled[code] += 1
+        cells: dict[int, Value] = {keys.CODE: code}
+        if text:
+            cells[keys.TEXT] = text
+        if hop is not None:
+            cells[keys.HOP] = hop
+        await event.answer(TUNNEL_ANSWER, category=TUNNEL, payload=encode(cells))
 
 
 def offer_tunnels(handlers: Handlers, service: TunnelService) -> None:
@@ -222,12 +237,3 @@ def _read(stream: TunnelStream, payload: bytes) -> IncomingDial:
         cells[keys.TRACE],
         live.backend.now() + seconds,
     )
-
-
-async def _answer(event: StreamEvent, code: int, text: str = "", hop: int | None = None) -> None:
-    cells: dict[int, Value] = {keys.CODE: code}
-    if text:
-        cells[keys.TEXT] = text
-    if hop is not None:
-        cells[keys.HOP] = hop
-    await event.answer(TUNNEL_ANSWER, category=TUNNEL, payload=encode(cells))

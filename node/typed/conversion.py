@@ -109,3 +109,41 @@ def _misfit(error: msgspec.ValidationError) -> Misfit:
         )
     what = what.replace("`", "")
     return Misfit(place, what + " (a key)" if in_key else what)
+
+
+def json_schema(hint: Any) -> dict[str, Any]:
+    """What `convert` takes for `hint`, as JSON Schema (draft 2020-12), with what it refers to in
+    its `$defs`. Byte strings, which JSON has not, are text of the format `binary` there.
+
+    Raises:
+        TypeError: there is no schema of it.
+    """
+    models: dict[str, Any] = {}
+
+    def of_model(kind: Any) -> dict[str, Any]:
+        if kind is object:
+            return {}
+        schema: dict[str, Any] = kind.model_json_schema(ref_template="#/$defs/{model}")
+        models.update(schema.pop("$defs", {}))
+        return schema
+
+    try:
+        schema = msgspec.json.schema(hint, schema_hook=of_model)
+    except Exception as error:  # a model's own code may raise anything
+        raise TypeError(f"no JSON Schema: {error}") from error
+    if models:
+        schema["$defs"] = {**models, **schema.get("$defs", {})}
+    _tell_bytes(schema)
+    return schema
+
+
+def _tell_bytes(part: Any) -> None:
+    """Byte strings travel as they are, and not in base64."""
+    if isinstance(part, dict):
+        if part.get("contentEncoding") == "base64":
+            del part["contentEncoding"]
+            part["format"] = "binary"
+        part = list(part.values())
+    if isinstance(part, list):
+        for one in part:
+            _tell_bytes(one)

@@ -3,6 +3,7 @@
 What does not fit is told with its place, in one line, and in one that a stranger cannot steer.
 """
 
+import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic
@@ -28,10 +29,11 @@ class DataType(Generic[R]):
         ConfigError: it is not a type of data, or the extra `typed` is not installed.
     """
 
-    __slots__ = ("_conversion", "hint")
+    __slots__ = ("_conversion", "_schema", "hint")
 
     def __init__(self, hint: Any) -> None:
         self.hint = hint
+        self._schema: str | None = None
         self._conversion = conversion = _conversion()
         try:
             conversion.check_hint(hint)
@@ -40,6 +42,16 @@ class DataType(Generic[R]):
 
     def __str__(self) -> str:
         return self.hint.__name__ if isinstance(self.hint, type) else str(self.hint)
+
+    def schema(self) -> str:
+        """It as JSON Schema (draft 2020-12), a text; empty if there is no schema of it."""
+        if self._schema is None:
+            try:
+                schema = self._conversion.json_schema(self.hint)
+                self._schema = json.dumps(schema, separators=(",", ":"))
+            except (TypeError, ValueError):
+                self._schema = ""
+        return self._schema
 
     def read(self, data: object) -> R:
         """Data that came, which may be anything, as this type.

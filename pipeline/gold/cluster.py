@@ -4,7 +4,7 @@ What comes here are summaries and gold's own tables, as Arrow; events only where
 not alike.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -66,6 +66,17 @@ class GoldCluster:
         rows = rows.withColumn("block", f.shiftright("place", BLOCK_BITS))
         rows = rows.join(f.broadcast(blocks), ["session", "sender", "block"], "left_semi")
         return _arrow(rows.select(*EVENT_ROWS.names), EVENT_ROWS)
+
+    def scan(
+        self, names: Sequence[str], last: int, sessions: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """These columns of all events up to a batch, or of those of some sessions, in pieces."""
+        own, stitched = (self._tables.read(name, WALKED) for name in ("silver", "stitched"))
+        batch, part = f.col(BATCH), f.col("part")
+        final = own.unionByName(stitched).where((part == EVENT) & (batch <= last))
+        for rows in (final, stitched.where((part == PENDING) & (batch == last))):
+            some = rows if sessions is None else rows.where(f.col("session").isin(*sessions))
+            yield some.select(*names).toArrow()
 
     def read(self, name: str, slot: int) -> pa.Table | None:
         """A table of a slot; None if it is not there."""

@@ -91,6 +91,11 @@ class GoldStore(Protocol):
     def events(self, wanted: Wanted, last: int) -> pa.Table:
         """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
 
+    def scan(
+        self, names: Sequence[str], last: int, sessions: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """These columns of all events up to a batch, or of those of some sessions, in pieces."""
+
     def read(self, name: str, slot: int) -> pa.Table | None:
         """A table of a slot; None if it is not there."""
 
@@ -148,6 +153,20 @@ class GoldDirectory:
         return pa.concat_tables(
             [self._scanned(final, wanted), waiting.set_column(status, "status", unsealed)]
         )
+
+    def scan(
+        self, names: Sequence[str], last: int, sessions: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """These columns of all events up to a batch, or of those of some sessions, in pieces."""
+        some = None if sessions is None else pc.field("session").isin(list(sessions))
+        final = [
+            *self._events("silver", EVENT, 0, last),
+            *self._events("stitched", EVENT, 0, last),
+        ]
+        for files in (final, [*self._events("stitched", PENDING, last, last)]):
+            data = ds.dataset(list(files), schema=WALKED_ARROW, format="parquet")
+            for batch in data.to_batches(columns=list(names), filter=some, **_SCAN):
+                yield pa.Table.from_batches([batch])
 
     def read(self, name: str, slot: int) -> pa.Table | None:
         """A table of a slot; None if it is not there."""

@@ -1,8 +1,20 @@
 """The report's section on the federation: who joined tunnels with whom, and each tunnel's way."""
 
+from collections import Counter
+
 from pipeline.report import units
-from pipeline.report.cells import Nodes, first_of, node_cell, picture, session_cell
-from pipeline.report.figures import TOP_NODES, TOP_ROWS, Figures, TunnelLink, TunnelSummary
+from pipeline.report.cells import (
+    Nodes,
+    count_cell,
+    duration_cell,
+    first_of,
+    node_cell,
+    picture,
+    session_cell,
+    size_cell,
+    time_cell,
+)
+from pipeline.report.figures import TOP_NODES, Figures, TunnelLink, TunnelSummary
 from pipeline.report.html import Child, Markup, Number, element, table
 from pipeline.report.plots import graph_plot
 
@@ -17,12 +29,12 @@ def federation_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         ]
     said = "What servers say of tunnels that they joined; no seal covers it"
     parts = [_graph(figures, nodes)] if figures.links else []
-    links = figures.links[:TOP_ROWS]
+    links = figures.links
     caption = first_of(
         f"Neighbours in tunnels, in the direction of the dial. {said}",
         len(links),
-        len(figures.links),
-        TOP_ROWS,
+        None,
+        figures.rows,
     )
     columns = ("From", "To", Number("Tunnels"), Number("Forward"), Number("Back"))
     parts.append(table(caption, columns, [_link(link, nodes) for link in links]))
@@ -36,7 +48,7 @@ def federation_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         "times if its origin used the trace again",
         len(rows),
         figures.tunnels,
-        TOP_ROWS,
+        figures.rows,
     )
     return [*parts, table(caption, head, [_tunnel(row, nodes) for row in rows])]
 
@@ -45,14 +57,22 @@ def _graph(figures: Figures, nodes: Nodes) -> Markup:
     most = figures.links[0]
     alt = (
         "A circle of nodes with arrows from each to those to which it gave tunnels on. The widest "
-        f"is from {nodes.short(most.before)} to {nodes.short(most.after)} with "
+        f"is from {nodes.told(most.before)} to {nodes.told(most.after)} with "
         f"{units.counted(most.tunnels, 'tunnel')}. The table below has the numbers."
     )
     caption = (
         "Who gives tunnels to whom; wider arrows are more tunnels. Filled circles keep a journal, "
         f"empty ones do not, red squares have faults in theirs. At most {TOP_NODES} nodes."
     )
-    arrows = [(link.before, link.after, link.tunnels) for link in figures.links]
+    by_node: Counter[str] = Counter()
+    for link in figures.links:
+        by_node.update({link.before: link.tunnels, link.after: link.tunnels})
+    busiest = {node for node, _ in by_node.most_common(TOP_NODES)}
+    arrows = [
+        (link.before, link.after, link.tunnels)
+        for link in figures.links
+        if busiest.issuperset((link.before, link.after))
+    ]
     return picture(graph_plot(arrows, figures.servers, nodes), alt, caption)
 
 
@@ -60,9 +80,9 @@ def _link(link: TunnelLink, nodes: Nodes) -> tuple[Child, ...]:
     return (
         node_cell(link.before, nodes),
         node_cell(link.after, nodes),
-        Number(units.count(link.tunnels)),
-        Number(units.size(link.forward)),
-        Number(units.size(link.back)),
+        count_cell(link.tunnels),
+        size_cell(link.forward),
+        size_cell(link.back),
     )
 
 
@@ -73,10 +93,10 @@ def _tunnel(row: TunnelSummary, nodes: Nodes) -> tuple[Child, ...]:
     return (
         session_cell(row.trace),
         element("div", *way[1:], class_="evidence"),
-        Number(units.count(row.hops)),
-        Number(units.count(row.tunnels)),
-        element("span", units.time(row.began), class_="nowrap"),
-        Number(units.duration(row.duration_us)),
-        Number(units.size(row.forward)),
-        Number(units.size(row.back)),
+        count_cell(row.hops),
+        count_cell(row.tunnels),
+        time_cell(row.began),
+        duration_cell(row.duration_us),
+        size_cell(row.forward),
+        size_cell(row.back),
     )

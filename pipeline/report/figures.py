@@ -7,8 +7,13 @@ the epoch) and durations are microseconds, sizes are bytes.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-TOP_ROWS: Final = 40  # of a table
-FINDING_ROWS: Final = 200
+# Rows of a table, unless more are asked for; and the most that can be.
+ROWS: Final = 2_000
+MOST_ROWS: Final = 100_000
+SESSIONS: Final = 200  # that have a page of their own
+EVENT_ROWS: Final = 80  # of a session
+BEGINNING: Final = 15  # places of a session's beginning
+NEAR: Final = 5  # places before and behind that of a finding
 TOP_NODES: Final = 24  # of the picture of the graph
 TOP_SENDERS: Final = 5  # that have a colour of their own
 TIME_BUCKETS: Final = 160
@@ -38,6 +43,24 @@ class FindingRow(NamedTuple):
     offset: int | None
     events: int
     evidence: str | None
+
+
+class EventRow(NamedTuple):
+    """An event as one journal has it."""
+
+    session: str
+    journal: str | None
+    direction: str
+    place: int
+    time: int | None
+    stream: int | None
+    type: str | None
+    topic: str | None
+    code: int | None
+    payload_size: int | None
+    status: str | None
+    segment: str | None
+    offset: int | None
 
 
 class TrafficPoint(NamedTuple):
@@ -162,9 +185,12 @@ class TunnelSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that stands in a report. `bucket` is the width of a point of traffic in seconds;
-    `servers` are the nodes of `links`."""
+    """All that stands in a report. `rows` is how many a table has at the most, `bucket` the width
+    of a point of traffic. `edges` are those between the busiest nodes, `talked` those of the table,
+    `servers` the nodes of `links`; `talks` are the sessions that have a page of their own, with
+    some of their events."""
 
+    rows: int
     refreshed: int | None
     first: int | None
     last: int | None
@@ -190,9 +216,12 @@ class Figures:
     topics: list[TopicRow]
     topic_notes: list[TopicNotes]
     session_rows: list[SessionSummary]
+    talks: dict[SessionSummary, list[EventRow]]
     suites: list[SessionGroup]
     closings: list[SessionGroup]
     edges: list[Edge]
+    talked: list[Edge]
+    edge_count: int
     node_rows: list[NodeRow]
     tunnels: int
     links: list[TunnelLink]

@@ -13,18 +13,28 @@ _EMPTY: Final = frozenset({"img", "meta", "br", "hr"})
 
 
 class Number(str):
-    """A table's cell that is a number, or the head of such: set to the right."""
+    """A table's cell that is a number, or the head of such: set to the right. `key` is what it is
+    sorted by; without one it is sorted as nothing."""
 
-    __slots__ = ()
+    __slots__ = ("key",)
+
+    key: float | None
+
+    def __new__(cls, text: str, key: float | None = None) -> "Number":
+        """A cell with this text."""
+        made = super().__new__(cls, text)
+        made.key = key
+        return made
 
 
 class Markup:
-    """A cell or child that is HTML already."""
+    """A cell or child that is HTML already; one with a `key` is sorted by that."""
 
-    __slots__ = ("html",)
+    __slots__ = ("html", "key")
 
-    def __init__(self, html: Html) -> None:
+    def __init__(self, html: Html, key: float | None = None) -> None:
         self.html = html
+        self.key = key
 
 
 Child = str | Markup
@@ -56,7 +66,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Child]]) ->
     names = element("tr", *map(_head, head))
     made = element(
         "table",
-        element("caption", caption),
+        element("caption", element("div", caption)),
         element("thead", names),
         element("tbody", *body),
     )
@@ -70,6 +80,8 @@ def _head(name: str) -> Markup:
 
 
 def _cell(cell: Child, *, first: bool) -> Markup:
-    if first:
-        return element("th", cell, scope="row")
-    return element("td", cell, class_="number") if isinstance(cell, Number) else element("td", cell)
+    key = None if isinstance(cell, str) and not isinstance(cell, Number) else cell.key
+    by = {} if key is None else {"data_key": str(key)}
+    if isinstance(cell, Number):
+        by["class_"] = "number"
+    return element("th", cell, scope="row", **by) if first else element("td", cell, **by)

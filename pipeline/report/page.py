@@ -1,10 +1,13 @@
 """The report as one HTML page: `report(gold)` from tables, `render(figures)` from figures.
 
-The page has no script, loads nothing and escapes every name; a policy in the page itself forbids
-what might slip through all the same.
+The page loads nothing and escapes every name. The one script that it has sorts, filters and turns
+the pages of tables; a policy in the page forbids every other one, by the script's hash, and all
+that might be loaded.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -12,40 +15,55 @@ import pyarrow as pa
 
 from pipeline.report import units
 from pipeline.report.cells import Nodes
+from pipeline.report.events import Scan
 from pipeline.report.federation import federation_section
-from pipeline.report.figures import Figures
+from pipeline.report.figures import ROWS, Figures
+from pipeline.report.findings import NODE_ID, findings_section
 from pipeline.report.html import Html, Markup, element
 from pipeline.report.queries import collect
 from pipeline.report.sections import (
-    NODE_ID,
     calls_section,
-    findings_section,
     nodes_section,
     reading_section,
-    sessions_section,
     topics_section,
     traffic_section,
 )
+from pipeline.report.sessions import session_pages, sessions_section
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_STYLE: Final = Html((Path(__file__).parent / "style.css").read_text(encoding="utf-8"))
+_HERE: Final = Path(__file__).parent
+_STYLE: Final = Html((_HERE / "style.css").read_text(encoding="utf-8"))
+_SCRIPT: Final = Html((_HERE / "tables.js").read_text(encoding="utf-8"))
+_HASH: Final = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_HASH}'"
+)
 _TITLE: Final = "Parley: what the journals say"
 
 
-def report(gold: Mapping[str, pa.Table]) -> str:
-    """The page for gold tables, by their names (`pipeline.gold.making`)."""
-    return render(collect(gold))
+def report(
+    gold: Mapping[str, pa.Table],
+    scan: Scan | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    rows: int = ROWS,
+) -> str:
+    """The page for gold tables, by their names (`pipeline.gold.making`), and events.
+
+    `names` are those by which the reader knows nodes, by node id; a table gets at most `rows` rows.
+    """
+    return render(collect(gold, scan, rows), names)
 
 
-def render(figures: Figures) -> str:
+def render(figures: Figures, names: Mapping[str, str] | None = None) -> str:
     """The page for figures that were collected."""
-    nodes = Nodes(_all_nodes(figures))
+    nodes = Nodes(_all_nodes(figures), names)
+    pages = {talk.session for talk in figures.talks}
     sections = (
-        ("findings", "Findings", findings_section(figures, nodes)),
+        ("findings", "Findings", findings_section(figures, nodes, pages)),
         ("traffic", "Traffic", traffic_section(figures, nodes)),
         ("calls", "Calls", calls_section(figures, nodes)),
         ("topics", "Topics", topics_section(figures, nodes)),
-        ("sessions", "Sessions", sessions_section(figures, nodes)),
+        ("sessions", "Sessions", sessions_section(figures, nodes, pages)),
         ("nodes", "Nodes", nodes_section(figures, nodes)),
         ("federation", "Federation", federation_section(figures, nodes)),
         ("reading", "How to read this", reading_section()),
@@ -55,6 +73,8 @@ def render(figures: Figures) -> str:
         "body",
         element("header", element("h1", _TITLE), *_introduction(figures)),
         element("nav", element("ul", *links), aria_label="Sections"),
+        # Before all others: one that is shown stands in front of them.
+        *session_pages(figures, nodes, pages),
         element(
             "main",
             *(
@@ -62,6 +82,7 @@ def render(figures: Figures) -> str:
                 for id, title, parts in sections
             ),
         ),
+        element("script", Markup(_SCRIPT)),
     )
     head = element(
         "head",
@@ -121,7 +142,7 @@ def _all_nodes(figures: Figures) -> set[str]:
     named |= {point.sender for point in figures.traffic}
     for finding in figures.findings:
         named |= {finding.journal, finding.segment[:NODE_ID] if finding.segment else None}
-    for edge in figures.edges:
+    for edge in (*figures.edges, *figures.talked):
         named |= {edge.sender, edge.receiver}
     for link in figures.links:
         named |= {link.before, link.after}
@@ -129,7 +150,8 @@ def _all_nodes(figures: Figures) -> set[str]:
         named |= set(tunnel.path)
     for call in figures.by_pair:
         named |= {call.caller, call.callee}
-    for session in figures.session_rows:
+    for session in (*figures.session_rows, *figures.talks):
         named |= {session.initiator, session.responder}
     named |= {topic.publisher for topic in figures.topics}
+    named |= {event.journal for events in figures.talks.values() for event in events}
     return {node for node in named if node is not None}

@@ -30,6 +30,7 @@ from pipeline.report.figures import CallRow, NodeRow, TopicNotes, TrafficPoint
 COLOURS: Final = ("#3d85c6", "#e08a1e", "#2a9d78", "#b072cc", "#c94f4f", "#8a8f98")
 FAULTY: Final = "#d03a3a"
 BARS: Final = 15
+WIDTH: Final = 11.6  # inches: that of the page, so that letters are as large as its own
 _LABEL: Final = 30  # characters of a name
 _INK: Final = "#010203"  # stands for the reader's own colour of text
 _SCHEME: Final = (
@@ -68,13 +69,12 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
     }
     senders.sort(key=lambda sender: (-totals[sender], sender))
     first, last = points[0].time, points[-1].time
-    step = bucket * 1_000_000
-    times = list(range(first, last + 2 * step, step))
+    times = list(range(first, last + 2 * bucket, bucket))
     at = {time: number for number, time in enumerate(times)}
     named: list[str | None] = [*senders]
     if any(point.sender is None for point in points):
         named.append(None)
-    with _drawing(9.2, 5.2) as (figure, address):
+    with _drawing(WIDTH, 5.2) as (figure, address):
         axes = figure.subplots(2, 1, sharex=True)
         for one, title, field in zip(
             axes, ("events per second", "bytes per second"), ("events", "wire_bytes"), strict=True
@@ -84,9 +84,9 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
                 top = list(floor)
                 for point in points:
                     if point.sender == sender:
-                        top[at[point.time]] += getattr(point, field) / bucket
+                        top[at[point.time]] += getattr(point, field) * 1_000_000 / bucket
                 top[-1] = top[-2]
-                label = "all others" if sender is None else nodes.short(sender)
+                label = "all others" if sender is None else nodes.told(sender)
                 colour = COLOURS[-1] if sender is None else COLOURS[number]
                 one.fill_between(
                     [units.moment(time) for time in times],
@@ -118,7 +118,7 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
 def latency_plot(rows: Sequence[CallRow]) -> str:
     """The middle, the slow and the slowest calls of each topic; an image's address."""
     shown = [row for row in rows if row.p50_us is not None][:BARS]
-    with _drawing(9.2, 1.3 + 0.34 * len(shown)) as (figure, address):
+    with _drawing(WIDTH, 1.3 + 0.34 * len(shown)) as (figure, address):
         axes = figure.subplots()
         heights = range(len(shown))
         fields = (("p50", "o", 0), ("p95", "D", 2), ("p99", "s", 1), ("max", "|", 4))
@@ -154,7 +154,7 @@ def latency_plot(rows: Sequence[CallRow]) -> str:
 def topics_plot(rows: Sequence[TopicNotes]) -> str:
     """The topics with the most notes; an image's address."""
     shown = rows[:BARS]
-    with _drawing(9.2, 0.9 + 0.34 * len(shown)) as (figure, address):
+    with _drawing(WIDTH, 0.9 + 0.34 * len(shown)) as (figure, address):
         axes = figure.subplots()
         axes.barh(range(len(shown)), [row.notes for row in shown], color=COLOURS[0], height=0.62)
         _name_rows(axes, [row.topic or "(empty)" for row in shown])
@@ -173,7 +173,7 @@ def graph_plot(arrows: Sequence[Arrow], rows: Sequence[NodeRow], nodes: Nodes) -
     places = circle(arrows)
     known = {row.node: row for row in rows}
     most = max(amount for _, _, amount in arrows)
-    with _drawing(7.6, 6.4) as (figure, address):
+    with _drawing(WIDTH, 7.2) as (figure, address):
         axes = figure.subplots()
         for one, other, amount in arrows:
             weight = log(1 + amount) / log(1 + most)
@@ -205,14 +205,14 @@ def graph_plot(arrows: Sequence[Arrow], rows: Sequence[NodeRow], nodes: Nodes) -
                 zorder=3,
             )
             axes.annotate(
-                nodes.short(node),
+                nodes.told(node),
                 (x, y),
                 xytext=(16 * x, 16 * y),
                 textcoords="offset points",
                 ha="left" if x > 0.2 else "right" if x < -0.2 else "center",
                 va="bottom" if y > 0.2 else "top" if y < -0.2 else "center",
             )
-        axes.set_xlim(-1.5, 1.5)
+        axes.set_xlim(-2.2, 2.2)
         axes.set_ylim(-1.25, 1.25)
         axes.set_aspect("equal")
         axes.axis("off")

@@ -3,7 +3,6 @@
 All that leaves Arrow was sorted and cut, or grouped into a bounded number of groups, before.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -14,14 +13,16 @@ import pyarrow.compute as pc
 from pipeline.gold.arrow import LONG, TEXT, grouped, only, repeated
 from pipeline.gold.meanings import FAULT, NOTICE, UNCHECKED
 from pipeline.reconcile.tunnels import LARGEST
+from pipeline.report.events import Scan, events_of, fine_traffic
 from pipeline.report.figures import (
-    FINDING_ROWS,
+    ROWS,
+    SESSIONS,
     TIME_BUCKETS,
     TOP_NODES,
-    TOP_ROWS,
     TOP_SENDERS,
     CallRow,
     Edge,
+    EventRow,
     Figures,
     FindingKind,
     FindingRow,
@@ -35,22 +36,32 @@ from pipeline.report.figures import (
     TunnelSummary,
 )
 
-# Widths of a bucket of time, in seconds: a minute, 5, 15, an hour, 6, a day, a week, 30 days.
-_WIDTHS: Final = (60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000)
+_SECOND: Final = 1_000_000
+# Widths of a bucket of time, in microseconds: below a minute, for which events are looked at one by
+# one; then a minute, 5, 15, an hour, 6, a day, a week, 30 days.
+_FINE: Final = tuple(
+    int(seconds * _SECOND) for seconds in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+)
+_WIDTHS: Final = tuple(
+    seconds * _SECOND for seconds in (60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000)
+)
+FINE_EVENTS: Final = 2_000_000  # that are looked at for it
 _SUMS: Final = ("sent_events", "sent_bytes", "received_events", "received_bytes")
 _WEIGHTS: Final = {FAULT: 0, UNCHECKED: 1, NOTICE: 2}
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
 
-def collect(gold: Mapping[str, pa.Table]) -> Figures:
-    """The figures of the gold tables, by their names."""
+def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = ROWS) -> Figures:
+    """The figures of the gold tables, by their names, and of the events that `scan` yields. A table
+    gets `most` rows."""
     traffic, graph, sessions = gold["traffic"], gold["graph"], gold["sessions"]
     findings, calls, topics = gold["findings"], gold["calls"], gold["topics"]
     tunnels = gold["tunnels"]
     nodes = _nodes(graph, traffic, findings)
-    width, points = _traffic(traffic)
-    links = _links(tunnels)
+    first, last = (_bound(graph, name, of) for name, of in (("first", pc.min), ("last", pc.max)))
+    width, points = _fine(scan, graph, traffic) or _traffic(traffic)
+    links = _links(tunnels, most)
     asked = only(calls, "seen_by", "caller")
     by_topic, by_pair = (only(asked, "scope", scope) for scope in ("topic", "pair"))
     called = _sum(by_topic, "calls")
@@ -62,12 +73,15 @@ def collect(gold: Mapping[str, pa.Table]) -> Figures:
     each = each.append_column("rank", _ranks(each))
     ways = (tunnels.column(name).cast(pa.float64(), safe=False) for name in ("forward", "back"))
     volume = pc.add(*ways)  # their sum may be greater than an integer is
+    listed = _take(each, FindingRow, most, "rank", "time", "kind", "place")
+    session_rows = _take(sessions, SessionSummary, most, "-wire_bytes", "started", "session")
     return Figures(
+        rows=most,
         refreshed=_bound(traffic, "refreshed", pc.max)
         if "refreshed" in traffic.schema.names
         else None,
-        first=_bound(graph, "first", pc.min),
-        last=_bound(graph, "last", pc.max),
+        first=first,
+        last=last,
         nodes=nodes.num_rows,
         journals=pc.count_distinct(traffic.column("node")).as_py(),
         sessions=sessions.num_rows,
@@ -82,23 +96,26 @@ def collect(gold: Mapping[str, pa.Table]) -> Figures:
         pairs=pairs,
         topic_count=pc.count_distinct(topics.column("topic")).as_py(),
         finding_kinds=_finding_kinds(findings),
-        findings=_take(each, FindingRow, FINDING_ROWS, "rank", "time", "kind", "place"),
+        findings=listed,
         bucket=width,
         traffic=points,
-        by_topic=_take(by_topic, CallRow, TOP_ROWS, "-calls", "topic"),
-        by_pair=_take(by_pair, CallRow, TOP_ROWS, "-calls", "topic"),
-        topics=_take(topics, TopicRow, TOP_ROWS, "-notes", "topic", "publisher"),
-        topic_notes=_take(topic_notes, TopicNotes, TOP_ROWS, "-notes", "topic"),
-        session_rows=_take(sessions, SessionSummary, TOP_ROWS, "-wire_bytes", "started", "session"),
+        by_topic=_take(by_topic, CallRow, most, "-calls", "topic"),
+        by_pair=_take(by_pair, CallRow, most, "-calls", "topic"),
+        topics=_take(topics, TopicRow, most, "-notes", "topic", "publisher"),
+        topic_notes=_take(topic_notes, TopicNotes, most, "-notes", "topic"),
+        session_rows=session_rows,
+        talks=_talks(sessions, session_rows, listed, scan),
         suites=_groups(sessions.column("suite").fill_null("unknown")),
         closings=_groups(_closing(sessions)),
         edges=_edges(graph, nodes),
-        node_rows=_take(nodes, NodeRow, TOP_ROWS, "-volume", "node"),
+        talked=_take(graph, Edge, most, "-events", "sender", "receiver"),
+        edge_count=graph.num_rows,
+        node_rows=_take(nodes, NodeRow, most, "-volume", "node"),
         tunnels=tunnels.num_rows,
         links=links,
         servers=_servers(nodes, links),
         tunnel_rows=_take(
-            tunnels.append_column("volume", volume), TunnelSummary, TOP_ROWS, "-volume", "trace"
+            tunnels.append_column("volume", volume), TunnelSummary, most, "-volume", "trace"
         ),
     )
 
@@ -166,32 +183,63 @@ def _finding_kinds(findings: pa.Table) -> list[FindingKind]:
     names = ["weight", "kind", "count_all", "count_sum", "journal_count_distinct"]
     kinds = kinds.select(names).rename_columns(FindingKind._fields)
     kinds = kinds.append_column("rank", _ranks(kinds))
-    return _take(kinds, FindingKind, TOP_ROWS, "rank", "-findings", "kind")
+    return _take(kinds, FindingKind, ROWS, "rank", "-findings", "kind")
 
 
-def _traffic(traffic: pa.Table) -> tuple[int, list[TrafficPoint]]:
-    """Width of a bucket in seconds, and what the nodes sent in each.
+def _talks(
+    sessions: pa.Table,
+    rows: Sequence[SessionSummary],
+    findings: Sequence[FindingRow],
+    scan: Scan | None,
+) -> dict[SessionSummary, list[EventRow]]:
+    """The sessions that findings are about, then the largest ones, with some of their events."""
+    places: dict[str, list[int]] = {}
+    for finding in findings:
+        if finding.session is not None and (finding.session in places or len(places) < SESSIONS):
+            around = places.setdefault(finding.session, [])
+            around += [] if finding.place is None else [finding.place]
+    known = _take(only(sessions, "session", *places), SessionSummary, SESSIONS, "session")
+    order = {session: at for at, session in enumerate(places)}
+    talks = sorted(known, key=lambda row: order[row.session])
+    talks += [row for row in rows if row.session not in places][: SESSIONS - len(talks)]
+    wanted = {row.session: places.get(row.session, []) for row in talks}
+    events = {} if scan is None else events_of(scan, wanted)
+    return {row: events.get(row.session, []) for row in talks}
+
+
+def _fine(
+    scan: Scan | None, graph: pa.Table, traffic: pa.Table
+) -> tuple[int, list[TrafficPoint]] | None:
+    """The same as `_traffic` of what is too short for minutes, and not too much."""
+    first, last = (_bound(graph, name, of) for name, of in (("first", pc.min), ("last", pc.max)))
+    if scan is None or first is None or last is None or _sum(traffic, "events") > FINE_EVENTS:
+        return None
+    width = next((one for one in _FINE if last - first <= one * (TIME_BUCKETS - 1)), None)
+    return None if width is None else _traffic(fine_traffic(scan, width), (width,))
+
+
+def _traffic(traffic: pa.Table, widths: Sequence[int] = _WIDTHS) -> tuple[int, list[TrafficPoint]]:
+    """Width of a bucket in microseconds, and what the nodes sent in each.
 
     Each event once: what its sender has, or, where that keeps no journal, its receiver.
     """
     names = ["minute", "sender", "events", "wire_bytes"]
     if not traffic.num_rows:
-        return _WIDTHS[0], []
+        return widths[0], []
     kept = pc.unique(traffic.column("node"))
     sent = _renamed(only(traffic, "direction", "sent"), "node", "sender").select(names)
     received = only(traffic, "direction", "received")
     heard = received.filter(pc.invert(pc.is_in(received.column("peer"), kept)))
     counted = pa.concat_tables([sent, _renamed(heard, "peer", "sender").select(names)])
     first, last = (_bound(traffic, "minute", of) or 0 for of in (pc.min, pc.max))
-    seconds = (last - first) // 1_000_000 + 60
-    width = next((one for one in _WIDTHS if seconds <= one * TIME_BUCKETS), _WIDTHS[-1])
+    span = last - first + widths[0]
+    width = next((one for one in widths if span <= one * TIME_BUCKETS), widths[-1])
     senders = grouped(counted, ["sender"], total=["wire_bytes"])
     top = _first(senders, TOP_SENDERS, "-wire_bytes", "sender").column("sender")
     shown = pc.is_in(counted.column("sender"), pc.drop_null(top))
     sender = pc.if_else(shown, counted.column("sender"), pa.scalar(None, TEXT))
     # Of more than the widest buckets hold, which is 13 years, the last ones are shown.
-    micros = width * 1_000_000
-    bucket = counted.column("minute").cast(LONG).to_numpy() // micros * micros
+    bucket = counted.column("minute").cast(LONG).to_numpy() // width * width
     points = pa.table(
         [pa.array(bucket), sender, counted.column("events"), counted.column("wire_bytes")],
         names=TrafficPoint._fields,
@@ -236,8 +284,8 @@ def _edges(graph: pa.Table, nodes: pa.Table) -> list[Edge]:
     return _take(between, Edge, TOP_NODES**2, "-events", "sender", "receiver")
 
 
-def _links(tunnels: pa.Table) -> list[TunnelLink]:
-    """Who joined tunnels with whom: between the nodes with the most."""
+def _links(tunnels: pa.Table, most: int) -> list[TunnelLink]:
+    """Who joined tunnels with whom, and how many."""
     sums: dict[tuple[str, str], list[int]] = {}
     columns = (tunnels.column(name).to_pylist() for name in ("path", "tunnels", "forward", "back"))
     for path, *counts in zip(*columns, strict=True):
@@ -247,29 +295,20 @@ def _links(tunnels: pa.Table) -> list[TunnelLink]:
                 known[:] = (
                     min(one + more, LARGEST) for one, more in zip(known, counts, strict=True)
                 )
-    by_node: Counter[str] = Counter()
-    for nodes, counts in sums.items():
-        for node in nodes:
-            by_node[node] += counts[0]
-    named = {
-        node for node, _ in sorted(by_node.items(), key=lambda one: (-one[1], one[0]))[:TOP_NODES]
-    }
-    links = [
-        TunnelLink(*nodes, *counts) for nodes, counts in sums.items() if named.issuperset(nodes)
-    ]
+    links = [TunnelLink(*nodes, *counts) for nodes, counts in sums.items()]
     links.sort(key=lambda link: (-link.tunnels, link.before, link.after))
-    return links[: TOP_NODES**2]
+    return links[:most]
 
 
 def _servers(nodes: pa.Table, links: Sequence[TunnelLink]) -> list[NodeRow]:
-    """The nodes of the links, as far as they have sessions or a journal."""
+    """The nodes of the links that a picture has, as far as they have sessions or a journal."""
     named = sorted({node for link in links for node in (link.before, link.after)})
-    return _take(only(nodes, "node", *named), NodeRow, TOP_NODES, "node")
+    return _take(only(nodes, "node", *named), NodeRow, len(named), "node")
 
 
 def _groups(names: pa.ChunkedArray) -> list[SessionGroup]:
     groups = grouped(pa.table([names], names=["name"]), ["name"], count="sessions")
-    return _take(groups, SessionGroup, TOP_ROWS, "-sessions", "name")
+    return _take(groups, SessionGroup, ROWS, "-sessions", "name")
 
 
 def _closing(sessions: pa.Table) -> pa.ChunkedArray:

@@ -1,134 +1,31 @@
-"""The sections of the report, each made from the figures.
+"""The report's sections on traffic, calls, topics and nodes, each made from the figures.
 
-The caption of a table or picture says what it counts, in which units, and what was left out. Of a
-finding the report says what `pipeline.gold.meanings` says of its kind, and adds nothing.
+The caption of a table or picture says what it counts, in which units, and what was left out.
 """
 
 from typing import Final
 
-from node.protocol.codes import ResultCode
-from pipeline.gold.meanings import FAULT, KINDS, NOTICE, UNCHECKED, WEIGHTS
+from pipeline.gold.meanings import WEIGHTS
 from pipeline.report import units
 from pipeline.report.cells import (
     Nodes,
-    closed_cell,
+    count_cell,
+    duration_cell,
     first_of,
     name_cell,
     node_cell,
     picture,
-    session_cell,
+    result_name,
+    size_cell,
     visible,
     weight_cell,
 )
-from pipeline.report.figures import (
-    FINDING_ROWS,
-    TOP_NODES,
-    TOP_ROWS,
-    CallRow,
-    Figures,
-    FindingRow,
-    SessionSummary,
-)
+from pipeline.report.figures import TOP_NODES, CallRow, Figures
 from pipeline.report.html import Child, Markup, Number, element, table
 from pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
 
-NODE_ID: Final = 52  # of a node id, which segments' names begin with
-_SEGMENT_LIMIT: Final = 120
-_EVIDENCE_LIMIT: Final = 600
-
-
-def findings_section(figures: Figures, nodes: Nodes) -> list[Markup]:
-    """The verdict, the kinds that were found, and each finding."""
-    parts = [_verdict(figures)]
-    if not figures.finding_kinds:
-        return parts
-    kinds = [
-        (
-            _kind(row.kind),
-            weight_cell(row.weight),
-            Number(units.count(row.findings)),
-            Number(units.count(row.events)),
-            Number(units.count(row.journals)),
-            *_meaning(row.kind),
-        )
-        for row in figures.finding_kinds
-    ]
-    head = (
-        "Kind", "Weight", Number("Findings"), Number("Events"), Number("Journals"),
-        "What it proves", "What it does not prove",
-    )  # fmt: skip
-    parts.append(table("Findings by kind.", head, kinds))
-    found = sum(row.findings for row in figures.finding_kinds)
-    rows = [_finding(row, nodes) for row in figures.findings]
-    columns = (
-        "Kind", "Weight", "Journal", "Session", "Direction", Number("Place"), Number("Events"),
-        "Time (UTC)", "Evidence",
-    )  # fmt: skip
-    caption = first_of("Each finding: faults first, then by time", len(rows), found, FINDING_ROWS)
-    parts.append(table(caption, columns, rows))
-    return parts
-
-
-def _verdict(figures: Figures) -> Markup:
-    sums = dict.fromkeys((FAULT, UNCHECKED, NOTICE), 0)
-    for row in figures.finding_kinds:
-        sums[row.weight if row.weight in sums else FAULT] += row.findings
-    others = []
-    if sums[UNCHECKED]:
-        others.append(f"{units.count(sums[UNCHECKED])} that could not be checked")
-    if sums[NOTICE]:
-        others.append(units.counted(sums[NOTICE], "notice"))
-    beside = f" Besides: {' and '.join(others)}." if others else ""
-    checked = (
-        f"{units.count(figures.verified)} of {units.count(figures.journaled)} records of events "
-        f"in {units.counted(figures.journals, 'journal')} were verified."
-    )
-    if sums[FAULT]:
-        return _banner("fault", f"{units.counted(sums[FAULT], 'fault')} found.", checked, beside)
-    if not figures.journaled:
-        return _banner("unchecked", "There was nothing to check.", "", beside)
-    if sums[UNCHECKED]:
-        return _banner("unchecked", "No faults found in what could be checked.", checked, beside)
-    return _banner("good", "No faults found.", checked, beside)
-
-
-def _banner(weight: str, verdict: str, checked: str, beside: str) -> Markup:
-    text = f" {checked}{beside}"
-    return element("p", element("strong", verdict), text, class_=f"verdict {weight}")
-
-
-def _finding(row: FindingRow, nodes: Nodes) -> tuple[Child, ...]:
-    evidence: list[Child] = [visible(row.evidence or "", _EVIDENCE_LIMIT)]
-    if row.segment is not None:
-        named = nodes.short(row.segment[:NODE_ID]) + row.segment[NODE_ID:]
-        at = "" if row.offset is None else f" at {row.offset}"
-        where = visible(named, _SEGMENT_LIMIT) + at
-        evidence += [" ", element("code", where, class_="soft")]
-    return (
-        _kind(row.kind),
-        weight_cell(row.weight),
-        node_cell(row.journal, nodes),
-        session_cell(row.session),
-        row.direction or units.NOTHING,
-        Number(units.count(row.place)),
-        Number(units.count(row.events)),
-        element("span", units.time(row.time), class_="nowrap"),
-        element("div", *evidence, class_="evidence"),
-    )
-
-
-def _kind(kind: str) -> Markup:
-    return element("code", visible(kind), class_="nowrap")
-
-
-def _meaning(kind: str) -> tuple[Markup, Markup]:
-    known = KINDS.get(kind)
-    sentences = (known.proves, known.proves_not) if known else (units.NOTHING, units.NOTHING)
-    proves, proves_not = (element("div", text, class_="prose") for text in sentences)
-    return proves, proves_not
-
-
-_BUCKETS: Final = {60: "minute", 3_600: "hour", 86_400: "day", 604_800: "week"}
+_BUCKETS: Final = {1: "second", 60: "minute", 3_600: "hour", 86_400: "day", 604_800: "week"}
+_SECOND: Final = 1_000_000
 _NO_KEY: Final = (
     "Nothing to show: what events are about is encrypted, and these tables were made without "
     "an auditor's key, or there was nothing of this kind."
@@ -139,7 +36,8 @@ def traffic_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     """How much went over the wire, over time."""
     if not figures.traffic:
         return [element("p", "No traffic.")]
-    width = _BUCKETS.get(figures.bucket, units.duration(figures.bucket * 1_000_000))
+    whole = figures.bucket % _SECOND == 0 and _BUCKETS.get(figures.bucket // _SECOND)
+    width = whole or units.duration(figures.bucket)
     busiest = max(figures.traffic, key=lambda point: point.wire_bytes)
     alt = (
         f"Two stacked area charts over time, of events and of bytes per second for each sending "
@@ -177,7 +75,7 @@ def calls_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     rows = [
         (name_cell(row.topic), _namespace(row), row.kind, *_call(row)) for row in figures.by_topic
     ]
-    caption = first_of(f"Calls by topic, from the {seen} journals", len(rows), None, TOP_ROWS)
+    caption = first_of(f"Calls by topic, from the {seen} journals", len(rows), None, figures.rows)
     parts.append(table(caption, ("Topic", "Namespace", "Kind", *columns), rows))
     pairs = [
         (
@@ -190,7 +88,7 @@ def calls_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         for row in figures.by_pair
     ]
     caption = first_of(
-        f"Calls by topic and pair, from the {seen} journals", len(pairs), None, TOP_ROWS
+        f"Calls by topic and pair, from the {seen} journals", len(pairs), None, figures.rows
     )
     parts.append(table(caption, ("Topic", "Namespace", "Caller", "Callee", *columns), pairs))
     return parts
@@ -213,11 +111,11 @@ def topics_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         (
             name_cell(row.topic),
             node_cell(row.publisher, nodes),
-            Number(units.count(row.subscribers)),
-            Number(units.count(row.subscriptions)),
-            Number(units.count(row.notes)),
-            Number(units.size(row.payload_bytes)),
-            Number(units.count(row.slow_resets)),
+            count_cell(row.subscribers),
+            count_cell(row.subscriptions),
+            count_cell(row.notes),
+            size_cell(row.payload_bytes),
+            count_cell(row.slow_resets),
         )
         for row in figures.topics
     ]
@@ -230,51 +128,10 @@ def topics_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         "of the notes' payloads; too slow are subscriptions that were reset for it",
         len(rows),
         None,
-        TOP_ROWS,
+        figures.rows,
     )
     plot = picture(topics_plot(figures.topic_notes), alt, "Notes by topic, of all publishers.")
     return [plot, table(caption, head, rows)]
-
-
-def sessions_section(figures: Figures, nodes: Nodes) -> list[Markup]:
-    """The sessions, how they were encrypted and how they ended."""
-    if not figures.session_rows:
-        return [element("p", "No sessions.")]
-    rows = [
-        (
-            session_cell(row.session),
-            node_cell(row.initiator, nodes),
-            node_cell(row.responder, nodes),
-            element("span", units.time(row.started), class_="nowrap"),
-            Number(units.duration(row.duration_us)),
-            Number(units.count(row.events)),
-            Number(units.size(row.wire_bytes)),
-            Number(units.count(row.key_updates)),
-            Number(units.count(row.rekeys)),
-            Number(units.count(row.journals)),
-            _ending(row),
-        )
-        for row in figures.session_rows
-    ]
-    head = (
-        "Session", "Initiator", "Responder", "Start (UTC)",
-        Number("Duration"), Number("Events"), Number("Size"), Number("Key updates"),
-        Number("Rekeys"), Number("Journals"), "End",
-    )  # fmt: skip
-    suites = [
-        (element("code", visible(row.name)), Number(units.count(row.sessions)))
-        for row in figures.suites
-    ]
-    closings = [
-        (closed_cell(int(row.name) if row.name else None), Number(units.count(row.sessions)))
-        for row in figures.closings
-    ]
-    caption = first_of("Sessions by size on the wire", len(rows), figures.sessions, TOP_ROWS)
-    return [
-        table("Suites that sessions agreed on.", ("Suite", Number("Sessions")), suites),
-        table("How sessions ended.", ("Code", Number("Sessions")), closings),
-        table(caption, head, rows),
-    ]
 
 
 def nodes_section(figures: Figures, nodes: Nodes) -> list[Markup]:
@@ -286,7 +143,7 @@ def nodes_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         most = figures.edges[0]
         alt = (
             f"A circle of nodes with arrows from each to those that it sent events to. The widest "
-            f"is from {nodes.short(most.sender)} to {nodes.short(most.receiver)} with "
+            f"is from {nodes.told(most.sender)} to {nodes.told(most.receiver)} with "
             f"{units.count(most.events)} events. The table below has the numbers."
         )
         caption = (
@@ -300,15 +157,15 @@ def nodes_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         parts.append(picture(plot, alt, caption))
     rows = [
         (
-            element("span", nodes.short(row.node), class_="nowrap", id=f"node-{row.node}"),
+            element("span", nodes.told(row.node), class_="nowrap", id=f"node-{row.node}"),
             element("code", visible(row.node)),
             "yes" if row.journal else "no",
-            Number(units.count(row.peers)),
-            Number(units.count(row.sent_events)),
-            Number(units.size(row.sent_bytes)),
-            Number(units.count(row.received_events)),
-            Number(units.size(row.received_bytes)),
-            Number(units.count(row.faults)),
+            count_cell(row.peers),
+            count_cell(row.sent_events),
+            size_cell(row.sent_bytes),
+            count_cell(row.received_events),
+            size_cell(row.received_bytes),
+            count_cell(row.faults),
         )
         for row in figures.node_rows
     ]
@@ -316,8 +173,22 @@ def nodes_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         "Node", "Node id", "Journal", Number("Peers"), Number("Sent events"), Number("Sent"),
         Number("Received events"), Number("Received"), Number("Faults"),
     )  # fmt: skip
-    caption = first_of("Nodes by what they sent and received", len(rows), figures.nodes, TOP_ROWS)
-    return [*parts, table(caption, head, rows)]
+    what = "Nodes by what they sent and received"
+    caption = first_of(what, len(rows), figures.nodes, figures.rows)
+    parts.append(table(caption, head, rows))
+    pairs = [
+        (
+            node_cell(edge.sender, nodes),
+            node_cell(edge.receiver, nodes),
+            count_cell(edge.sessions),
+            count_cell(edge.events),
+            size_cell(edge.wire_bytes),
+        )
+        for edge in figures.talked
+    ]
+    columns = ("From", "To", Number("Sessions"), Number("Events"), Number("Size"))
+    caption = first_of("Who sent how much to whom", len(pairs), figures.edge_count, figures.rows)
+    return [*parts, table(caption, columns, pairs)]
 
 
 def reading_section() -> list[Markup]:
@@ -332,6 +203,8 @@ def reading_section() -> list[Markup]:
         "within 0.01 percent of the rank beyond.",
         "Names of topics were chosen by nodes. What cannot be seen in them is shown as "
         "\\u{number}, and long ones are cut.",
+        "Every table can be sorted by a column (press its head), filtered by words and turned page "
+        "by page. All of it is in this file; nothing is loaded, and nothing leaves it.",
     )
     return [
         *(element("p", sentence) for sentence in sentences),
@@ -339,32 +212,14 @@ def reading_section() -> list[Markup]:
     ]
 
 
-def _ending(row: SessionSummary) -> str:
-    """How a session ended; by both ends if they do not say the same."""
-    told = [closed_cell(code) for code in (row.initiator_code, row.responder_code)]
-    if row.journals < 2:  # one end says nothing
-        told = [name for name in told if name != closed_cell(None)] or told[:1]
-    return told[0] if len(set(told)) == 1 else f"{told[0]}; responder: {told[1]}"
-
-
 def _call(row: CallRow) -> tuple[Child, ...]:
     codes = sorted((row.error_codes or {}).items(), key=lambda one: -one[1])
-    named = ", ".join(f"{_result_name(code)}: {units.count(number)}" for code, number in codes[:6])
+    named = ", ".join(f"{result_name(code)}: {units.count(number)}" for code, number in codes[:6])
     more = ", …" if len(codes) > 6 else ""
     return (
-        Number(units.count(row.calls)),
-        Number(units.count(row.unanswered)),
-        Number(units.count(row.errors)),
-        *(
-            Number(units.duration(time))
-            for time in (row.p50_us, row.p95_us, row.p99_us, row.max_us)
-        ),
+        count_cell(row.calls),
+        count_cell(row.unanswered),
+        count_cell(row.errors),
+        *(duration_cell(time) for time in (row.p50_us, row.p95_us, row.p99_us, row.max_us)),
         element("div", (named + more) or units.NOTHING, class_="codes"),
     )
-
-
-def _result_name(code: int) -> str:
-    try:
-        return ResultCode(code).name.lower().replace("_", "-")
-    except ValueError:
-        return str(code)

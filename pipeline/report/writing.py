@@ -2,23 +2,40 @@
 
 import os
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipeline.errors import NoTablesError
-from pipeline.gold.refresh import read_all_gold
+from pipeline.gold.refresh import newest, read_all_gold
 from pipeline.gold.store import GoldStore
+from pipeline.report.figures import ROWS
 from pipeline.report.page import report
 
 
-def write_report(store: GoldStore, path: Path) -> None:
+def write_report(
+    store: GoldStore,
+    path: Path,
+    *,
+    names: Mapping[str, str] | None = None,
+    rows: int = ROWS,
+    without_events: bool = False,
+) -> None:
     """Write the report of the gold tables as one HTML file, whole or not at all.
+
+    `names` are those by which the reader knows nodes; a table gets at most `rows` rows; the events
+    of sessions are read as well, unless it is `without_events`.
 
     Raises NoTablesError without tables, or for one that is damaged; OSError.
     """
     gold = read_all_gold(store)
-    if gold is None:
+    _, mark = newest(store)
+    if gold is None or mark is None:
         raise NoTablesError("there are no tables: `parley pipeline run` makes them")
-    page = report(gold)
+    scan = None if without_events else partial(_scan, store, mark.batch)
+    page = report(gold, scan, names=names, rows=rows)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
     ) as file:
@@ -29,3 +46,9 @@ def write_report(store: GoldStore, path: Path) -> None:
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def _scan(
+    store: GoldStore, last: int, columns: Sequence[str], sessions: Sequence[str] | None
+) -> Iterator[pa.Table]:
+    return store.scan(columns, last, sessions)

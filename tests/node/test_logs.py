@@ -56,7 +56,7 @@ async def test_refused_calls_do_not_fill_the_log(
             with pytest.raises(CallRefused):
                 await met.peer.call(f"admin.{number}")
 
-        with caplog.at_level(logging.INFO, "parley.peer"):
+        with caplog.at_level(logging.INFO, "parley"):
             for number in range(LINES + 50):
                 await refused(number)
             clock.advance(1.0)
@@ -76,7 +76,7 @@ async def test_streams_that_are_reset_do_not_fill_the_log(
         async def files(stream: Stream) -> None:
             await stream.receive()
 
-        with caplog.at_level(logging.INFO, "parley.peer"):
+        with caplog.at_level(logging.INFO, "parley"):
             for _ in range(LINES + 20):
                 stream = met.peer.open_stream("files")
                 stream.reset()

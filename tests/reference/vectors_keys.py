@@ -24,6 +24,7 @@ LABELS: dict[str, tuple[str, int | None]] = {
     "exporter": ("hash", None),
     "rekey": ("empty", None),
     "update": ("empty", None),
+    "code": ("session", 32),
     "resume": ("session", None),
     "resume tag": ("count", 16),
     "stream key": ("stream", 32),

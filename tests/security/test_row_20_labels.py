@@ -21,9 +21,11 @@ import pytest
 
 from crypto import chain, identity, kdf, schedule, streamkeys
 from lbm.keys import KEYS
+from node.apps.codes import code
 from node.federation import envelopes
 from node.protocol import codes, responder, resume
 from tests.crypto import test_vectors as of_crypto
+from tests.node.apps.codes import test_vectors_codes as of_codes
 from tests.node.federation import test_vectors as of_federation
 from tests.node.protocol import test_vectors_handshake as of_handshakes
 from tests.node.protocol import test_vectors_resume as of_resuming
@@ -37,6 +39,7 @@ VECTORS: Final = ROOT / "tests" / "vectors"
 LABELS: Final = {
     "ap initiator",
     "ap responder",
+    "code",
     "commit",
     "derived",
     "exporter",
@@ -54,6 +57,8 @@ LABELS: Final = {
 DOMAINS: Final = {
     b"parley1 ",  # before each of the above
     b"parley1 chain",
+    b"parley1 code session",
+    b"parley1 code words",
     b"parley1 envelope",
     b"parley1 hello",
     b"parley1 key binding",
@@ -77,7 +82,7 @@ RECORDINGS: Final = {
 # Of what a journal encrypts (docs/journal.md).
 OF_JOURNALS: Final = {"journal labels"}
 
-MODULES: Final = (kdf, schedule, chain, streamkeys, identity, resume, envelopes)
+MODULES: Final = (kdf, schedule, chain, streamkeys, identity, resume, envelopes, code)
 
 
 def sources() -> Iterator[ast.Module]:
@@ -166,6 +171,7 @@ CHECKS: Final[tuple[tuple[Callable[[Vector], None], str, str], ...]] = (
     (of_resuming.test_k_and_its_tags, "resume", "key"),
     (of_resuming.test_what_is_written, "resume", "events"),
     (of_federation.test_an_envelope, "federation", "envelope"),
+    (of_codes.test_an_exchange, "codes", "exchange"),
 )
 
 

@@ -14,6 +14,7 @@ from tests.reference import (
     vectors_accept,
     vectors_batches,
     vectors_bus,
+    vectors_codes,
     vectors_connection,
     vectors_events,
     vectors_federation,
@@ -51,6 +52,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "topics.json": vectors_topics.topic_vectors,
     "bus.json": vectors_bus.bus_vectors,
     "federation.json": vectors_federation.federation_vectors,
+    "codes.json": vectors_codes.code_vectors,
     "journal.json": vectors_journal.journal_vectors,
     "recorded.json": RECORDS.document,  # last: it lists what the others used
 }

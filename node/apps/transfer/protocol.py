@@ -49,6 +49,7 @@ class RefusalCode(IntEnum):
     NO_SPACE = 69
     MISMATCH = 70  # what came is not what was offered
     STORAGE = 71  # it cannot be written there
+    DECLINED = 72  # whoever receives does not want files from this sender
 
 
 class MessageError(ParleyError):

@@ -6,6 +6,7 @@ is whole. Disk and hash are used in threads only.
 
 import logging
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import anyio
@@ -28,6 +29,7 @@ from node.apps.transfer.protocol import (
 )
 from node.apps.transfer.store import FileStore
 from node.apps.transfer.watcher import Transfer, Watcher
+from node.handlers.rules import Allow
 from node.node import Node
 from node.remote.remote import Remote
 from node.streams.stream import Stream
@@ -42,8 +44,17 @@ STALL_TIMEOUT = 60.0  # and then for each next byte
 BATCH = 256 * 1024  # bytes that one thread's turn writes: no more than a stream's window
 
 
+# Says whether files of a peer are wanted, the first of which is offered. It may take its time.
+Welcome = Callable[[Remote, FileOffer], Awaitable[bool]]
+
+
+async def _everybody(peer: Remote, offer: FileOffer) -> bool:
+    return True
+
+
 class FileReceiver:
-    """Takes files into a store; `count` is how many at most, None for any number.
+    """Takes files into a store; `count` is how many at most, None for any number. `welcome` is
+    asked before anything is taken of an offer.
 
     `finished` is set once `count` files are there.
     """
@@ -55,8 +66,10 @@ class FileReceiver:
         *,
         parallel: int = PARALLEL,
         count: int | None = None,
+        welcome: Welcome = _everybody,
     ) -> None:
         self._store = store
+        self._welcome = welcome
         self._watcher = watcher or Watcher()
         self._parallel = parallel
         self._count = count
@@ -71,9 +84,10 @@ class FileReceiver:
         """How many files were put in their place, or had been there."""
         return self._arrived
 
-    def offer_on(self, node: Node) -> None:
-        """Take the files that the node's peers send; raises ParleyError if another does."""
-        node.on_stream(LABEL)(self.serve)
+    def offer_on(self, node: Node, allow: Allow | None = None) -> None:
+        """Take the files that the node's peers send, or those whom `allow` names; raises
+        ParleyError if another does."""
+        node.on_stream(LABEL, allow=allow)(self.serve)
 
     async def serve(self, stream: Stream) -> None:
         """Take one file: the handler of a stream."""
@@ -86,9 +100,11 @@ class FileReceiver:
             with anyio.fail_after(OFFER_TIMEOUT):
                 offer = await read_message(stream, FileOffer.decode)
             name = _checked_name(offer)
+            if not await self._welcome(peer, offer):
+                raise Refusal(RefusalCode.DECLINED, "no files are taken from you")
             await self._take_reserved(stream, offer)
         except MessageError as error:
-            logger.info("%s: %s", peer, error)
+            logger.info("%s: %s", peer, error, extra={"event": "transfer.refused"})
             text = "that is not how files are sent"
             self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, text))
         except Refusal as refusal:
@@ -96,7 +112,7 @@ class FileReceiver:
         except TimeoutError:
             self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, "nothing came for too long"))
         except OSError as error:
-            logger.warning("cannot store %r: %s", name, error)
+            logger.warning("cannot store %r: %s", name, error, extra={"event": "transfer.failed"})
             self._refuse(stream, name, storage_refusal(error))
         finally:
             self._of_peer[peer] -= 1

@@ -5,7 +5,7 @@ that brought bytes across begins a new row. A session that loses its transport a
 another one is not cut: a transfer does not notice.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -13,7 +13,7 @@ from node.apps.transfer.protocol import Receipt, RefusalCode
 from node.apps.transfer.sender import Source, send_file
 from node.apps.transfer.watcher import Transfer, Watcher
 from node.errors import CallRefused, PeerClosedError, StreamResetError
-from node.links.link import Link
+from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 
 RETRIES: Final = 8
@@ -34,8 +34,28 @@ _PASSING = frozenset(
 )
 
 
+class OpenSessions(Protocol):
+    """Where the session comes from over which a file is sent: a `Link` is one."""
+
+    async def ready(self, *, attempts: int | None = None) -> Peer:
+        """The peer of a session that is open; raises as `Link.ready`."""
+
+
+class OneSession:
+    """A session that is not made anew once it is over."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    async def ready(self, *, attempts: int | None = None) -> Peer:
+        """The peer; PeerClosedError once its session is over."""
+        if not self._peer.is_open:
+            raise self._peer.closed_error()
+        return self._peer
+
+
 async def send_over_link(
-    link: Link, source: Source, watcher: Watcher, retries: int = RETRIES
+    link: OpenSessions, source: Source, watcher: Watcher, retries: int = RETRIES
 ) -> Receipt:
     """Send a file, going on after cuts. So many dials may fail in a row, and so many tries bring
     nothing across; then it raises as `send_file` and `Link.ready`."""

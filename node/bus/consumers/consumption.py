@@ -77,7 +77,12 @@ class Consumption:
         except BusError as error:
             if exc_val is None and not isinstance(error, BusClosedError):
                 raise
-            logger.warning("%s: %s", consumer.terms.stream, one_line(str(error)))
+            logger.warning(
+                "%s: %s",
+                consumer.terms.stream,
+                one_line(str(error)),
+                extra={"event": "bus.leave-failed", "stream": consumer.terms.stream},
+            )
         finally:
             self._ended(self, consumer)
 
@@ -108,7 +113,12 @@ class Consumption:
             try:
                 await self._settle(consumer, "the bus was closed", error)
             except BusError as met:
-                logger.warning("%s: %s", consumer.terms.stream, one_line(str(met)))
+                logger.warning(
+                    "%s: %s",
+                    consumer.terms.stream,
+                    one_line(str(met)),
+                    extra={"event": "bus.leave-failed", "stream": consumer.terms.stream},
+                )
             finally:
                 self._ended(self, consumer)
 

@@ -102,7 +102,13 @@ class Crew:
             failures = 1 if self._loop.now() - began > LONG_PAUSES.steady else failures + 1
             seconds = LONG_PAUSES.after(failures, jitter())
             text = "the handler of %s rests for %.0f s: %s"
-            logger.error(text, self._what, seconds, one_line(str(failure)))
+            logger.error(
+                text,
+                self._what,
+                seconds,
+                one_line(str(failure)),
+                extra={"event": "bus.handler-rests", "seconds": seconds},
+            )
             await pause(self._loop, seconds)
 
     async def _work_on(self, consumer: GroupConsumer) -> BusError:
@@ -147,7 +153,9 @@ class Crew:
         try:
             await consumer.leave(BusClosedError("the bus is closed"), left)
         except BusError as error:
-            logger.warning("%s: %s", self._what, one_line(str(error)))
+            logger.warning(
+                "%s: %s", self._what, one_line(str(error)), extra={"event": "bus.leave-failed"}
+            )
         finally:
             self._ended(consumer)
 
@@ -182,9 +190,22 @@ class Crew:
         if failures.has_room(self._loop.now()):
             if failures.silent:
                 text = "%d failures of the handler of %s were not logged"
-                logger.warning(text, failures.told(), self._what)
+                left_out = failures.told()
+                logger.warning(
+                    text,
+                    left_out,
+                    self._what,
+                    extra={"event": "log.rationed", "left_out": left_out},
+                )
             text = "the handler of %s failed (event %s, attempt %d)"
-            logger.error(text, self._what, event.id, event.attempt, exc_info=error)
+            logger.error(
+                text,
+                self._what,
+                event.id,
+                event.attempt,
+                exc_info=error,
+                extra={"event": "bus.handler-failed", "id": event.id, "attempt": event.attempt},
+            )
         delay = self._duty.retries.after(event.attempt, jitter())
         reason = "cancelled" if error is None else describe(error)
         try:

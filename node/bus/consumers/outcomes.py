@@ -153,7 +153,14 @@ class Outcomes:
             silent = self._told.told()
             more = f" ({silent} more were not logged)" if silent else ""
             text = "%s %s is set aside: %s%s"
-            logger.error(text, self._terms.stream, id, one_line(fault), more)
+            logger.error(
+                text,
+                self._terms.stream,
+                id,
+                one_line(fault),
+                more,
+                extra={"event": "bus.set-aside", "stream": self._terms.stream, "id": id},
+            )
 
     def _recorded(self, count: int) -> None:
         self._counters.acknowledged += count

@@ -129,7 +129,13 @@ class Roster:
     def warn(self, because: str) -> None:
         """Log of each handler that it ends, and why."""
         for name, group in self._crewed:
-            logger.warning("the handler of %s for %s ends: %s", name, group, one_line(because))
+            logger.warning(
+                "the handler of %s for %s ends: %s",
+                name,
+                group,
+                one_line(because),
+                extra={"event": "bus.handler-ended", "stream": name, "group": group},
+            )
 
     async def close_loops(self, error: BusClosedError) -> None:
         """Whoever waits for the next event meets `error`."""

@@ -5,7 +5,7 @@ another event of an API: none stays in between. A group that has vanished is mad
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -145,7 +145,12 @@ class GroupReader:
                 return []
             if lost:
                 self.lost += lost
-                self._log("%d events of %s were trimmed away before they were done", lost, stream)
+                self._log(
+                    {"event": "bus.trimmed-early", "stream": stream, "lost": lost},
+                    "%d events of %s were trimmed away before they were done",
+                    lost,
+                    stream,
+                )
             if not taken:
                 return []
             entries = [(id, fields, attempt) for id, attempt, fields in taken]
@@ -208,17 +213,19 @@ class GroupReader:
                 raise bus_error(error) from error
             after = BEFORE_ALL
         self._log(
-            "group %s of %s had vanished: it goes on after %s", member.group, member.key, after
+            {"event": "bus.group-vanished", "stream": member.key, "group": member.group},
+            "group %s of %s had vanished: it goes on after %s",
+            member.group,
+            member.key,
+            after,
         )
         await self._make(member, consumer, after)
 
     def _key(self, stream: str) -> str:
         return self._config.format_of(split_name(stream)[0]).key(stream)
 
-    def _log(self, text: str, *words: object) -> None:
-        if self._ration.has_room(self._loop.now()):
-            silent = self._ration.told()
-            logger.warning(text + (f" ({silent} more were not logged)" if silent else ""), *words)
+    def _log(self, extra: Mapping[str, object], text: str, *words: object) -> None:
+        self._ration.log(logger, logging.WARNING, self._loop.now(), text, *words, extra=extra)
 
 
 def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:

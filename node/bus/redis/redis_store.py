@@ -189,7 +189,11 @@ class RedisStore:
         found: dict[bytes, bytes] = {}
         for answer in await client.commands([(b"CONFIG", b"GET", name) for name in _TOLD]):
             if not isinstance(answer, dict):
-                logger.debug("the Redis at %s does not tell how it keeps things", self._address)
+                logger.debug(
+                    "the Redis at %s does not tell how it keeps things",
+                    self._address,
+                    extra={"event": "bus.store-untold"},
+                )
                 return
             found |= answer
         if found.get(b"maxmemory-policy", b"").startswith(b"allkeys"):
@@ -198,12 +202,14 @@ class RedisStore:
                 "a bus needs noeviction",
                 self._address,
                 found[b"maxmemory-policy"].decode(),
+                extra={"event": "bus.store-evicts"},
             )
         if found.get(b"appendonly") != b"yes":
             logger.warning(
                 "the Redis at %s has no append-only file (appendonly no): what is published is "
                 "lost when it stops",
                 self._address,
+                extra={"event": "bus.store-forgets"},
             )
         elif found.get(b"appendfsync") != b"always":
             logger.info(
@@ -211,4 +217,5 @@ class RedisStore:
                 "last second or more",
                 self._address,
                 found.get(b"appendfsync", b"?").decode(),
+                extra={"event": "bus.store-syncs-late"},
             )

@@ -108,7 +108,10 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            logger.exception("a transaction could not be rolled back: the bus is opened anew")
+            logger.exception(
+                "a transaction could not be rolled back: the bus is opened anew",
+                extra={"event": "bus.rollback-failed"},
+            )
             self.close()
             return
         self.books.forget()
@@ -135,7 +138,9 @@ class Database:
                 with closing(connection):
                     self._switch(connection, True)
             except sqlite3.Error:
-                logger.exception("the bus could not be closed properly")
+                logger.exception(
+                    "the bus could not be closed properly", extra={"event": "bus.close-failed"}
+                )
 
     def _open(self) -> tuple[sqlite3.Connection, Books]:
         connection = open_file(self.path, self._config)

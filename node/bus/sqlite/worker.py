@@ -81,7 +81,7 @@ class Worker:
             self._together([found for found in operations if not found.abandoned], woken)
         except Exception as error:
             # The callers are told, whatever it is; and the thread goes on.
-            logger.exception("internal error of the bus")
+            logger.exception("internal error of the bus", extra={"event": "bus.bug"})
             for operation in operations:
                 operation.error = bus_error(error, self.database.path)
         self._on_done(operations, None if self.database.others_wrote() else woken)

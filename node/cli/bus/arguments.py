@@ -12,7 +12,7 @@ from node.cli.values import parse_duration
 from node.errors import ConfigError
 from node.logs import one_line
 
-BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:")
+BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:", "@")
 
 
 def _bus(text: str) -> str:
@@ -31,7 +31,8 @@ Bus = Annotated[
     typer.Argument(
         metavar="BUS",
         callback=_bus,
-        help="sqlite:///FILE, redis://HOST:PORT/DB, or the address of a node that offers one.",
+        help="sqlite:///FILE, redis://HOST:PORT/DB, or of a node that offers one: its address, or "
+        "@NAME of a context or a known peer.",
         autocompletion=bus_addresses,
     ),
 ]

@@ -13,11 +13,11 @@ from node.bus.bus import Bus
 from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusUnavailableError
+from node.cli.introduction import dialled, dialling_node
 from node.cli.lines import Pace
 from node.cli.link import kept_link, remarks
 from node.cli.options import NodeOptions
 from node.cli.output import Output
-from node.cli.run import dialled, make_node
 from node.errors import FileError
 from node.links.link import Link
 
@@ -60,7 +60,7 @@ async def kept_open(
             yield bus, None
         return
     async with (
-        make_node(options) as node,
+        dialling_node(options, out, address) as node,
         kept_link(node, options, out, address, remarks(out, pace)) as link,
         link.bus(BusConfig(consumer=consumer)) as bus,
     ):
@@ -83,13 +83,3 @@ def file_of(address: str) -> Path | None:
     if parts.scheme != _FILE or not parts.path.startswith("/") or parts.path == "/":
         return None
     return Path(unquote(parts.path[1:]))
-
-
-def without_password(address: str) -> str:
-    """An address as it may be shown: without settings, user and password."""
-    scheme, mark, rest = address.partition("://")
-    if not mark:
-        return "?"  # not an address: any part of it may be the password
-    if scheme != _FILE:
-        rest = rest.rpartition("@")[2]
-    return f"{scheme}{mark}{rest.partition('?')[0]}"

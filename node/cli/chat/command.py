@@ -12,12 +12,15 @@ from node.apps.chat.messages import Message, clean_name
 from node.apps.chat.room import Room
 from node.cli.chat.screen import Screen, edits_lines
 from node.cli.chat.talk import HELP, Standing, Talk
+from node.cli.context_file import Contexts
+from node.cli.introduction import dialling_node
 from node.cli.lines import input_descriptor
 from node.cli.link import kept_link
-from node.cli.options import NodeOptions, takes_node_options
+from node.cli.options import NodeOptions, in_context, takes_node_options
 from node.cli.output import Output
+from node.cli.places import MARK
 from node.cli.run import make_node, run
-from node.cli.suggestions import known_addresses
+from node.cli.suggestions import places
 from node.errors import ConfigError
 from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
 
@@ -35,8 +38,9 @@ def chat(
         str | None,
         typer.Argument(
             metavar="ADDR",
-            help="Of the host: tcp://host:port or unix:///path, best with #NODEID after it.",
-            autocompletion=known_addresses,
+            help="Of the host: tcp://host:port or unix:///path, best with #NODEID after it; or "
+            "@NAME of a context or a known peer.",
+            autocompletion=places,
         ),
     ] = None,
     listen: Annotated[
@@ -47,6 +51,9 @@ def chat(
     room: Annotated[str, typer.Option(help="The room's name.")] = ROOM,
 ) -> None:
     """Talk with others: --listen hosts a room, ADDR goes to one."""
+    if address is None and not listen and Contexts().in_use is not None:
+        given = {"address": MARK}
+        options, address = in_context(options, given), given["address"]
     if (address is None) == (not listen):
         raise ConfigError("give ADDR to go to a room, or --listen ADDR to host one")
     if options.plaintext:
@@ -110,7 +117,7 @@ async def _visit(
         return place is None or not place.is_over
 
     async with (
-        make_node(options) as node,
+        dialling_node(options, out, address) as node,
         kept_link(node, options, out, address, tell, wanted=wanted) as link,
     ):
         host = (await link.ready()).node_id

@@ -66,8 +66,9 @@ class Talk:
             self._screen.say(f"{person.name}: {message.text}")
         else:
             self._out.event(message.kind, **told)
+            named = self._out.petnames.beside_short(person.node_id)
             happened = "has joined" if message.kind == "join" else "has left"
-            self._screen.say(f"* {person.name} {happened} ({person.node_id.short}, {standing})")
+            self._screen.say(f"* {person.name} {happened} ({named}, {standing})")
 
     def roster(self) -> None:
         """Show who is here."""
@@ -76,7 +77,8 @@ class Talk:
         for person in people:
             host = ", host" if person.node_id == self._host else ""
             standing = self._standing(person)
-            self._screen.say(f"  {person.name:16}  {person.node_id.short}  {standing}{host}")
+            named = self._out.petnames.beside_short(person.node_id)
+            self._screen.say(f"  {person.name:16}  {named}  {standing}{host}")
 
     async def converse(self, name: Callable[[], str]) -> None:
         """Do what is typed, until the end or /quit; `name` is one's own, at the moment."""
@@ -122,4 +124,5 @@ class Talk:
             "name": person.name,
             "standing": self._standing(person),
             "host": person.node_id == self._host,
+            **self._out.petnames.known_by(person.node_id),
         }

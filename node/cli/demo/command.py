@@ -19,8 +19,10 @@ from node.cli.demo.process import other_process
 from node.cli.demo.responder import respond
 from node.cli.demo.scenes import Stage
 from node.cli.demo.server import serve_demo
-from node.cli.options import Json, Loop, file_path
-from node.cli.output import Output, set_up_logging
+from node.cli.given_files import file_path
+from node.cli.log_lines import change_level, set_up_logging
+from node.cli.options import Json, Loop
+from node.cli.output import Output
 from node.cli.run import described, event_loop, until_interrupted
 from node.node import Node
 from node.peer.peer import Peer
@@ -40,7 +42,9 @@ def demo(
 ) -> None:
     """Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five servers
     of a federation, in as many processes. (A file of that name is `./federation`.)"""
-    set_up_logging("critical" if what == FEDERATION else "error")
+    set_up_logging("error")
+    if what == FEDERATION:  # a server is killed, which all others tell of
+        change_level("critical", access=False)
     out = Output(as_json)
     if what == FEDERATION:
         anyio.run(until_interrupted, federation_demo, out, loop, **event_loop(loop))
@@ -51,7 +55,8 @@ def demo(
 
 def demo_server(loop: Loop = "asyncio") -> None:
     """A server of the federation that the demo shows."""
-    set_up_logging("critical")
+    set_up_logging("error")
+    change_level("critical", access=False)
     anyio.run(serve_demo, **event_loop(loop))
 
 

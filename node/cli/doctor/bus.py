@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from node.bus.bus_address import without_password
 from node.bus.errors import BusError
 from node.bus.sqlite.bus_file import require_bus
 from node.bus.sqlite.sqlite_errors import bus_error
-from node.cli.bus.connection import file_of, without_password
+from node.cli.bus.connection import file_of
 from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.serve.bus import require_own
 from node.errors import AddressError, ParleyError
@@ -37,6 +38,11 @@ def check_bus(path: Path | None) -> Iterator[Diagnosis]:
         settings = load_settings(path)
     except ParleyError:
         return  # said of the settings as a whole
+    yield from check_offered(settings)
+
+
+def check_offered(settings: Settings) -> Iterator[Diagnosis]:
+    """What settings say of a bus; nothing without one."""
     if settings.bus.url is not None:
         yield from check_store(settings.bus.url)
         yield from check_rights(settings)

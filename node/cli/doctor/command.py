@@ -22,13 +22,15 @@ from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.doctor.journal import check_journal
 from node.cli.doctor.machine import check_machine, versions
 from node.cli.exits import Exit
+from node.cli.introduction import dialling_node
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
-from node.cli.run import described, make_node, meet, run
-from node.cli.suggestions import bus_files, known_addresses
+from node.cli.run import described, meet, run
+from node.cli.suggestions import bus_files, places
 from node.logs import one_line
 from node.peer.peer import Peer
 from node.protocol.codes import VERSION
+from node.trust.petnames import Petnames
 
 COLOURS: Final = {
     Level.OK: "green",
@@ -42,7 +44,7 @@ Address = Annotated[
     typer.Argument(
         metavar="ADDR",
         help="Also look at the connection to this node.",
-        autocompletion=known_addresses,
+        autocompletion=places,
     ),
 ]
 
@@ -109,7 +111,7 @@ async def _connection(
     options: NodeOptions, out: Output, address: str, count: int
 ) -> list[Diagnosis]:
     trust = options.dialling_trust(address)
-    async with make_node(options) as node:
+    async with dialling_node(options, out, address) as node:
         began = perf_counter()
         peer = await meet(node, address, trust)
         handshake = perf_counter() - began
@@ -119,7 +121,7 @@ async def _connection(
             trust=trust.name,
             pinned="#" in address,
             limits=peer.limits,
-            own_identity=options.identity_path is not None,
+            own_identity=not options.fresh,
             handshake=handshake,
             round_trip=round_trip,
         )
@@ -133,16 +135,16 @@ async def _connection(
         handshake_seconds=handshake,
         round_trip_seconds=round_trip,
     )
-    out.table(_facts(f"the connection to {address}", _shown(peer)))
+    out.table(_facts(f"the connection to {address}", _shown(peer, out.petnames)))
     findings = list(weaknesses(facts))
     _show(out, "this connection", findings)
     return findings
 
 
-def _shown(peer: Peer) -> dict[str, str]:
+def _shown(peer: Peer, petnames: Petnames) -> dict[str, str]:
     suite = peer.suite.names() if peer.suite else {}
     return {
-        "node id": str(peer.node_id or "not known: unencrypted"),
+        "node id": petnames.beside(peer.node_id or "not known: unencrypted"),
         "protocol": f"version {VERSION}",
         "role": f"{peer.role} (it says)",
         "suite": ", ".join(suite.values()) or "none",

@@ -46,7 +46,7 @@ def weaknesses(facts: Facts) -> Iterator[Diagnosis]:
                 Level.NOTE,
                 "identity",
                 "made for this command alone: the other side cannot know you again",
-                "parley id new PATH, then --identity PATH",
+                "leave --fresh out",
             )
     yield from _times(facts)
 

@@ -31,6 +31,11 @@ def check_journal(path: Path | None) -> Iterator[Diagnosis]:
         settings = load_settings(path).journal
     except ParleyError:
         return  # said of the settings as a whole
+    yield from check_kept(settings)
+
+
+def check_kept(settings: JournalSettings) -> Iterator[Diagnosis]:
+    """What settings say of a journal; nothing without one."""
     if settings.directory is None and not settings.auditors:
         return
     if settings.directory is None or not settings.auditors:

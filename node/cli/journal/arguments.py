@@ -7,7 +7,7 @@ import typer
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key
-from node.cli.options import read_passphrase
+from node.cli.given_files import read_passphrase
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Where the segments are.")]
 NodeOption = Annotated[

@@ -19,6 +19,7 @@ from node.cli.output import Output, brief_time, show_time
 from node.cli.terminal import table_of
 from node.journal.bodies import JoinedTunnel
 from node.protocol.codes import code_name
+from node.trust.petnames import Petnames
 
 _EVENT: Final = "event"
 
@@ -59,7 +60,7 @@ def inspect(
 
 
 def _show(out: Output, survey: JournalSurvey, *, with_sessions: bool) -> None:
-    out.say(f"journal of {survey.node}")
+    out.say(f"journal of {out.petnames.beside(survey.node)}")
     for auditor in sorted({key for facts in survey.segments for key in facts.auditors}):
         out.say(f"auditor    {_auditor(auditor)}")
     for facts in survey.segments:
@@ -68,11 +69,11 @@ def _show(out: Output, survey: JournalSurvey, *, with_sessions: bool) -> None:
     if with_sessions:
         for session in survey.sessions:
             out.event("session", **_session(survey.node, session))
-        out.table(_sessions(survey))
+        out.table(_sessions(survey, out.petnames))
     for tunnel in survey.tunnels:
         out.event("tunnel", **_tunnel(survey.node, tunnel))
     if survey.tunnels:
-        out.table(_tunnels(survey))
+        out.table(_tunnels(survey, out.petnames))
 
 
 def _runs(survey: JournalSurvey) -> Table:
@@ -118,13 +119,13 @@ def _remarks(facts: SegmentFacts) -> list[str]:
     return [f"{size:,} bytes {what}" for size, what in said if size]
 
 
-def _sessions(survey: JournalSurvey) -> Table:
+def _sessions(survey: JournalSurvey, petnames: Petnames) -> Table:
     head = ("session", "with", "began", "ended", "code", "received", "sent", "resumed")
     table = table_of("sessions", *head)
     for each in survey.sessions:
         table.add_row(
             each.session_id[:8],
-            each.remote_node[:8],
+            petnames.beside_short(each.remote_node),
             brief_time(each.started),
             brief_time(each.ended),
             "" if each.code is None else f"{each.code} {code_name(each.code)}",
@@ -135,15 +136,15 @@ def _sessions(survey: JournalSurvey) -> Table:
     return table
 
 
-def _tunnels(survey: JournalSurvey) -> Table:
+def _tunnels(survey: JournalSurvey, petnames: Petnames) -> Table:
     head = ("tunnel", "hop", "from", "to", "began", "ended", "forward", "back")
     table = table_of("tunnels", *head)
     for each in survey.tunnels:
         table.add_row(
             each.trace.hex()[:8],
             f"{each.hop} of {each.length - 1}",
-            each.before.text[:8],
-            each.after.text[:8],
+            petnames.beside_short(each.before),
+            petnames.beside_short(each.after),
             brief_time(each.began),
             brief_time(each.ended),
             f"{each.forward:,}",

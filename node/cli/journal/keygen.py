@@ -10,7 +10,8 @@ import typer
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key, save_auditor_key
-from node.cli.options import Json, PassphraseFile, file_path, read_passphrase
+from node.cli.given_files import file_path, read_passphrase
+from node.cli.options import Json, PassphraseFile
 from node.cli.output import Output
 
 DEFAULT_PATH: Final = Path("auditor.key")

@@ -34,6 +34,7 @@ from node.cli.pipeline.session import (
 from node.cli.pipeline.session import Tables as TablesDirectory
 from node.cli.stages import staged
 from node.errors import FileError
+from node.trust.known_peers import KnownPeers, default_known_peers
 
 _PATIENCE: Final = 0.2  # seconds between two looks for a directory
 
@@ -149,11 +150,19 @@ def report(
     master: Master = None,
     remote: Remote = None,
     memory: Memory = "2g",
+    rows: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Rows of a table, at the most.")
+    ] = 2_000,
+    without_events: Annotated[
+        bool,
+        typer.Option("--without-events", help="Sessions without their events: much sooner made."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write the report of the tables as one HTML page.
 
-    Spark is started only if this machine does not see the tables.
+    Spark is started only if this machine does not see the tables. Nodes have the names that they
+    have among your known peers.
     """
     out = Output(as_json)
     if not html.parent.is_dir():
@@ -163,11 +172,23 @@ def report(
 
         stage("reading the tables and writing the page")
         try:
-            write_report(store, html)
+            write_report(
+                store, html, names=_known_names(), rows=rows, without_events=without_events
+            )
         except OSError as error:
             raise FileError(f"{html} cannot be written: {error.strerror}") from error
     out.say(f"wrote {html}")
     out.done(html=str(html), size=html.stat().st_size)
+
+
+def _known_names() -> dict[str, str]:
+    """The names of known peers that are none of their addresses, by node id."""
+    return {
+        str(peer.node_id): name
+        for peer in KnownPeers(default_known_peers())
+        for name in [next((one for one in peer.names if "://" not in one), None)]
+        if name is not None
+    }
 
 
 def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> None:

@@ -16,18 +16,22 @@ from node.remote.requests import Call
 
 def offer_builtin_calls(node: Node) -> None:
     """`parley.echo` answers its data, be it a call or a named event; `parley.info`
-    tells of the node that answers and of the caller."""
+    tells of the node that answers and of the caller; `parley.topics` of what it offers."""
+    node.offer_topics()
 
     @node.on_call("parley.echo")
     async def echo(call: Call) -> Value:
+        """Answers what it is called with."""
         return call.data
 
     @node.on("parley.echo")
     async def echo_event(event: NamedEvent) -> Payload:
+        """Replies with what it carries."""
         return event.payload  # unread: raw bytes and tandem payloads have no format to read by
 
     @node.on_call("parley.info")
     async def info(call: Call) -> dict[str, Value]:
+        """Tells of this node, and of the caller as it is seen here."""
         caller, suite = call.peer.node_id, call.peer.suite
         return {
             "name": "parley",

@@ -3,17 +3,18 @@
 Whatever the rights do not allow is refused; a bus without rights is announced as such.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Final
 
 import typer
 
-from node.bus.bus_address import open_store
-from node.cli.bus.connection import NODES, file_of, without_password
+from node.bus.bus_address import open_store, without_password
+from node.cli.bus.connection import NODES, file_of
 from node.cli.output import Output
 from node.cli.suggestions import bus_files
 from node.errors import ConfigError
+from node.handlers.rules import Roles
 from node.node import Node
 from node.remote_bus.authorisation import BusRequest
 from node.settings.bus import BusSettings
@@ -41,20 +42,43 @@ BusAllow = Annotated[
 ]
 
 
+class BusRights:
+    """Who may do what to the bus of a server: what its settings say, which may change, of nodes
+    and of `roles`.
+
+    Raises:
+        ConfigError: there are rights, and no bus.
+    """
+
+    def __init__(self, settings: BusSettings, roles: Roles) -> None:
+        self._roles = roles
+        self.change(settings)
+
+    def change(self, settings: BusSettings) -> None:
+        """Have these from the next request on; raises as when it was made."""
+        if settings.allow and settings.url is None:
+            raise ConfigError("there are rights, and no bus to offer: name --bus")
+        self._rights = settings.rights
+
+    def allow(self, request: BusRequest) -> bool:
+        """Whether a request of a peer is allowed."""
+        who, group, name = request.peer.node_id, request.group or "", request.name or ""
+        roles = self._roles.of(who)
+        return any(right.allows(who, request.action, name, group, roles) for right in self._rights)
+
+
 @asynccontextmanager
-async def offered(node: Node, settings: BusSettings) -> AsyncIterator[None]:
+async def offered(node: Node, settings: BusSettings, rights: BusRights) -> AsyncIterator[None]:
     """While it lasts, the node offers the bus of the settings, if they name one.
 
     Raises:
-        ConfigError: rights without a bus, or no address of one. BusError: it cannot be opened.
+        ConfigError: no address of a bus. BusError: it cannot be opened.
     """
     if settings.url is None:
-        if settings.allow:
-            raise ConfigError("there are rights, and no bus to offer: name --bus")
         yield
         return
     require_own(settings.url)
-    async with node.bus(settings.url, allow=allowing(settings)):
+    async with node.bus(settings.url, allow=rights.allow):
         yield
 
 
@@ -68,17 +92,6 @@ def require_own(url: str) -> None:
     file = file_of(url)
     if file is not None and not file.parent.is_dir():
         raise ConfigError(f"there is no directory {file.parent} for the bus")
-
-
-def allowing(settings: BusSettings) -> Callable[[BusRequest], bool]:
-    """Whether a request of a peer is allowed by what the settings say."""
-    rights = settings.rights
-
-    def allow(request: BusRequest) -> bool:
-        who, group = request.peer.node_id, request.group or ""
-        return any(right.allows(who, request.action, request.name or "", group) for right in rights)
-
-    return allow
 
 
 def announce_bus(out: Output, settings: BusSettings) -> None:

@@ -1,6 +1,7 @@
 """`parley serve`: a node that listens until it is asked to end."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,12 @@ from node.cli.options import (
 )
 from node.cli.output import Output
 from node.cli.run import ending_signals, make_node, run, say_closed
+from node.cli.serve.access_log import AccessLog
 from node.cli.serve.announcing import Announce, AnnounceName, announced
+from node.cli.serve.application import Application
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
-from node.cli.serve.bus import BusAllow, BusUrl, announce_bus, offered
+from node.cli.serve.bus import BusAllow, BusRights, BusUrl, announce_bus, offered
+from node.cli.serve.console import ConsoleAddress, watched
 from node.cli.serve.federation import (
     AccountsOption,
     Carry,
@@ -41,7 +45,10 @@ from node.cli.serve.journal import (
     announce_journal,
     watch_journal,
 )
+from node.cli.serve.metrics import MetricsAddress, metered
+from node.cli.serve.reloading import Reloader, RunningServer, load_roles
 from node.cli.suggestions import words
+from node.cli.supervisor import Supervisor
 from node.logs import one_line
 from node.node import Node
 from node.settings import Settings, load_settings
@@ -99,6 +106,7 @@ def serve(
     forward: ForwardOption = None,
     announce: Announce = None,
     announce_name: AnnounceName = None,
+    metrics: MetricsAddress = None,
     simproto: SimprotoOption = None,
     named: NamedOption = None,
     named_flavour: NamedFlavourOption = None,
@@ -115,50 +123,76 @@ def serve(
     export: Export = None,
     follow: Follow = None,
     accounts: AccountsOption = None,
+    console: ConsoleAddress = None,
+    access_log: AccessLog = None,
 ) -> None:
-    """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
-    settings = _told(
-        load_settings(config),
-        serve={
-            "listen": listen,
-            "clock_interval": clock_interval,
-            "forward": forward,
-            "announce": announce,
-            "announce_name": announce_name,
-        },
-        simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
-        named={
-            "listen": named,
-            "flavour": named_flavour,
-            "allow_insecure": allow_insecure or None,
-        },
-        journal={
-            "directory": journal,
-            "auditors": auditor,
-            "fsync": journal_fsync,
-            "on_failure": journal_on_failure,
-        },
-        bus={"url": bus, "allow": bus_allow},
-        federation=told(link, member, carry, export, follow, accounts),
-    )
+    """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM.
+
+    SIGHUP has the settings read again.
+    """
+
+    def read() -> Settings:
+        return told_by_options(
+            load_settings(config),
+            serve={
+                "listen": listen,
+                "clock_interval": clock_interval,
+                "forward": forward,
+                "announce": announce,
+                "announce_name": announce_name,
+                "console": console,
+                "metrics": metrics,
+                "access_log": access_log,
+            },
+            simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
+            named={
+                "listen": named,
+                "flavour": named_flavour,
+                "allow_insecure": allow_insecure or None,
+            },
+            journal={
+                "directory": journal,
+                "auditors": auditor,
+                "fsync": journal_fsync,
+                "on_failure": journal_on_failure,
+            },
+            bus={"url": bus, "allow": bus_allow},
+            federation=told(link, member, carry, export, follow, accounts),
+        )
+
+    settings = read()
+    reloader = Reloader(read, options, settings)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
-    command = partial(_serve, settings, options.dialling_trust)
-    run(options.over(settings), command, log_level="warning", serves=True)
+    command = partial(serving, settings, options.dialling_trust, reloader, None)
+    access = settings.serve.access_log
+    run(options.over(settings), command, access_log=access, serves=True, hangup=reloader.hangup)
 
 
-async def _serve(
+async def serving(
     settings: Settings,
     dialling_trust: Callable[[str], TrustPolicy],
+    reloader: Reloader | None,
+    application: Application | None,
     options: NodeOptions,
     out: Output,
 ) -> None:
-    kept = settings.journal.open()
-    async with make_node(options, options.listening_trust(), kept) as node:
-        offer_builtin_calls(node)
-        clock = offer_clock(node)
+    """Be a node as the settings have it until a signal comes: one that offers what an application
+    does, or else the calls and the topic of `parley serve`."""
+    kept, clock, supervisor = settings.journal.open(), None, Supervisor()
+    made = None if application is None else application.made(options, kept)
+    node = made or make_node(options, options.listening_trust(), kept)
+    # Around the node, so that it can be asked while it drains.
+    async with metered(node, settings.serve, out), node:
+        if settings.serve.roles is not None:
+            load_roles(node, settings.serve)
+        rights = BusRights(settings.bus, node.roles)
+        if application is None:
+            offer_builtin_calls(node)
+            clock = offer_clock(node)
         async with (
+            nullcontext() if application is None else application.offered(node),
             joined(node, settings, dialling_trust) as spoken,
-            offered(node, settings.bus),
+            offered(node, settings.bus, rights),
             federated(node, settings.federation) as federation,
         ):
             # Before anything is printed: whoever reads `ready` may send a signal at once. It
@@ -171,18 +205,28 @@ async def _serve(
                 announce_bus(out, settings.bus)
                 announce_federation(out, settings.federation)
                 server = federation is not None
-                async with announced(node, settings.serve, out, server=server):
+                async with (
+                    announced(node, settings.serve, out, server=server),
+                    watched(node, settings, federation, out),
+                    nullcontext()
+                    if reloader is None
+                    else reloader.serving(RunningServer(node, federation, rights, supervisor, out)),
+                ):
                     _announce(out, node, addresses, spoken, announced=settings.serve.announce)
+                    supervisor.ready(f"listening on {', '.join(addresses)}")
                     async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                        tasks.start_soon(supervisor.keep_alive)
+                        if clock is not None:
+                            tasks.start_soon(tick, clock, settings.serve.clock_interval)
                         if kept is not None:
                             tasks.start_soon(watch_journal, out, kept)
                         name = (await anext(signals)).name
+                        supervisor.stopping()
                         tasks.cancel_scope.cancel()
     say_closed(out, name)
 
 
-def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:
+def told_by_options(settings: Settings, **tables: dict[str, Any]) -> Settings:
     """The settings, under what the options say; None is what they do not."""
     over = {}
     for name, given in tables.items():

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from node.apps.codes.calls import offer_code_calls
 from node.cli.output import Output
+from node.cli.run import require_other
 from node.cli.suggestions import words
 from node.node import Node
 from node.server.calls import offer_federation_calls
@@ -102,8 +104,10 @@ async def federated(node: Node, settings: FederationSettings) -> AsyncIterator[F
     if settings == FederationSettings():
         yield None
         return
+    require_other(node, *settings.links)
     async with Federation(node, settings) as federation:
         offer_federation_calls(node, federation)
+        offer_code_calls(node)
         yield federation
 
 

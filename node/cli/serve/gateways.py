@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from node.cli.run import require_other
 from node.cli.serve.builtin import CLOCK_TOPIC
 from node.errors import ConfigError
 from node.gateways.forward import Forward
@@ -71,6 +72,7 @@ def _forwards(
     for topic, _ in wanted:
         if topic == CLOCK_TOPIC:
             raise ConfigError(f"{topic} cannot be forwarded: each node has a clock of its own")
+    require_other(node, *(address for _, address in wanted))
     return tuple(
         Forward(node, topic, address, trust=trust_of(address)) for topic, address in wanted
     )

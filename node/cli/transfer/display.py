@@ -51,6 +51,15 @@ class Display(Watcher):
         with self._progress:
             yield
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Meanwhile nothing moves: a person is asked something."""
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()
+
     def began(self, transfer: Transfer) -> None:
         now = perf_counter()
         self._started[transfer] = self._told[transfer] = now
@@ -88,14 +97,16 @@ class Display(Watcher):
         offer = transfer.offer
         rate = f", {sent / seconds / 1e6:,.1f} MB/s" if seconds and sent else ""
         note = rate if new else ", was there already"
-        self._say(f"{offer.name} {self._arrow} {transfer.peer}: {offer.size:,} bytes{note}")
+        peer = self._out.petnames.beside(transfer.peer)
+        self._say(f"{offer.name} {self._arrow} {peer}: {offer.size:,} bytes{note}")
         self._say(f"sha256 {offer.sha256.hex()} on both sides")
 
     def refused(self, name: str, peer: str, error: ParleyError) -> None:
         code = getattr(error, "code", RefusalCode.MALFORMED)
         text = str(error.data) if isinstance(error, CallRefused) else str(error)
         self._event("refused", name=name, peer=peer, code=int(code), kind="result", text=text)
-        self._say(f"{name or 'a file'} {self._arrow} {peer}: refused: {text}")
+        whom = self._out.petnames.beside(peer)
+        self._say(f"{name or 'a file'} {self._arrow} {whom}: refused: {text}")
 
     def retrying(self, name: str, error: Exception, number: int, pause: float) -> None:
         self._event("retry", name=name, number=number, seconds=pause, text=str(error))

@@ -1,24 +1,50 @@
-"""`parley receive`: a node that takes files into one directory."""
+"""`parley receive`: a node that takes files into one directory, or goes to one sender by a code."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import typer
 
+from node.apps.codes.code import Code, looks_like_code
 from node.apps.transfer.receiver import PARALLEL, FileReceiver
 from node.apps.transfer.store import FileStore
 from node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
 from node.cli.output import Output
-from node.cli.run import make_node, run
+from node.cli.run import described, make_node, run
 from node.cli.transfer.display import Display
+from node.cli.transfer.giving import HomeAddress, put_on_record
+from node.cli.transfer.strangers import Strangers
+from node.cli.transfer.taking import At, found_by_code
 from node.errors import ConfigError, FileError
+from node.node import Node
+from node.peer.peer import Peer
+from node.protocol.codes import CloseCode
+from node.trust.known_peers import KnownPeers, default_known_peers
+
+ENDS: frozenset[int] = frozenset({CloseCode.NORMAL, CloseCode.GOING_AWAY})
 
 
 @takes_node_options
 def receive(
     options: NodeOptions,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where files are put.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|CODE", help="Where files are put; or the code that the sender shows."
+        ),
+    ],
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="With CODE: where files are put. Default: here."),
+    ] = None,
     listen: Listen = None,
+    at: At = None,
+    home: HomeAddress = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Take files from somebody new without asking.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Let a file replace another of its name.")
     ] = False,
@@ -34,17 +60,36 @@ def receive(
         int, typer.Option(min=1, max=64, help="Files at the same time.")
     ] = PARALLEL,
 ) -> None:
-    """Take files from `parley send` into a directory, until SIGINT or SIGTERM."""
+    """Take files from `parley send` into a directory, until SIGINT or SIGTERM.
+
+    With the CODE that `send` shows, from that one sender, until it has said all.
+    """
     if once and count is not None:
         raise ConfigError("give --once or --count, not both")
-    wanted = 1 if once else count
+    code = Code.parse(what) if looks_like_code(what) else None
+    if code is None and directory is not None:
+        raise ConfigError(f"{what} is not a code, and one directory is enough")
+    if code is None and (at is not None or home is not None):
+        raise ConfigError("--at and --home go with a code")
+    if code is not None and listen:
+        raise ConfigError("--listen does not go with a code: the sender waits, and you go there")
+    if code is not None and options.plaintext:
+        raise ConfigError("a code does not go with --plaintext: no identity would be proved")
+    place = (directory or Path()) if code is not None else Path(what)
+    store = partial(_opened, place, force=force, max_size=max_size)
+    receiver = partial(FileReceiver, parallel=parallel, count=1 if once else count)
 
-    async def receiving(options: NodeOptions, out: Output) -> None:
+    async def listening(options: NodeOptions, out: Output) -> None:
         display = Display(out, "<-")
-        with _opened(directory, force=force, max_size=max_size) as store:
+        with store() as opened:
             async with make_node(options, options.listening_trust()) as node:
-                receiver = FileReceiver(store, display, parallel=parallel, count=wanted)
-                receiver.offer_on(node)
+                if yes or options.trust is not None:
+                    taking = receiver(opened, display)
+                else:
+                    known = KnownPeers(default_known_peers())
+                    strangers = Strangers(out, known, display.paused)
+                    taking = receiver(opened, display, welcome=strangers.welcome)
+                taking.offer_on(node)
                 addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
                 for address in addresses:
                     out.say(f"listening on {address}")
@@ -52,13 +97,51 @@ def receive(
                     "ready",
                     node_id=str(node.node_id),
                     addresses=addresses,
-                    directory=str(directory),
+                    directory=str(place),
                 )
                 with display.shown():
-                    await receiver.finished.wait()
-        out.done(files=receiver.arrived)
+                    await taking.finished.wait()
+        out.done(files=taking.arrived)
 
-    run(options, receiving, log_level="warning")
+    async def going(options: NodeOptions, out: Output, code: Code) -> None:
+        display = Display(out, "<-")
+        with store() as opened:
+            taking = receiver(opened, display)
+
+            def ready(node: Node, peer: Peer) -> None:
+                taking.offer_on(node, allow=peer.node_id)
+
+            async with found_by_code(options, out, code, at, home, ready) as peer:
+                out.event("connected", **described(peer))
+                assert peer.node_id is not None  # it is proved by the code
+                put_on_record(out, peer.node_id)
+                with display.shown():
+                    await _until_sent(peer, taking)
+        out.done(files=taking.arrived)
+
+    if code is None:
+        run(options, listening, log_level="warning")
+    else:
+        run(options, partial(going, code=code))
+
+
+async def _until_sent(peer: Peer, taking: FileReceiver) -> None:
+    """Until the sender has said all, or as much came as is wanted.
+
+    Raises:
+        PeerClosedError: the sender did not come to an end.
+    """
+
+    async def enough() -> None:
+        await taking.finished.wait()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(enough)
+        ended = await peer.closed()
+        if ended.code not in ENDS:
+            raise peer.closed_error()
+        tasks.cancel_scope.cancel()
 
 
 def _opened(directory: Path, *, force: bool, max_size: int | None) -> FileStore:

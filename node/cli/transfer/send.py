@@ -1,7 +1,8 @@
 """`parley send`: files to a node that receives, going on where an earlier try was cut."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
@@ -11,15 +12,23 @@ import typer
 
 from node.apps.transfer.names import same_file_key
 from node.apps.transfer.receiver import PER_PEER
-from node.apps.transfer.retries import RETRIES, send_over_link
+from node.apps.transfer.retries import RETRIES, OneSession, OpenSessions, send_over_link
 from node.apps.transfer.sender import Source, safe_name
+from node.cli.introduction import dialling_node
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
-from node.cli.run import make_node, run
+from node.cli.places import MARK, placed
+from node.cli.run import described, run
 from node.cli.transfer.display import Display
+from node.cli.transfer.giving import (
+    GiverAnnounce,
+    GiverListen,
+    HomeAddress,
+    WaysToMeet,
+    met_by_code,
+)
 from node.errors import CallRefused, ConfigError
-from node.links.link import Link
 
 
 @takes_node_options
@@ -28,43 +37,98 @@ def send(
     files_and_address: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE... ADDR",
-            help="Files, then tcp://host:port or unix:///path, best with #NODEID after it.",
+            metavar="FILE... [ADDR]",
+            help="Files, then tcp://host:port or unix:///path, best with #NODEID after it, or "
+            "@NAME; without one a code is shown.",
         ),
     ],
     retries: Annotated[
         int, typer.Option(min=0, max=1_000, help="Dials or tries in a row that may fail.")
     ] = RETRIES,
     parallel: Annotated[int, typer.Option(min=1, max=PER_PEER, help="Files at the same time.")] = 1,
+    home: HomeAddress = None,
+    listen: GiverListen = None,
+    announced: GiverAnnounce = None,
 ) -> None:
-    """Send files to `parley receive`; run it again to go on after a cut."""
-    *names, address = files_and_address
-    paths = [Path(name) for name in names]
-    _require_sendable(paths, address)
+    """Send files to `parley receive`; run it again to go on after a cut.
 
-    async def sending(options: NodeOptions, out: Output) -> None:
-        began, display, sent = perf_counter(), Display(out, "->"), False
-        with ExitStack() as opened:
-            sources = [opened.enter_context(await Source.open(path)) for path in paths]
-            async with (
-                make_node(options) as node,
-                kept_link(
-                    node, options, out, address, display.tell, wanted=lambda: not sent
-                ) as link,
-            ):
-                with display.shown():
-                    refused = await _send_all(link, sources, display, retries, parallel)
-                sent = True
+    Without ADDR a code is shown, for `parley receive CODE` on the other machine.
+    """
+    *names, last = files_and_address
+    address = None
+    if "://" in last or last.startswith(MARK):
+        address, context = placed(last)
+        options = options if context is None else options.of_context(context)
+    paths = [Path(name) for name in (names if address is not None else files_and_address)]
+    _require_sendable(paths)
+    if address is not None:
+        if home or listen or announced is not None:
+            raise ConfigError("--home, --listen and --announce are for a code: give no ADDR")
+        command = partial(_to_address, address=address)
+    else:
+        if options.plaintext:
+            raise ConfigError("a code does not go with --plaintext: no identity would be proved")
+        ways = WaysToMeet.chosen(home, listen, announced)
+        command = partial(_by_code, ways=ways)
+    run(options, partial(command, paths=paths, retries=retries, parallel=parallel))
+
+
+async def _to_address(
+    options: NodeOptions,
+    out: Output,
+    *,
+    address: str,
+    paths: list[Path],
+    retries: int,
+    parallel: int,
+) -> None:
+    display, sent = Display(out, "->"), False
+    async with _opened(out, paths) as sources:
+        async with (
+            dialling_node(options, out, address) as node,
+            kept_link(node, options, out, address, display.tell, wanted=lambda: not sent) as link,
+        ):
+            with display.shown():
+                refused = await _send_all(link, sources, display, retries, parallel)
+            sent = True
         if refused:
             raise refused[0]
-        size = sum(source.offer.size for source in sources)
-        out.done(files=len(sources), size=size, seconds=perf_counter() - began)
 
-    run(options, sending)
+
+async def _by_code(
+    options: NodeOptions,
+    out: Output,
+    *,
+    ways: WaysToMeet,
+    paths: list[Path],
+    retries: int,
+    parallel: int,
+) -> None:
+    display = Display(out, "->")
+    async with _opened(out, paths) as sources:
+        async with met_by_code(options, out, ways) as peer:
+            out.event("connected", **described(peer))
+            session = OneSession(peer)
+            with display.shown():
+                refused = await _send_all(session, sources, display, retries, parallel)
+            await peer.close()
+        if refused:
+            raise refused[0]
+
+
+@asynccontextmanager
+async def _opened(out: Output, paths: list[Path]) -> AsyncIterator[list[Source]]:
+    """The files, hashed; leaving it tells that all were sent."""
+    began = perf_counter()
+    with ExitStack() as opened:
+        sources = [opened.enter_context(await Source.open(path)) for path in paths]
+        yield sources
+        size = sum(source.offer.size for source in sources)
+    out.done(files=len(sources), size=size, seconds=perf_counter() - began)
 
 
 async def _send_all(
-    link: Link, sources: Sequence[Source], display: Display, retries: int, parallel: int
+    link: OpenSessions, sources: Sequence[Source], display: Display, retries: int, parallel: int
 ) -> list[CallRefused]:
     """Send each; a refused one does not keep the others. Returns the refusals."""
     refused: list[CallRefused] = []
@@ -86,14 +150,10 @@ async def _send_all(
     return refused
 
 
-def _require_sendable(paths: Sequence[Path], address: str) -> None:
-    """Raises ConfigError for what no receiver would take, before the address is dialled."""
+def _require_sendable(paths: Sequence[Path]) -> None:
+    """Raises ConfigError for what no receiver would take, before anybody is met."""
     if not paths:
-        raise ConfigError("send wants FILE... ADDR: the files, then the address")
-    if not address.startswith(("tcp://", "unix://")):
-        raise ConfigError(
-            f"the last argument, {address}, is not an address: tcp://host:port#NODEID"
-        )
+        raise ConfigError("send wants FILE... [ADDR]: the files, then the address if there is one")
     met: dict[str, Path] = {}
     for path in paths:
         other = met.setdefault(same_file_key(safe_name(path)), path)

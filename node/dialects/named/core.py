@@ -26,9 +26,8 @@ from node.dialects.named.intake import NamedIntake
 from node.dialects.named.replies import NamedReply
 from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.emits import UNREAD, OutgoingEmit
-from node.messaging.pending import LOST
 from node.protocol.account import SHARE, Account
-from node.protocol.codes import EVENT_FAILED, CloseCode, ResultCode
+from node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 # Ids need to be unique only among those that one side waits for. But the crate drops what it

@@ -21,9 +21,9 @@ from node.dialects.simproto.codec import (
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
 from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.notes import NO_HEADERS
-from node.messaging.pending import LOST, IncomingCall, OutgoingCall
+from node.messaging.pending import IncomingCall, OutgoingCall
 from node.messaging.subscription_turns import SubscriptionTurns
-from node.protocol.codes import ResultCode
+from node.protocol.codes import LOST, ResultCode
 from node.protocol.errors import PayloadTooLargeError
 
 

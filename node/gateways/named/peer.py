@@ -208,11 +208,26 @@ class NamedPeer(Guest):
                     return
                 except FormatError:
                     text = "what %r returned has no form"
-                    unsent.log(logger, logging.ERROR, now, text, event.name, exc_info=True)
+                    unsent.log(
+                        logger,
+                        logging.ERROR,
+                        now,
+                        text,
+                        event.name,
+                        exc_info=True,
+                        extra={"event": "answer.unsent", "topic": event.name},
+                    )
                     code, data = FAILED
                 except PayloadTooLargeError:
                     text = "what %r returned is too large"
-                    unsent.log(logger, logging.WARNING, now, text, event.name)
+                    unsent.log(
+                        logger,
+                        logging.WARNING,
+                        now,
+                        text,
+                        event.name,
+                        extra={"event": "answer.unsent", "topic": event.name},
+                    )
                     code, data = ResultCode.PAYLOAD_TOO_LARGE, None
             text = data if isinstance(data, str) else error_text(code)
             core.fail(event, event_code(code), cut(text), now)

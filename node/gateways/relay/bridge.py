@@ -152,5 +152,10 @@ class Bridge:
 
     def _lose(self, why: str) -> None:
         if not self.lost:
-            logger.warning("%r: what %s is lost; counted, and not logged again", self, why)
+            logger.warning(
+                "%r: what %s is lost; counted, and not logged again",
+                self,
+                why,
+                extra={"event": "bridge.lost"},
+            )
         self.lost += 1

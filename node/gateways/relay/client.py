@@ -161,7 +161,7 @@ class RelayClient(DialectClient["_Link"]):
         try:
             self._on_fault(fault)
         except Exception:
-            logger.exception("on_fault of %r failed", self)
+            logger.exception("on_fault of %r failed", self, extra={"event": "relay.hook-failed"})
 
 
 class _Link(Guest):

@@ -17,6 +17,7 @@ from node.gateways.guest import Guest
 from node.gateways.server import DialectServer
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
+from node.remote import access
 from node.transport.backend import Backend
 from node.transport.ground import Ground
 
@@ -123,10 +124,14 @@ class RelayGuest(Guest):
 
     def _take(self, report: Any, now: float) -> None:
         self.name = f"{UUID(bytes=self._client.uuid)} from {self.name}"
-        logger.info("%s is connected", self)
+        access.logger.info(
+            "%s is connected", self, extra={"event": "guest.opened", **access.party(self)}
+        )
         self._changed()
 
     def _lost(self, ended: ConnectionEnded) -> None:
         if ended.code == CloseCode.OVERLOADED:
-            logger.warning("%s was dropped: it does not read", self)
+            logger.warning(
+                "%s was dropped: it does not read", self, extra={"event": "relay.dropped"}
+            )
         self._changed()

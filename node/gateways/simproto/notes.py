@@ -12,8 +12,7 @@ from node.dialects.simproto.subscriptions import NoteQueue
 from node.dialects.values import to_bytes
 from node.errors import ConfigError, PeerClosedError, StreamResetError, received_refusal
 from node.gateways.simproto.link import SimProtoLink
-from node.messaging.pending import LOST
-from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.codes import LOST, CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError
 from node.transport.waiting import Changes
 

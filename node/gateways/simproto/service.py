@@ -14,6 +14,7 @@ from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.feeds import SimProtoFeed
 from node.dialects.simproto.sim import Sim
 from node.dialects.values import ConversionError, to_bytes
+from node.errors import CallRefused
 from node.gateways.guest import Guest
 from node.gateways.simproto.link import SimProtoTerms
 from node.handlers.registry import Entry
@@ -23,6 +24,7 @@ from node.handlers.topic import SubscribeRequest, Topic
 from node.messaging.batch import Batch
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import ResultCode
+from node.remote.access import log_refused
 from node.remote.requests import Call
 
 logger = logging.getLogger("parley.gateway")
@@ -82,7 +84,15 @@ class SimProtoService:
     def cut_off(self, feed: SimProtoFeed) -> None:
         """A subscriber is too slow: SimProto cannot tell it, so the log does."""
         text, ended = "%s lost its subscription of %r: too slow", self._handlers.ended
-        ended.log(logger, logging.WARNING, self.now(), text, self._peer, feed.topic)
+        ended.log(
+            logger,
+            logging.WARNING,
+            self.now(),
+            text,
+            self._peer,
+            feed.topic,
+            extra={"event": "subscriber.slow", "topic": feed.topic},
+        )
 
     # For `Sim`.
 
@@ -129,7 +139,11 @@ class SimProtoService:
         await items.aclose()
         if entry.name not in self._told:
             self._told.add(entry.name)
-            logger.error("the handler of %r yields, for which SimProto has no form", entry.name)
+            logger.error(
+                "the handler of %r yields, for which SimProto has no form",
+                entry.name,
+                extra={"event": "handler.unfit", "topic": entry.name},
+            )
         return FAILED
 
     async def _serve_subscribe(self, topic: Topic, call: IncomingCall) -> None:
@@ -138,6 +152,10 @@ class SimProtoService:
         try:
             request = SubscribeRequest(peer, call)
             outcome = await decide(topic, request, self._handlers, self._supercategory)
+            if outcome[0] == ResultCode.ACCEPTED:
+                outcome = ResultCode.ACCEPTED, topic.begin(outcome[1], None)[0]
+        except CallRefused as refused:
+            outcome = refused.code, refused.data
         finally:
             over = call.answered
             if self._answer(call, *outcome) and not over and not outcome[0]:
@@ -163,14 +181,30 @@ class SimProtoService:
             sent = data if type(data) is bytes else to_bytes(data, self._values)
         except ConversionError:
             text = "the answer to %r has no form in SimProto"
-            unsent.log(logger, logging.ERROR, now, text, call.topic, exc_info=True)
+            unsent.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                call.topic,
+                exc_info=True,
+                extra={"event": "answer.unsent", "topic": call.topic},
+            )
             (code, _), sent, right = FAILED, b"", False
         if code and not call.answered:
-            text, refused = "%r of %s: refused with %d", self._handlers.refused
-            refused.log(logger, logging.INFO, now, text, call.topic, peer, code)
+            kind = "call" if call.subcategory == RPC else "topic"
+            log_refused(self._handlers.refused, peer, kind, call.topic, code, now)
         if not self.sim.incoming.answer(call, code, sent, now):
             text = "the answer to %r is too long: %d bytes"
-            unsent.log(logger, logging.ERROR, now, text, call.topic, len(sent))
+            unsent.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                call.topic,
+                len(sent),
+                extra={"event": "answer.unsent", "topic": call.topic},
+            )
             right = False
         self._on_answered()
         return right
@@ -180,7 +214,14 @@ class SimProtoService:
             return to_bytes(decode_value(note), self._values)
         except ConversionError as error:
             unsent = self._handlers.unsent
-            unsent.log(logger, logging.ERROR, self.now(), "a note is not sent: %s", error)
+            unsent.log(
+                logger,
+                logging.ERROR,
+                self.now(),
+                "a note is not sent: %s",
+                error,
+                extra={"event": "note.unsent"},
+            )
             return None
 
 

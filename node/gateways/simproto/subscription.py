@@ -178,7 +178,13 @@ class SimProtoSubscription:
                 failures += 1
                 seconds = PAUSES.after(failures, random_fraction())
                 text = "%r: %s; asked again in %.1f s"
-                logger.info(text, self, one_line(str(error)), seconds)
+                logger.info(
+                    text,
+                    self,
+                    one_line(str(error)),
+                    seconds,
+                    extra={"event": "subscription.again", "again_in": seconds},
+                )
                 await pause(self._source.backend, seconds)
             else:
                 return

@@ -28,10 +28,19 @@ get_command = cache(typer.main.get_command)
 def own_logging() -> Iterator[None]:
     """Commands set up the root logger of their process, which here is everybody's."""
     root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
+    handlers = list(root.handlers)
+    loggers = [root, *map(logging.getLogger, ("parley.access", "coredis"))]
+    levels = [logger.level for logger in loggers]
     yield
-    root.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
     root.handlers[:] = handlers
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a home of its own."""
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
@@ -54,11 +63,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def parley(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Parley:
+def parley(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Parley:
     """Runs a command in this process, which is ten times faster than in its own."""
-    monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(typer.main, "get_command", get_command)
 

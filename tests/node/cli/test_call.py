@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from node.cli.call import write_raw
 from tests.node.cli.conftest import Parley
 from tests.node.cli.serve_topics import HOSTILE
 
@@ -61,6 +62,26 @@ def test_a_payload_too_large_is_refused_here(parley: Parley, server: str) -> Non
     own = parley("call", server, "parley.echo", "x" * 1024, "--max-payload", "1024", "--json")
     assert (own.code, own.last["event"]) == (1, "error")
     assert "1024" in own.last["text"]
+
+
+def test_a_refusal_s_data_is_printed_whole(parley: Parley, server: str) -> None:
+    done = parley("call", server, "test.refuse", "x" * 2_000)
+    whole, sentence = done.err.splitlines()
+    assert (done.code, done.out, whole) == (5, "", "x" * 2_000)
+    assert sentence.startswith("parley: refused (code 64): xxx")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff\n", b"two\nlines"])
+def test_raw_bytes_of_an_answer(data: bytes, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_raw(data)
+    assert capfdbinary.readouterr().out == data
+
+
+def test_raw_text_and_values(parley: Parley, server: str) -> None:
+    assert parley("call", server, "parley.echo", "caf\u00e9", "--raw").out == "caf\u00e9"
+    assert parley("call", server, "parley.echo", "-", "--raw", data=b"\xc3\xa9").out == "é"
+    assert parley("call", server, "parley.echo", "--raw", "--data-json", "[1]").out == "[1]"
+    assert parley("call", server, "parley.echo", "--raw", "--json").code == 2
 
 
 def test_json_of_a_call(parley: Parley, server: str) -> None:
@@ -193,7 +214,7 @@ def test_info_says_who_asked(parley: Parley, server: str, tmp_path: Path) -> Non
 
 
 def test_nothing_in_common(parley: Parley, server: str) -> None:
-    done = parley("call", server, "parley.echo", "--signing", "ml-dsa-65")
+    done = parley("call", server, "parley.echo", "--signing", "ml-dsa-65", "--fresh")
     assert done == (1, "", "parley: no common algorithm: signing (no-common-algorithm)\n")
 
 
@@ -226,7 +247,7 @@ def test_first_use_records_and_known_reads(parley: Parley, server: str, tmp_path
 
 def test_a_pinned_call_records_nobody(parley: Parley, server: str, tmp_path: Path) -> None:
     assert parley("call", server, "parley.echo", "x").code == 0
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "home" / "known_peers").exists()
 
 
 def test_plaintext_is_refused_where_it_is_not_spoken(parley: Parley, server: str) -> None:

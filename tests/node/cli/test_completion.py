@@ -175,7 +175,8 @@ def test_every_code_is_offered(answer: Callable[..., list[str]]) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("parley ping ", [PLACE, ELSEWHERE]),
+        ("parley ping ", ["@alice", PLACE, ELSEWHERE]),
+        ("parley ping @al", ["alice"]),  # and what stands after an @ at the beginning
         # Bash replaces what stands after the last colon, and that only.
         ("parley ping tcp:", [PLACE[4:], ELSEWHERE[4:]]),
         ("parley ping tcp://127.0.0.1:71", ["7100"]),

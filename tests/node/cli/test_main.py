@@ -19,7 +19,8 @@ SHARED = [f"--{NAMES.get(name, name).replace('_', '-')}" for name in TABLE]
 
 def test_the_table_has_what_the_commands_promise() -> None:
     promised = "kex signing hash cipher sealing require max-payload plaintext identity trust "
-    promised += "network-key resume role loop uvloop log-level json passphrase-file"
+    promised += "fresh context network-key resume role loop uvloop log-format log-level json "
+    promised += "passphrase-file"
     assert sorted(SHARED) == sorted(f"--{name}" for name in promised.split())
 
 

@@ -10,7 +10,8 @@ from crypto.errors import UnknownAlgorithmError
 from crypto.identity import Identity
 from crypto.keyfile import PassphraseCost, save_identity
 from crypto.registry import NAMES, PARAMETERS
-from node.cli.options import TABLE, NodeOptions, read_network_key
+from node.cli.given_files import read_network_key
+from node.cli.options import TABLE, NodeOptions
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError, KnownPeersError
 from node.protocol.limits import Limits
@@ -116,7 +117,7 @@ def test_a_floor_and_plaintext_exclude_each_other() -> None:
 def test_a_fresh_identity_holds_what_is_asked_for(
     given: dict[str, str], held: tuple[str, ...]
 ) -> None:
-    options = common(**given)
+    options = common(**given, fresh=True)
     identity = options.identity()
     assert identity.algorithms == held
     options.config().core(identity)
@@ -339,4 +340,4 @@ def test_the_settings_passphrase_is_for_the_settings_key_file(tmp_path: Path) ->
 
 def test_a_fresh_identity_has_the_keys_that_the_settings_ask_for() -> None:
     below = Settings(node=NodeConfig(algorithms={"signing": ("ecdsa-p256",)}))
-    assert common().over(below).identity().algorithms == ("ecdsa-p256",)
+    assert common(fresh=True).over(below).identity().algorithms == ("ecdsa-p256",)

@@ -12,7 +12,8 @@ from rich.progress import TextColumn
 from rich.table import Table
 
 from node.cli.exits import Exit
-from node.cli.output import CommandFailure, Output, as_text, plain, set_up_logging, show_value
+from node.cli.log_lines import set_up_logging
+from node.cli.output import CommandFailure, Output, as_text, plain, show_value
 from node.cli.stages import staged
 from node.cli.terminal import table_of
 
@@ -193,7 +194,7 @@ def test_stages_are_shown_at_a_terminal_alone_and_logs_stand_above(
         with staged(Output(as_json)) as stage:
             stage("reading")
     assert capsys.readouterr() == ("", "")
-    root, terminal = logging.getLogger(), Terminal()
+    terminal, root = Terminal(), logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)
     for name in ("stdout", "stderr"):

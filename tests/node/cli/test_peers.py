@@ -7,6 +7,7 @@ import pytest
 
 from crypto.identity import NodeId
 from node.trust.known_peers import KnownPeers
+from node.trust.words import fingerprint
 from tests.node.cli.conftest import Parley
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -48,7 +49,10 @@ def test_list(parley: Parley, known: KnownPeers) -> None:
         "node_id": str(ALICE),
         "names": [PLACE, "alice"],
         "first_seen": SEEN,
+        "words": fingerprint(ALICE),
+        "petname": "alice",
     }
+    assert "petname" not in lines[2]
     assert lines[-1] == {"event": "done", "count": 3, "known_peers": str(known.path)}
 
 
@@ -93,6 +97,7 @@ def test_forget_says_it_as_json(parley: Parley, known: KnownPeers) -> None:
             "node_id": str(BOB),
             "names": ["bob"],
             "first_seen": SEEN,
+            "words": fingerprint(BOB),
             "known_peers": str(known.path),
         }
     ]

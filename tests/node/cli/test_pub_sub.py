@@ -240,7 +240,7 @@ def test_another_publisher_at_the_same_place(processes: Processes) -> None:
     reader.event("subscribed")
     running.stop(SIGTERM)
     reader.event("disconnected")
-    publisher(processes, listen=address.partition("#")[0])
+    publisher(processes, "--fresh", listen=address.partition("#")[0])
     done = reader.finish()
     assert (done.code, done.last["name"]) == (4, "peer-not-trusted")
 

@@ -63,10 +63,11 @@ def test_clients_meet_over_tcp_and_unix(processes: Processes, tmp_path: Path) ->
 
 
 def test_a_bridge_joins_two_nodes_and_a_relay(processes: Processes, parley: Parley) -> None:
-    far = processes.start("pub", "news", "--wait", "1", "--json", typing=True)
+    far = processes.start("pub", "news", "--wait", "1", "--json", "--fresh", typing=True)
     (source,) = far.event("ready")["addresses"]
     running = processes.start(
-        *("relay", "--bridge", f"news={source}", "--node", "tcp://127.0.0.1:0", "--json")
+        *("relay", "--bridge", f"news={source}", "--node", "tcp://127.0.0.1:0", "--json"),
+        "--fresh",
     )
     ready = running.event("ready")
     assert ready["topic"] == "news"

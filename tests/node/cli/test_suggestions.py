@@ -43,7 +43,7 @@ def test_addresses_of_buses(
 ) -> None:
     begun = [("sqlite:///", ""), ("redis://", ""), ("rediss://", ""), ("redis+unix:///", "")]
     monkeypatch.chdir(tmp_path)
-    assert bus_addresses("") == [*begun, (PLACE, ALICE.short)]
+    assert bus_addresses("") == [*begun, ("@alice", ALICE.short), (PLACE, ALICE.short)]
     assert bus_files("sqlite:///") == begun  # none is here yet
     for name in ("bus.db", "a.db", "$(reboot).db", "notes.txt"):
         (tmp_path / name).touch()

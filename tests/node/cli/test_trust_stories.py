@@ -160,7 +160,7 @@ def test_a_floor_is_kept_by_both_sides(processes: Processes, parley: Parley, ser
         )
     running.stop()
     # That server has an Ed25519 key alone.
-    done = parley("call", server, "parley.echo", "x", "--require", "ml-dsa-65")
+    done = parley("call", server, "parley.echo", "x", "--require", "ml-dsa-65", "--fresh")
     assert done == (1, "", "parley: no common algorithm: signing (no-common-algorithm)\n")
 
 

@@ -139,3 +139,23 @@ def test_no_record_raises_anything(strings: list[bytes], rest: bytes) -> None:
         found = read_announcement(ID.text, record)
         places = chain.from_iterable([found.addresses] if found else [])
         assert all(Address.parse(place).node_id == ID for place in places)
+
+
+@pytest.mark.parametrize(
+    ("said", "slot"),
+    [
+        ("1", 1),
+        ("9999", 9_999),
+        ("0", None),
+        ("07", None),
+        ("10000", None),
+        ("7x", None),
+        ("", None),
+    ],
+)
+def test_the_slot_of_a_short_code(said: str, slot: int | None) -> None:
+    found = read_announcement(ID.text, announced(f"slot={said}", ADDRESS))
+    assert found is not None
+    assert found.slot == slot
+    if slot is not None:
+        assert properties(ID, "", [], slot=slot)["slot"] == said

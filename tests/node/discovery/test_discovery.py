@@ -58,6 +58,16 @@ async def test_two_nodes_find_each_other_and_meet() -> None:
     assert threading.active_count() <= before + 2  # idle ones of anyio's pool
 
 
+async def test_who_waits_for_a_short_code_is_found_at_once() -> None:
+    async with new_node() as node:
+        address = await node.listen("tcp://127.0.0.1:0")
+        async with announce(node, slot=9_998):
+            expected = FoundNode(node.node_id, "", (address,), slot=9_998)
+            with anyio.fail_after(10):
+                assert await look(3_600, slot=9_998) == [expected]
+            assert await look(0.05, slot=9_997) == []
+
+
 async def test_a_liar_is_a_dial_that_fails() -> None:
     """Whoever is told of in another's name has to prove the id, and cannot."""
     wanted = Identity.create().node_id

@@ -63,6 +63,7 @@ class Somebody:
     def __init__(self, node_id: NodeId | None) -> None:
         self.node_id = node_id
         self.backend = FakeClock()
+        self.name = "192.0.2.1"
 
 
 async def permits(allow: Allow, node_id: NodeId | None, roles: Roles | None = None) -> bool:

@@ -7,9 +7,17 @@ import pytest
 from lbm import keys
 from lbm.errors import LbmEncodeError
 from node.messaging.chunks import ChunkInbox
-from node.messaging.pending import STREAMED
 from node.protocol.account import Account
-from node.protocol.codes import CALL, CANCEL, RESULT, SIM, SUBSCRIBE, UNSUBSCRIBE, ResultCode
+from node.protocol.codes import (
+    CALL,
+    CANCEL,
+    RESULT,
+    SIM,
+    STREAMED,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    ResultCode,
+)
 from node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,

@@ -2,8 +2,7 @@
 
 import math
 
-from node.messaging.pending import LOST
-from node.protocol.codes import CloseCode
+from node.protocol.codes import LOST, CloseCode
 from tests.node.messaging.fake import Shell, call_event, cancel_event, result_event
 
 

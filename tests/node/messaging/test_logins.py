@@ -8,7 +8,6 @@ from lbm import keys
 from lbm.codec import Encodable, encode
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
-from node.messaging.pending import LOST
 from node.messaging.topics import Topics
 from node.protocol.codes import (
     ACCOUNT,
@@ -16,6 +15,7 @@ from node.protocol.codes import (
     CANCEL,
     LOGIN,
     LOGOUT,
+    LOST,
     RESULT,
     CloseCode,
     ResultCode,

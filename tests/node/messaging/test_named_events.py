@@ -12,7 +12,7 @@ from node.messaging.dispatch import Dispatch
 from node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
 from node.messaging.formats import FormatError
 from node.messaging.payloads import Payload, Tandem, make_payload
-from node.messaging.pending import LOST, IncomingCall, OutgoingCall
+from node.messaging.pending import IncomingCall, OutgoingCall
 from node.messaging.topics import Topics
 from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import (
@@ -21,6 +21,7 @@ from node.protocol.codes import (
     EMIT,
     END,
     ERROR,
+    LOST,
     NAMED,
     REPLY_EVENT,
     RESULT,

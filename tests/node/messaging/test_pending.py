@@ -1,6 +1,7 @@
 """Tests of node/messaging/pending.py: a call has one answer."""
 
-from node.messaging.pending import LOST, OutgoingCall
+from node.messaging.pending import OutgoingCall
+from node.protocol.codes import LOST
 
 
 def test_the_first_answer_is_the_answer() -> None:

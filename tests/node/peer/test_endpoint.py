@@ -1,21 +1,35 @@
 """Tests of node/peer/endpoint.py: a line each, and strangers that cannot fill the log."""
 
+from dataclasses import dataclass
+
 import pytest
 
+from crypto.identity import NodeId
 from node.peer.endpoint import BURST, PER_SECOND, Endings
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 
+
+@dataclass
+class Somebody:
+    """Who a line is about."""
+
+    name: str
+    node_id: NodeId | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+X = Somebody("x")
 BAD = ConnectionEnded(CloseCode.PROTOCOL_ERROR, "", remote=False, reason="junk")
 
 
 def test_each_ending_has_a_line_of_its_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     endings, now = Endings(), 50.0
-    endings.ended("x", BAD, now, stranger=True)
-    endings.ended(
-        "x", ConnectionEnded(1, "bye", remote=True, reason="closed"), 50.0, stranger=False
-    )
+    endings.ended(X, BAD, now, stranger=True)
+    endings.ended(X, ConnectionEnded(1, "bye", remote=True, reason="closed"), 50.0, stranger=False)
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         ("WARNING", "x ended: protocol-error (junk)"),
         ("INFO", "x ended: going-away (bye)"),
@@ -25,11 +39,11 @@ def test_each_ending_has_a_line_of_its_level(caplog: pytest.LogCaptureFixture) -
 def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     endings, now = Endings(), 50.0
     for _ in range(BURST + 500):
-        endings.ended("x", BAD, now, stranger=True)
+        endings.ended(X, BAD, now, stranger=True)
     assert len(caplog.records) == BURST
     now += 1.0
     for _ in range(500):
-        endings.ended("x", BAD, now, stranger=True)
+        endings.ended(X, BAD, now, stranger=True)
     lines = [record.getMessage() for record in caplog.records[BURST:]]
     assert (
         lines
@@ -41,7 +55,7 @@ def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None
 def test_peers_that_were_let_in_always_have_their_line(caplog: pytest.LogCaptureFixture) -> None:
     endings, now = Endings(), 50.0
     for _ in range(BURST + 5):
-        endings.ended("x", BAD, now, stranger=False)
+        endings.ended(X, BAD, now, stranger=False)
     assert len(caplog.records) == BURST + 5
 
 
@@ -49,7 +63,7 @@ def test_who_was_turned_away_shares_the_strangers_lines(caplog: pytest.LogCaptur
     endings, now = Endings(), 50.0
     for _ in range(BURST):
         endings.turned_away("192.0.2.1", "too many connections", now)
-    endings.ended("x", BAD, now, stranger=True)
+    endings.ended(X, BAD, now, stranger=True)
     endings.turned_away("192.0.2.1", "too many connections", now)
     endings.turned_away("192.0.2.1", "too many connections", now + 1.0)
     line = "turned away a connection from 192.0.2.1: too many connections"
@@ -62,7 +76,7 @@ def test_who_was_turned_away_shares_the_strangers_lines(caplog: pytest.LogCaptur
 def test_what_others_say_begins_no_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     text = "bye\n2026-01-01 WARNING parley: all is well \x1b[2J"
-    Endings().ended("x", ConnectionEnded(1, text, True, ""), 0.0, stranger=False)
+    Endings().ended(X, ConnectionEnded(1, text, True, ""), 0.0, stranger=False)
     (record,) = caplog.records
     assert record.getMessage().isprintable()
     assert "bye\\n2026" in record.getMessage()

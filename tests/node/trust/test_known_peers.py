@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from crypto.identity import NodeId
 from node.errors import ConfigError, KnownPeersError
 from node.trust import known_peers as module
+from node.trust import shared_file
 from node.trust.known_peers import MAX_NAME_SIZE, KnownPeer, KnownPeers, default_known_peers
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -366,7 +367,7 @@ def test_a_writer_waits_for_the_lock_and_then_reads_again(path: Path) -> None:
 def test_a_writer_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peers = KnownPeers(path)
     peers.add(A, "a", NOW)
-    monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(shared_file, "LOCK_TIMEOUT", 0.05)
     with path.with_name("known_peers.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(KnownPeersError, match="cannot lock"):

@@ -22,6 +22,7 @@ from node.trust.policies import (
     parse_trust,
     recheck,
 )
+from node.trust.words import fingerprint
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 ALICE, BOB, EVE = (Identity.create().public for _ in range(3))
@@ -138,6 +139,20 @@ def test_first_use_takes_the_time_from_its_clock(known_peers: KnownPeers) -> Non
     peer = known_peers.lookup(ALICE.node_id)
     assert peer is not None
     assert before <= peer.first_seen <= datetime.now(UTC)
+
+
+def test_first_use_logs_whom_it_records(
+    first_use: FirstUse, known_peers: KnownPeers, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in (PLACE, None, "tcp://another:1"):
+        first_use.check(ALICE, name)
+    first_use.check(EVE, None)
+    first, second = caplog.messages  # and nothing of who is known already
+    words = fingerprint(ALICE.node_id)
+    assert first == (
+        f"first use: the one at {PLACE}, is on record from now on: {ALICE.node_id} ({words})"
+    )
+    assert second.startswith("first use: one that dialled us, is on record from now on: ")
 
 
 def test_first_use_trusts_the_same_again(first_use: FirstUse, known_peers: KnownPeers) -> None:

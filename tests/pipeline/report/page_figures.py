@@ -3,6 +3,7 @@
 from pipeline.report.figures import (
     CallRow,
     Edge,
+    EventRow,
     Figures,
     FindingKind,
     FindingRow,
@@ -57,7 +58,12 @@ def hostile_figures() -> Figures:
         for name in HOSTILE
     ]
     session = ("5e" * 32, ONE, OTHER)
+    talk = SessionSummary(*session, "x ed25519", 2, START, 10**8, 3, 1, 900, 10**6, 0, -1)
+    strange = SessionSummary(
+        HOSTILE[0], None, None, HOSTILE[0], 1, None, None, 0, 0, 0, 0, None, 12
+    )
     return Figures(
+        rows=len(HOSTILE),
         refreshed=START,
         first=START,
         last=START + 10**9,
@@ -98,7 +104,7 @@ def hostile_figures() -> Figures:
                 HOSTILE[8],
             ),
         ],
-        bucket=60,
+        bucket=60_000_000,
         traffic=[
             TrafficPoint(START + minute * 60_000_000, sender, 5 * minute, 10**5 * minute)
             for minute in (0, 1, 2, 5)
@@ -108,10 +114,20 @@ def hostile_figures() -> Figures:
         by_pair=[call._replace(scope="pair", caller=ONE, callee=OTHER) for call in calls],
         topics=[TopicRow(name, ONE, 2, 1, 1_000, 10**6, 1) for name in HOSTILE],
         topic_notes=[TopicNotes(name, 1, 1_000) for name in HOSTILE],
-        session_rows=[
-            SessionSummary(*session, "x ed25519", 2, START, 10**8, 3, 1, 900, 10**6, 0, -1),
-            SessionSummary("no", None, None, HOSTILE[0], 1, None, None, 0, 0, 0, 0, None, 12),
-        ],
+        session_rows=[talk, strange],
+        talks={
+            talk: [
+                EventRow(
+                    session[0], ONE, "sent", at, START, 3, "call", name, None, 9, "ok", SEGMENT, 99
+                )
+                for at, name in enumerate(HOSTILE)
+            ],
+            strange: [
+                EventRow(
+                    HOSTILE[0], None, "sent", 1, None, None, None, None, 16, None, None, None, 1
+                )
+            ],
+        },
         suites=[SessionGroup(HOSTILE[0], 2)],
         closings=[SessionGroup("0", 1), SessionGroup("", 1)],
         edges=[
@@ -119,6 +135,8 @@ def hostile_figures() -> Figures:
             Edge(OTHER, ONE, 2, 100, 10**5),
             Edge(ONE, SILENT, 1, 1, 100),
         ],
+        talked=[Edge(ONE, OTHER, 2, 900, 10**6)],
+        edge_count=3,
         node_rows=[
             NodeRow(ONE, True, 2, 901, 10**6, 100, 10**5, 1),
             NodeRow(OTHER, True, 1, 100, 10**5, 900, 10**6, 0),
@@ -137,6 +155,6 @@ def hostile_figures() -> Figures:
 def no_figures() -> Figures:
     """A report of nothing."""
     return Figures(
-        None, None, None, 0, 0, 0, 0, 0, 0, 0, 0, False, 0, 0, 0, 0,
-        [], [], 60, [], [], [], [], [], [], [], [], [], [], 0, [], [], [],
+        9, None, None, None, 0, 0, 0, 0, 0, 0, 0, 0, False, 0, 0, 0, 0,
+        [], [], 60_000_000, [], [], [], [], [], [], {}, [], [], [], [], 0, [], 0, [], [], [],
     )  # fmt: skip

@@ -1,22 +1,33 @@
-"""The page: whole, without a script, and with nothing in it that a stranger could make run."""
+"""The page: whole, and with nothing in it that a stranger could make run."""
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+import pipeline.report
 from pipeline.gold.meanings import UNCHECKED
+from pipeline.report.cells import page_id
 from pipeline.report.figures import FindingKind
 from pipeline.report.page import render
-from tests.pipeline.report.page_figures import HOSTILE, ONE, hostile_figures, no_figures
+from tests.pipeline.report.page_figures import (
+    HOSTILE,
+    ONE,
+    OTHER,
+    START,
+    hostile_figures,
+    no_figures,
+)
 
 _EMPTY = {"img", "meta"}
 _TAGS = {
     "html", "head", "title", "style", "body", "header", "nav", "main", "section", "h1", "h2", "p",
     "a", "ul", "li", "dl", "dt", "dd", "div", "span", "strong", "em", "bdi", "code", "figure",
-    "figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td", *_EMPTY,
+    "figcaption", "table", "caption", "thead", "tbody", "tr", "th", "td", "script", *_EMPTY,
 }  # fmt: skip
 
 
@@ -27,6 +38,7 @@ class Page(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
+        self.scripts: list[str] = []
         self._open: list[str] = []
         self.feed(text)
         self.close()
@@ -41,7 +53,7 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        (self.scripts if self._open[-1:] == ["script"] else self.text).append(data)
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         """The attributes of each such element."""
@@ -67,12 +79,19 @@ def test_nothing_in_it_runs_or_loads(page: Page) -> None:
             value = attributes.get(name)
             assert value is None or value.startswith(("#", "data:image/svg+xml;base64,")), tag
     policy = [one for one in page.all("meta") if one.get("http-equiv")]
+    # One script, which is known by its hash: no stranger's text has that.
+    [script] = page.scripts
+    assert script == (Path(pipeline.report.__file__).parent / "tables.js").read_text("utf-8")
+    known = b64encode(sha256(script.encode()).digest()).decode()
     assert policy == [
         {
             "http-equiv": "Content-Security-Policy",
-            "content": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+            "content": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+            f"script-src 'sha256-{known}'",
         }
     ]
+    for loads in ("innerHTML", "fetch", "XMLHttpRequest", "import(", "eval"):
+        assert loads not in script
     # It stands before everything that it is about.
     assert page.elements[2][1].get("charset") == "utf-8"
     assert page.elements[3][1] == policy[0]
@@ -111,12 +130,45 @@ def test_pictures_are_whole_and_inert(page: Page) -> None:
 def test_it_can_be_read_without_seeing_it(page: Page) -> None:
     assert page.all("html") == [{"lang": "en"}]
     tags = [tag for tag, _ in page.elements]
-    assert tags.count("table") == tags.count("caption") == tags.count("thead") == 12
+    assert tags.count("table") == tags.count("caption") == tags.count("thead") == 16
     assert all(one["scope"] in {"row", "col"} for one in page.all("th"))
     ids = [one["id"] for _, one in page.elements if "id" in one]
     assert len(ids) == len(set(ids))
     assert {one["href"] for one in page.all("a")} <= {f"#{id}" for id in ids}
     assert f"node-{ONE}" in ids
+
+
+def test_a_finding_leads_to_its_session_and_to_its_events(text: str, page: Page) -> None:
+    links = [one["href"] for one in page.all("a")]
+    ids = [one["id"] for _, one in page.elements if "id" in one]
+    place = page_id("5e" * 32)
+    assert links.count(f"#{place}") == 3  # from its finding, twice, and from the table of sessions
+    assert "kind-gap" in ids
+    assert "#kind-gap" in links
+    section = text.split(f'id="{place}"', 1)[1].split("</section>", 1)[0]
+    assert "1 finding about this session." in section
+    assert "Events around findings" in section
+    assert section.count("<code>call</code>") == len(HOSTILE)
+
+
+def test_cells_are_sorted_by_numbers_and_not_by_what_is_shown(page: Page) -> None:
+    keys = [
+        one["data-key"] for tag, one in page.elements if tag in {"td", "th"} and "data-key" in one
+    ]
+    assert str(10**6) in keys  # shown as 977 KiB
+    assert str(START) in keys
+
+
+def test_nodes_have_the_names_that_the_reader_knows() -> None:
+    shown = "".join(Page(render(hostile_figures(), {ONE: "Alice", OTHER: HOSTILE[0]})).text)
+    assert "Alice" in shown
+    assert HOSTILE[0][:24] in shown
+
+
+def test_what_is_cut_off_says_how_to_get_it() -> None:
+    figures = replace(hostile_figures(), sessions=1_000)
+    shown = "".join(Page(render(figures)).text)
+    assert "The first 2 of 1,000: the option --rows shows more." in shown
 
 
 def test_it_is_the_same_each_time(text: str) -> None:

@@ -97,7 +97,7 @@ def test_figures_of_small_tables() -> None:
     ]
     assert [finding.kind for finding in figures.findings] == ["gap", "torn"]
     # A day in quarters of an hour; what c sent is known from a.
-    assert figures.bucket == 900
+    assert figures.bucket == 900_000_000
     assert figures.traffic == [
         TrafficPoint(MICROS, "a", 6, 600),
         TrafficPoint(MICROS, "c", 2, 200),
@@ -132,18 +132,19 @@ def test_figures_of_small_tables() -> None:
 
 
 def test_every_list_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    bounds = {"TOP_ROWS": 1, "FINDING_ROWS": 1, "TOP_NODES": 2, "TOP_SENDERS": 1, "TIME_BUCKETS": 1}
+    bounds = {"ROWS": 1, "TOP_NODES": 2, "TOP_SENDERS": 1, "TIME_BUCKETS": 1, "SESSIONS": 1}
     for name, bound in bounds.items():
         monkeypatch.setattr(queries, name, bound)
-    figures = queries.collect(tables())
+    figures = queries.collect(tables(), most=1)
     cut = ["finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes"]
     cut += ["session_rows", "suites", "closings", "node_rows", "tunnel_rows", "links"]
+    cut += ["talks", "talked"]
     assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)
     # What is cut off is counted all the same.
     assert (figures.sessions, figures.nodes, figures.events) == (2, 3, 9)
     assert figures.tunnels == 2
     assert figures.edges == [Edge("a", "b", 1, 6, 600), Edge("b", "a", 1, 1, 100)]
-    week = 604_800
-    start = MICROS // 1_000_000 // week * week * 1_000_000
+    week = 604_800_000_000
+    start = MICROS // week * week
     assert figures.bucket == week
     assert figures.traffic == [TrafficPoint(start, None, 3, 300), TrafficPoint(start, "a", 6, 600)]

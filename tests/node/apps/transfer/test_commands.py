@@ -196,8 +196,8 @@ def test_what_cannot_be_sent(parley: Parley, tmp_path: Path, file: Path) -> None
         ((str(tmp_path / "none"), nowhere), 6, "No such file"),
         ((str(tmp_path / ".hidden"), nowhere), 2, "begins with a dot"),
         ((str(file), str(other), nowhere), 2, "would have the same name"),
-        ((str(file),), 2, "FILE... ADDR"),
-        ((str(file), str(file)), 2, "is not an address"),
+        ((nowhere,), 2, "FILE... [ADDR]"),
+        ((str(file), str(file)), 2, "would have the same name"),
         ((str(file), nowhere), 3, "cannot reach"),
     ]:
         done = parley("send", *args)

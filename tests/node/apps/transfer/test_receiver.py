@@ -12,10 +12,13 @@ from node.apps.transfer.files import OpenFile
 from node.apps.transfer.framing import read_message
 from node.apps.transfer.names import PARTIAL_ENDING, partial_name
 from node.apps.transfer.protocol import LABEL, Begin, FileOffer, Receipt, RefusalCode, Resume
+from node.apps.transfer.receiver import FileReceiver
+from node.apps.transfer.store import FileStore
 from node.errors import StreamResetError
+from node.protocol.codes import CloseCode
 from node.streams.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Place, offered, receiving, written
-from tests.node.network import eventually
+from tests.node.network import eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +55,20 @@ async def refused(place: Place, offer: FileOffer | bytes) -> tuple[int, str]:
     stream = place.met.peer.open_stream(LABEL)
     await stream.send(offer if isinstance(offer, bytes) else offer.encode())
     return await refusal(stream)
+
+
+async def test_files_of_others_than_the_one_that_is_meant(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    async with meeting() as met, new_node() as other:
+        peer, _ = await introduce(other, met.server)
+        with FileStore(tmp_path / "in") as store:
+            FileReceiver(store).offer_on(met.server, allow=met.client.node_id)
+            stranger, meant = peer.open_stream(LABEL), met.peer.open_stream(LABEL)
+            assert (await refusal(stranger))[0] == CloseCode.NOT_AUTHORISED
+            await meant.send(offered(PATTERN).encode())
+            assert (await read_message(meant, Resume.decode)).offset == 0
 
 
 async def test_a_file_arrives(anyio_backend: str, tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_host_that_is_killed_and_comes_back(processes: Processes, tmp_path: Pa
     save_identity(tmp_path / "key", Identity.create())
     args = ("--identity", str(tmp_path / "key"))
     hosting, address = host(processes, *args)
-    ann, other = (guest(processes, address, name) for name in ("ann", "ANN"))
+    ann, other = (guest(processes, address, name, "--fresh") for name in ("ann", "ANN"))
     hosting.stop(SIGKILL)
     for running in (ann, other):
         running.event("parted")

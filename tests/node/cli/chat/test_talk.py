@@ -23,7 +23,12 @@ LOST = PeerClosedError(CloseCode.CONNECTION_LOST)
     [
         (
             UnreachableError("not in the room for 30 s"),
-            {"event": "refused", "code": 3, "text": "not said: hello (not in the room for 30 s)"},
+            {
+                "event": "refused",
+                "code": 3,
+                "kind": "result",
+                "text": "not said: hello (not in the room for 30 s)",
+            },
             "! not said: hello (not in the room for 30 s)",
         ),
         (
@@ -38,7 +43,12 @@ LOST = PeerClosedError(CloseCode.CONNECTION_LOST)
         ),
         (
             received_refusal(ResultCode.OVERLOADED, "at most 20 messages in 10 s"),
-            {"event": "refused", "code": 19, "text": "at most 20 messages in 10 s"},
+            {
+                "event": "refused",
+                "code": 19,
+                "kind": "result",
+                "text": "at most 20 messages in 10 s",
+            },
             "! at most 20 messages in 10 s",
         ),
     ],

@@ -45,7 +45,7 @@ def test_for_people(parley: Parley, server: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_connection(parley: Parley, server: str) -> None:
-    done = parley("doctor", server, "--json", "--count", "3")
+    done = parley("doctor", server, "--json", "--count", "3", "--fresh")
     assert done.code == 0
     (met,) = (line for line in done.lines if line["event"] == "connection")
     assert met["node_id"] == server.partition("#")[2]

@@ -60,7 +60,7 @@ def test_run_says_what_the_tables_hold(
 ) -> None:
     told: list[tuple[object, ...]] = []
 
-    def run(*arguments: object, payloads: bool) -> Outcome:
+    def run(*arguments: object, payloads: bool, stage: object) -> Outcome:
         told.append((*arguments, payloads))
         return Outcome(Counter(ok=1200, unsealed=3), Counter(gap=2))
 
@@ -83,7 +83,7 @@ def test_a_run_with_nothing_new_starts_no_spark(
 ) -> None:
     outcomes = [Outcome(Counter(ok=7), Counter()), None]
     monkeypatch.setattr(again, "unchanged", lambda *_: outcomes.pop(0))
-    monkeypatch.setattr(jobs, "run", lambda *_, payloads: Outcome(Counter(ok=8), Counter()))
+    monkeypatch.setattr(jobs, "run", lambda *_, **options: Outcome(Counter(ok=8), Counter()))
     assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 7
     assert asked == []
     assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 8
@@ -132,7 +132,10 @@ def test_follow_ends_on_the_first_signal(
 def test_report_writes_a_page_or_says_why_not(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], tmp_path: Path
 ) -> None:
-    def write_report(store: GoldDirectory | GoldCluster, path: Path) -> None:
+    given: list[dict[str, object]] = []
+
+    def write_report(store: GoldDirectory | GoldCluster, path: Path, **options: object) -> None:
+        given.append(options)
         if isinstance(store, GoldCluster):
             raise NoTablesError("there are no tables")
         path.write_text("a page")
@@ -142,6 +145,7 @@ def test_report_writes_a_page_or_says_why_not(
     (tmp_path / "t" / "gold").mkdir(parents=True)
     last = parley("pipeline", "report", "--tables", "t", "--html", str(page), "--json").last
     assert (last["html"], last["size"]) == (str(page), 6)
+    assert given == [{"names": {}, "rows": 2_000, "without_events": False}]
     assert asked == []  # what is seen here needs no Spark
     done = parley("pipeline", "report", "--tables", "none", "--html", str(page))
     assert (done.code, done.err) == (1, "parley: there are no tables\n")
@@ -153,7 +157,7 @@ def test_report_writes_a_page_or_says_why_not(
 def test_tables_are_for_their_owner_and_journals_must_be_there(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], place: Path
 ) -> None:
-    monkeypatch.setattr(jobs, "run", lambda *_, payloads: Outcome(Counter(), Counter()))
+    monkeypatch.setattr(jobs, "run", lambda *_, **options: Outcome(Counter(), Counter()))
     assert parley("pipeline", "run", "--journals", "[jk]", "--tables", "a/t").code == 0
     assert stat.S_IMODE((place / "a" / "t").stat().st_mode) == 0o700
     # What a server sees is not looked for here.

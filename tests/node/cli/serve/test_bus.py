@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from crypto.identity import Identity
-from node.cli.serve.bus import allowing
+from node.cli.serve.bus import BusRights
+from node.errors import ConfigError
+from node.handlers.rules import Roles
 from node.settings import BusSettings
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 from tests.node.cli.processes import Processes, Running
@@ -23,8 +25,15 @@ def request(**fields: Any) -> Any:
 
 
 def test_whatever_no_entry_allows_is_not_allowed() -> None:
-    assert not allowing(BusSettings())(request())
-    allow = allowing(BusSettings(allow=(f"{ONE}=publish:shop.*", "*=consume+inspect:*:audit")))
+    roles = Roles()
+    rights = BusRights(BusSettings(), roles)
+    assert not rights.allow(request())
+    with pytest.raises(ConfigError, match="no bus to offer"):
+        rights.change(BusSettings(allow=("*=publish:*",)))
+    assert not rights.allow(request())
+    told = (f"{ONE}=publish:shop.*", "*=consume+inspect:*:audit", "@clerk=manage:shop.*:x")
+    rights.change(BusSettings(url="sqlite:////bus", allow=told))
+    allow = rights.allow
     assert allow(request())
     assert not allow(request(name="auth.user"))
     assert not allow(request(peer=SimpleNamespace(node_id=OTHER)))
@@ -34,6 +43,10 @@ def test_whatever_no_entry_allows_is_not_allowed() -> None:
     assert not allow(request(action="inspect"))
     assert not allow(request(action="inspect", name=None))
     assert not allow(request(action="manage", group="audit"))
+    assert not allow(request(action="manage", group="x"))
+    roles.assign(ONE, "clerk")
+    assert allow(request(action="manage", group="x"))
+    assert not allow(request(action="manage", group="x", peer=SimpleNamespace(node_id=OTHER)))
 
 
 def test_over_the_network(processes: Processes, parley: Parley, bus: str, publish: Publish) -> None:

@@ -13,9 +13,8 @@ from node.dialects.named.codec import BromineEvent, BromineType, Flavour, encode
 from node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
 from node.dialects.named.intake import TURN_EVENTS
 from node.messaging.emits import UNREAD, OutgoingEmit
-from node.messaging.pending import LOST
 from node.protocol.account import REQUEST_WEIGHT
-from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.codes import LOST, CloseCode, ResultCode
 from node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,

@@ -4,8 +4,7 @@ import pytest
 
 from node.dialects.simproto.codec import RESPONSE, RPC, SUBSCRIBE, serialise_message
 from node.dialects.simproto.requests import response_code
-from node.messaging.pending import LOST
-from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.codes import LOST, CloseCode, ResultCode
 from tests.node.dialects.simproto.sides import TIGHT, Side, call, request
 
 

@@ -23,7 +23,8 @@ from node.dialects.simproto.codec import (
 )
 from node.dialects.simproto.core import RequestReceived
 from node.dialects.simproto.requests import SimProtoRequest
-from node.messaging.pending import LOST, IncomingCall
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import LOST
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import PongReceived
 from tests.node.dialects.simproto.sides import Side

@@ -1,0 +1,117 @@
+"""SPAKE2 (RFC 9382): two who share a few bits that can be guessed find out whether they do.
+
+An attacker who takes part in one exchange tests one guess; one who listens tests none. The suite is
+SPAKE2-edwards25519-SHA256-HKDF-HMAC. Points and scalars are computed by libsodium, in constant
+time; here is only what is done with them.
+
+A `Spake2` serves one exchange, whether it succeeds or not. What is agreed is not handed out: the
+two sides have keys already, and want to know who has them.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from typing import Final
+
+import nacl.exceptions
+from nacl.bindings import (
+    crypto_core_ed25519_add,
+    crypto_core_ed25519_is_valid_point,
+    crypto_core_ed25519_scalar_mul,
+    crypto_core_ed25519_scalar_reduce,
+    crypto_core_ed25519_sub,
+    crypto_scalarmult_ed25519_base_noclamp,
+    crypto_scalarmult_ed25519_noclamp,
+)
+
+from crypto.errors import KeyExchangeError
+from crypto.hashing import SHA256
+from crypto.kdf import expand, extract
+from crypto.randomness import random_bytes
+
+SHARE_SIZE: Final = 32
+CONFIRMATION_SIZE: Final = 32
+SCALAR_SIZE: Final = 32
+
+# Points of which nobody knows the discrete logarithm (RFC 9382, section 6): of side A, of side B.
+_M: Final = bytes.fromhex("d048032c6ea0b6d697ddc2e86bda85a33adac920f1bf18e1b0c6d166a5cecdaf")
+_N: Final = bytes.fromhex("d3bfb518f44f3430f29d0c92af503865a1ed3281dc69b35dd868ba85f886c4ab")
+_COFACTOR: Final = (8).to_bytes(SCALAR_SIZE, "little")
+_WIDE_SIZE: Final = 64  # bytes that are reduced to a scalar without a bias that matters
+_HALF: Final = 16  # bytes: of a digest, each of the keys that it is made into
+
+
+def password_scalar(password: bytes) -> bytes:
+    """The scalar w of a password, 32 bytes, little-endian."""
+    return crypto_core_ed25519_scalar_reduce(hashlib.sha512(password).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmations:
+    """What each side shows the other: `ours` is sent, 32 bytes, and theirs is `check`ed."""
+
+    ours: bytes = field(repr=False)
+    _theirs: bytes = field(repr=False)
+
+    def check(self, theirs: bytes) -> bool:
+        """Whether the other side has the same password, identities, shares and context."""
+        return hmac.compare_digest(theirs, self._theirs)
+
+
+class Spake2:
+    """One side of one exchange; `share` is what it sends first, 32 bytes.
+
+    Side A is the one that speaks first, and both know who is which.
+    """
+
+    __slots__ = ("_first", "_private", "_w", "share")
+
+    def __init__(self, password: bytes, *, first: bool, private: bytes | None = None) -> None:
+        """Begin an exchange; side A is `first`. `private` (a scalar, 32 bytes, little-endian) is
+        given for test vectors only."""
+        self._first = first
+        self._w = password_scalar(password)
+        if private is None:
+            private = crypto_core_ed25519_scalar_reduce(random_bytes(_WIDE_SIZE))
+        self._private: bytes | None = private
+        blinding = crypto_scalarmult_ed25519_noclamp(self._w, _M if first else _N)
+        public = crypto_scalarmult_ed25519_base_noclamp(private)
+        self.share = crypto_core_ed25519_add(blinding, public)
+
+    def finish(self, theirs: bytes, a: bytes, b: bytes, context: bytes) -> Confirmations:
+        """What to send and what to expect, from the other side's share; once.
+
+        `a` and `b` are the identities of the sides, `context` what else both must have in common
+        (the RFC's AAD).
+
+        Raises:
+            KeyExchangeError: the share is not the encoding of a point of the prime order, or is
+                the one that has the result known to everybody; or it was asked a second time.
+        """
+        private, self._private = self._private, None
+        if private is None:
+            raise KeyExchangeError("this side of SPAKE2 has been used")
+        # Canonical, on the curve, in the subgroup of prime order, and not the neutral element.
+        if len(theirs) != SHARE_SIZE or not crypto_core_ed25519_is_valid_point(theirs):
+            raise KeyExchangeError("a share of SPAKE2 is not a point of the prime order")
+        try:
+            blinding = crypto_scalarmult_ed25519_noclamp(self._w, _N if self._first else _M)
+            unblinded = crypto_core_ed25519_sub(theirs, blinding)
+            factor = crypto_core_ed25519_scalar_mul(_COFACTOR, private)
+            shared = crypto_scalarmult_ed25519_noclamp(factor, unblinded)
+        except nacl.exceptions.RuntimeError as error:
+            raise KeyExchangeError("a share of SPAKE2 gives a result that is known") from error
+        shares = (self.share, theirs) if self._first else (theirs, self.share)
+        # The RFC has w as a big-endian number of a fixed length.
+        transcript = b"".join(
+            len(part).to_bytes(8, "little") + part
+            for part in (a, b, *shares, shared, self._w[::-1])
+        )
+        key = SHA256.digest(transcript)[_HALF:]
+        info = b"ConfirmationKeys" + context
+        keys = expand(SHA256, extract(SHA256, b"", key), info, 2 * _HALF)
+        of_a, of_b = (SHA256.hmac(one, transcript) for one in (keys[:_HALF], keys[_HALF:]))
+        return Confirmations(of_a, of_b) if self._first else Confirmations(of_b, of_a)
+
+    def __repr__(self) -> str:
+        return f"<Spake2 of side {'A' if self._first else 'B'}>"

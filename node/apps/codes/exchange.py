@@ -1,0 +1,181 @@
+"""The exchange over a connection (section 21): `CodeGiver` waits for whoever has its code,
+`take_code` shows that it has one. Both know whom they talk to once it is over, and not before.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from crypto.errors import KeyExchangeError
+from crypto.identity import NodeId
+from crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
+from node.apps.codes.code import SECONDS, SLOT_SIZE, Code
+from node.apps.codes.errors import CodeGoneError, CodeReset, ExchangeRefused, WrongCodeError
+from node.apps.codes.giving import OPENING_SIZE, Giving
+from node.errors import NotTrustedError, StreamResetError
+from node.node import Node
+from node.peer.peer import Peer
+from node.protocol.handshake import known
+from node.remote.remote import Remote
+from node.streams.stream import Stream
+
+LABEL: Final = "parley.code"
+MESSAGE_TIMEOUT: Final = 10.0  # seconds for each next message
+
+
+class CodeGiver:
+    """Waits, on a node, for the one peer that has `code`.
+
+    The node lets strangers in meanwhile, so it should offer nothing else. `on_failed` is told of
+    each failed try.
+    """
+
+    def __init__(
+        self, node: Node, code: Code, on_failed: Callable[[str], object] = lambda peer: None
+    ) -> None:
+        """Register the handler of the stream; ParleyError if there is one."""
+        self.code = code
+        self._node = node
+        self._on_failed = on_failed
+        self._giving = Giving(code, node.node_id, node.backend.now())
+        self._trying: set[Remote] = set()
+        self._over = anyio.Event()
+        self._taker: Peer | None = None
+        node.on_stream(LABEL)(self._serve)
+
+    async def taker(self, seconds: float = SECONDS) -> Peer:
+        """Wait for the peer that has the code; it has been told that it is known.
+
+        Raises:
+            WrongCodeError: too many had another code. CodeGoneError: nobody came in `seconds`, or
+                the one who came broke off at the end.
+        """
+        with anyio.move_on_after(seconds):
+            await self._over.wait()
+        if self._taker is not None:
+            return self._taker
+        if self._giving.given_up:
+            raise WrongCodeError("too many tries with a wrong code: it is given up")
+        if self._giving.taken:
+            raise CodeGoneError("whoever took the code broke off; a new code is needed")
+        raise CodeGoneError(f"nobody has taken the code in {seconds:g} s")
+
+    async def _serve(self, stream: Stream) -> None:
+        peer = stream.peer
+        if peer in self._trying:
+            stream.reset(CodeReset.BUSY, "one try at a time")
+            return
+        self._trying.add(peer)
+        try:
+            await self._tried(stream, peer)
+        except ExchangeRefused as refused:
+            stream.reset(refused.code, refused.text)
+            if refused.code == CodeReset.WRONG:
+                self._on_failed(str(peer.node_id))
+        except NotTrustedError as error:
+            stream.reset(CodeReset.MALFORMED, error.text)
+        finally:
+            self._giving.leave(peer)
+            self._trying.discard(peer)
+            if self._giving.given_up:
+                self._over.set()
+
+    async def _tried(self, stream: Stream, peer: Remote) -> None:
+        assert isinstance(peer, Peer)  # streams come over native connections alone
+        taker, context = _session(peer, self.code)
+        now = self._node.backend.now
+        opening = await _exactly(stream, OPENING_SIZE)
+        share = self._giving.begin(peer, peer.name, now(), opening, taker, context)
+        await stream.send(share)
+        confirmation = await _exactly(stream, CONFIRMATION_SIZE)
+        ours = self._giving.confirm(peer, now(), confirmation)
+        try:
+            await stream.send(ours)
+            await stream.send_eof()
+            # Then the taker has verified it, and is ready for us.
+            with anyio.fail_after(MESSAGE_TIMEOUT):
+                await _at_end(stream)
+            self._taker = peer
+        except TimeoutError:
+            raise ExchangeRefused(CodeReset.MALFORMED, "nothing came for too long") from None
+        finally:
+            self._over.set()  # the code is taken, whatever became of that
+
+
+async def _at_end(stream: Stream) -> None:
+    with suppress(anyio.EndOfStream):
+        await stream.receive(1)
+        raise ExchangeRefused(CodeReset.MALFORMED, "nothing more was to come")
+
+
+async def take_code(
+    node: Node, peer: Peer, code: Code, ready: Callable[[], object] = lambda: None
+) -> NodeId:
+    """Show a peer that `node` has dialled that we have its code; returns its node id, which that
+    proves to be the giver's. `ready` is called before the peer hears of it, which may then ask
+    something of us.
+
+    Raises:
+        WrongCodeError: it has another code, or is somebody else. CodeGoneError: it does not wait
+            for that code any more, or cannot now, or broke off. NotTrustedError: the connection is
+            not encrypted. PeerClosedError: it is over.
+    """
+    giver, context = _session(peer, code)
+    stream = peer.open_stream(LABEL)
+    ours = Spake2(code.password, first=True)
+    try:
+        await stream.send(code.slot.to_bytes(SLOT_SIZE) + ours.share)
+        share = await _exactly(stream, SHARE_SIZE)
+        expected = ours.finish(share, node.node_id, giver, context)
+        await stream.send(expected.ours)
+        if not expected.check(await _exactly(stream, CONFIRMATION_SIZE)):
+            raise ExchangeRefused(CodeReset.WRONG, "that is not the code")
+        ready()
+        await stream.send_eof()
+    except ExchangeRefused as refused:
+        stream.reset(refused.code, refused.text)
+        raise _outcome(refused.code, refused.text) from refused
+    except KeyExchangeError as error:
+        stream.reset(CodeReset.MALFORMED, "that is not a share")
+        raise _outcome(CodeReset.WRONG, "") from error
+    except StreamResetError as error:
+        raise _outcome(error.code, error.text) from error
+    except BaseException:
+        stream.reset()
+        raise
+    return giver
+
+
+def _outcome(code: int, text: str) -> NotTrustedError | CodeGoneError:
+    if code == CodeReset.WRONG:
+        return WrongCodeError("the other side has another code")
+    if code == CodeReset.BUSY:
+        return CodeGoneError("the other side is busy with others: try the same code again")
+    if code == CodeReset.GONE:
+        return CodeGoneError("nobody waits there for this code; it may be used, or too old")
+    return CodeGoneError(f"the other side broke off ({text or code})")
+
+
+def _session(peer: Peer, code: Code) -> tuple[NodeId, bytes]:
+    """Who the peer has proved to be, and what makes a confirmation good in this session alone."""
+    agreed = peer.live.agreed
+    if agreed is None or agreed.suite is None or peer.node_id is None:
+        raise NotTrustedError("a code is good on encrypted connections alone")
+    hash = agreed.suite.hash_algorithm
+    context = code.context(hash, known(agreed.exporter), known(agreed.session_id))
+    return peer.node_id, context
+
+
+async def _exactly(stream: Stream, size: int) -> bytes:
+    data = b""
+    try:
+        with anyio.fail_after(MESSAGE_TIMEOUT):
+            while len(data) < size:
+                data += await stream.receive(size - len(data))
+    except anyio.EndOfStream:
+        raise ExchangeRefused(CodeReset.MALFORMED, "a message was cut") from None
+    except TimeoutError:
+        raise ExchangeRefused(CodeReset.MALFORMED, "nothing came for too long") from None
+    return data

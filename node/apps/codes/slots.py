@@ -1,0 +1,90 @@
+"""The slots of a home: which node waits at which (section 21). Pure: the time comes in.
+
+Everything has a limit: slots in all, of one node and of one address, and how often an address may
+ask, since whoever asks for many learns who waits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from crypto.identity import NodeId
+from node.apps.codes.code import LAST_SLOT, SECONDS
+from node.apps.codes.rations import Rations
+from node.errors import CallRefused
+from node.protocol.allowance import Rate
+from node.protocol.codes import ResultCode
+from node.trust.admission import address_key
+
+MOST_SLOTS: Final = 1_024
+OF_A_NODE: Final = 4
+OF_AN_ADDRESS: Final = 16
+ASKED: Final = Rate(8, 8.0)  # claims and finds of one address
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim(Generic[S]):
+    node_id: NodeId
+    session: S
+    address: str
+    until: float
+
+
+class SlotTable(Generic[S]):
+    """`is_over` says of a session whether it has ended: its slots are free then."""
+
+    def __init__(self, is_over: Callable[[S], bool]) -> None:
+        self._is_over = is_over
+        self._claims: dict[int, _Claim[S]] = {}
+        self._rations = Rations(ASKED)
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def claim(
+        self, node_id: NodeId, session: S, name: str, now: float, wanted: int | None = None
+    ) -> int:
+        """Give a slot to a node: `wanted`, or the lowest that is free. `name` is the address that
+        it comes from.
+
+        Raises:
+            CallRefused: 20 if `wanted` is another's, 19 beyond a limit.
+        """
+        self._take_ration(name, now)
+        self._drop_old(now)
+        address, _ = address_key(name)
+        held = None if wanted is None else self._claims.get(wanted)
+        if held is not None and held.node_id != node_id:
+            raise CallRefused(ResultCode.NOT_AUTHORISED, "that slot is another's")
+        others = [one for slot, one in self._claims.items() if slot != wanted]
+        of_node = sum(one.node_id == node_id for one in others)
+        of_address = sum(one.address == address for one in others)
+        if len(others) >= MOST_SLOTS or of_node >= OF_A_NODE or of_address >= OF_AN_ADDRESS:
+            raise CallRefused(ResultCode.OVERLOADED, "too many slots")
+        slot = wanted or next(n for n in range(1, LAST_SLOT + 1) if n not in self._claims)
+        self._claims[slot] = _Claim(node_id, session, address, now + SECONDS)
+        return slot
+
+    def free(self, node_id: NodeId, slot: int) -> None:
+        """The node does not wait there any more; nothing, if it did not."""
+        claim = self._claims.get(slot)
+        if claim is not None and claim.node_id == node_id:
+            del self._claims[slot]
+
+    def find(self, slot: int, name: str, now: float) -> NodeId | None:
+        """The node that waits at a slot; CallRefused with 19 for an address that asks too often."""
+        self._take_ration(name, now)
+        self._drop_old(now)
+        claim = self._claims.get(slot)
+        return None if claim is None else claim.node_id
+
+    def _take_ration(self, name: str, now: float) -> None:
+        if not self._rations.take(name, now):
+            raise CallRefused(ResultCode.OVERLOADED, "asked too often: try again in some seconds")
+
+    def _drop_old(self, now: float) -> None:
+        for slot, claim in list(self._claims.items()):
+            if now >= claim.until or self._is_over(claim.session):
+                del self._claims[slot]

@@ -1,0 +1,56 @@
+"""`parley console`: a link to the console of a server that runs on this machine.
+
+Each link opens the console once. Who may read the files of the user that the server runs as may
+have one: they say where its console is.
+"""
+
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from node.cli.options import Json
+from node.cli.output import Output
+from node.cli.serve.console import consoles
+from node.errors import ConfigError, UnreachableError
+from node.web.console.places import ConsolePlace, link_from, places
+
+Act = Annotated[
+    bool,
+    typer.Option("--act", help="A link that may act, too: close, forget, replay, drop, drain."),
+]
+Open = Annotated[bool, typer.Option("--open", help="Open it in the browser of this machine.")]
+Port = Annotated[
+    int | None, typer.Option(help="The port of the console, where several are running.")
+]
+
+
+def console(
+    act: Act = False, open_it: Open = False, port: Port = None, as_json: Json = False
+) -> None:
+    """Print a link that opens the console of a server here once, within 10 minutes."""
+    out = Output(as_json)
+    found = _running(port, act=act)
+    if not found:
+        where = "" if port is None else f" at port {port}"
+        raise ConfigError(f"no console runs here{where}; parley serve --console HOST:PORT has one")
+    if len(found) > 1:
+        several = ", ".join(f"--port {place.port}" for place, _ in found)
+        raise ConfigError(f"{len(found)} consoles run here, name one of them: {several}")
+    ((place, link),) = found
+    out.say(link)
+    if open_it and not webbrowser.open(link):
+        out.remark("there is no browser here to open it with")
+    out.done(link=link, url=place.url, node_id=place.node_id, may_act=act)
+
+
+def _running(port: int | None, *, act: bool) -> list[tuple[ConsolePlace, str]]:
+    """The consoles that answer, with a link of each."""
+    found = []
+    for place in places(consoles()):
+        if port is None or place.port == port:
+            try:
+                found.append((place, link_from(place, may_act=act)))
+            except UnreachableError:
+                continue  # it ended without a word
+    return found

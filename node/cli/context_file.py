@@ -1,0 +1,151 @@
+"""The file of contexts: what a person calls the nodes that they speak with, and how they do.
+
+    in_use = "NAME"
+    [contexts."NAME"]
+    address, identity, trust, auditor = "..", each where there is one
+
+The file is replaced whole, by one process at a time. What stands in it is checked when a context is
+added, and again where it is used.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from node.errors import ConfigError, FileError
+from node.trust.home import home_directory
+from node.trust.shared_file import locked, replace_file
+
+MOST_CONTEXTS: Final = 256
+LONGEST: Final = 1_024  # characters of one of its values
+MAX_FILE_SIZE: Final = 2_097_152
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a name stands for. `address`: of a node, as commands take it; `identity`: the path of a
+    key file; `trust`: as `--trust` takes it; `auditor`: the public key of one. None: as it is
+    without a context."""
+
+    address: str | None = None
+    identity: str | None = None
+    trust: str | None = None
+    auditor: str | None = None
+
+
+class Contexts:
+    """The contexts of a file, as it is now; a missing file is an empty one.
+
+    Every method may raise FileError: the file cannot be read or written, or is malformed.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or home_directory() / "contexts.toml"
+
+    def all(self) -> Mapping[str, Context]:
+        """All of them by name, in the order in which they were added."""
+        return self._read()[0]
+
+    @property
+    def in_use(self) -> str | None:
+        """The name of the one that counts where no address is given."""
+        return self._read()[1]
+
+    def find(self, name: str) -> Context:
+        """The one of this name; ConfigError if there is no such context."""
+        found = self.all().get(name)
+        if found is None:
+            raise ConfigError(f"there is no context {name!r} in {self.path}")
+        return found
+
+    def add(self, name: str, context: Context, *, force: bool = False, use: bool = False) -> None:
+        """Add one, and perhaps use it; with `force` in place of another of its name.
+
+        Raises:
+            ConfigError: the name is taken, or is not one; or there are 256 already.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError("a context's name has 1 to 64 letters, digits and - _ .")
+        with locked(self.path, FileError):
+            contexts, in_use = self._read()
+            if name in contexts and not force:
+                raise ConfigError(f"there is a context {name} already: --force replaces it")
+            contexts[name] = context
+            if len(contexts) > MOST_CONTEXTS:
+                raise ConfigError(f"there are {MOST_CONTEXTS} contexts already: remove one first")
+            self._write(contexts, name if use else in_use)
+
+    def use(self, name: str | None) -> None:
+        """Have one, or none, count where no address is given; ConfigError if there is no such."""
+        with locked(self.path, FileError):
+            contexts, _ = self._read()
+            if name is not None:
+                self.find(name)
+            self._write(contexts, name)
+
+    def remove(self, name: str) -> Context:
+        """Forget one, and return it; ConfigError if there is no such context."""
+        with locked(self.path, FileError):
+            removed = self.find(name)
+            contexts, in_use = self._read()
+            del contexts[name]
+            self._write(contexts, None if in_use == name else in_use)
+        return removed
+
+    def _read(self) -> tuple[dict[str, Context], str | None]:
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(MAX_FILE_SIZE + 1)
+        except FileNotFoundError:
+            return {}, None
+        except OSError as error:
+            raise FileError(f"cannot read {self.path}: {error.strerror}") from error
+        if len(data) > MAX_FILE_SIZE:
+            raise FileError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
+        try:
+            return _parse(tomllib.loads(data.decode()))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, ConfigError) as error:
+            raise FileError(f"{self.path} is not a file of contexts: {error}") from error
+
+    def _write(self, contexts: Mapping[str, Context], in_use: str | None) -> None:
+        lines = [] if in_use is None else [f"in_use = {_quoted(in_use)}", ""]
+        for name, context in contexts.items():
+            lines.append(f"[contexts.{_quoted(name)}]")
+            for each in fields(context):
+                value = getattr(context, each.name)
+                if value is not None:
+                    lines.append(f"{each.name} = {_quoted(require_value(each.name, value))}")
+            lines.append("")
+        replace_file(self.path, "\n".join(lines).encode(), FileError)
+
+
+def require_value(name: str, text: object) -> str:
+    """A value of a context; ConfigError if it is not a line of text of up to 1,024 characters."""
+    if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= LONGEST:
+        raise ConfigError(f"{name} of a context is a line of 1 to {LONGEST:,} characters")
+    return text
+
+
+def _parse(table: Mapping[str, Any]) -> tuple[dict[str, Context], str | None]:
+    found, in_use = table.get("contexts", {}), table.get("in_use")
+    known = {each.name for each in fields(Context)}
+    if not isinstance(found, dict) or not table.keys() <= {"contexts", "in_use"}:
+        raise ConfigError("it has in_use and contexts alone")
+    contexts = {}
+    for name, values in found.items():
+        if not _NAME.fullmatch(name) or not isinstance(values, dict) or not values.keys() <= known:
+            raise ConfigError(f"{name!r} is not a context with {', '.join(sorted(known))}")
+        contexts[name] = Context(**{key: require_value(key, text) for key, text in values.items()})
+    if in_use is not None and in_use not in contexts:
+        raise ConfigError(f"there is no context {in_use!r}, which is in use")
+    return contexts, in_use
+
+
+def _quoted(text: str) -> str:
+    # A printable text in JSON is a basic string of TOML.
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,123 @@
+"""Whom a command meets at an address, before it says who it is itself.
+
+An address that nobody is on record for is dialled twice: first with a throw-away key, only to learn
+who is there. That is shown with its fingerprint, and asked for where a person can be asked, for as
+long as they like: no handshake waits for them. A node never talks to itself, so whoever dials their
+own node does so with a throw-away key.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Final
+
+from crypto.identity import Identity, NodeId
+from node.cli.asking import ask_on_terminal, can_ask
+from node.cli.options import NodeOptions
+from node.cli.output import Output
+from node.cli.run import described, meet
+from node.errors import ConfigError, NotTrustedError
+from node.logs import one_line
+from node.node import Node
+from node.peer.peer import Peer
+from node.protocol.codes import CloseCode
+from node.transport.address import Address
+from node.trust.accept_hook import Candidate
+from node.trust.known_peers import KnownPeer, KnownPeers
+from node.trust.policies import FirstUse, known_peers_of
+from node.trust.words import fingerprint
+
+_STRANGER: Final = """\
+Nobody was met at {place} before. The node there has the id
+    {node_id}
+and is called, in words to read aloud,
+    {words}
+Whoever runs it sees the same with `parley id show`. Trust it from now on?"""
+
+
+@asynccontextmanager
+async def dialling_node(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Node]:
+    """A node that is to dial `address`, once it is known who is there.
+
+    Raises:
+        NotTrustedError: the person does not trust it. AddressError, and what `Node.connect`
+        raises: nobody can be met there.
+    """
+    identity = await _identity_for(options, out, Address.parse(address))
+    async with Node(identity, config=options.config()) as node:
+        yield node
+
+
+@asynccontextmanager
+async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
+    """A peer at `address`; leaving closes it and the node."""
+    async with dialling_node(options, out, address) as node:
+        peer = await meet(node, address, options.dialling_trust(address))
+        out.event("connected", **described(peer))
+        try:
+            yield peer
+            await peer.close()
+        finally:
+            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+
+
+async def _identity_for(options: NodeOptions, out: Output, address: Address) -> Identity:
+    """The identity to dial with."""
+    identity = options.identity()
+    there = address.node_id
+    policy = None if there or options.plaintext else options.dialling_trust(str(address))
+    known_peers = known_peers_of(policy)
+    if known_peers is not None:
+        on_record = known_peers.by_name(address.place)
+        if on_record is not None:
+            there = on_record.node_id
+        elif isinstance(policy, FirstUse):
+            there = await _who_is_there(options, address)
+            if there != identity.node_id:
+                await _introduce(out, known_peers, there, address.place)
+    if there != identity.node_id:
+        return identity
+    if not options.is_own:
+        raise ConfigError(f"{address} is the node of the key that you dial it with: take another")
+    if sys.stderr.isatty():
+        out.remark(f"{address.place} is your own node: you go there with a throw-away key")
+    return options.throw_away()
+
+
+async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
+    """The id that is proved there, to somebody who hangs up then."""
+    met: list[NodeId] = []
+
+    async def look(candidate: Candidate) -> bool:
+        met.append(candidate.node_id)
+        return False
+
+    async with Node(options.throw_away(), config=options.config()) as node:
+        try:
+            await meet(node, str(address), look)
+        except NotTrustedError:
+            if not met:
+                raise
+    return met[0]
+
+
+async def _introduce(out: Output, known_peers: KnownPeers, there: NodeId, place: str) -> None:
+    """Have the node on record that was met at a place where nobody was before."""
+    old = known_peers.lookup(there)
+    words = fingerprint(there)
+    if old is not None:
+        _say(f"the node at {place} is {_called(old)}, who is on record already")
+    elif not can_ask(out):
+        _say(f"first met at {place}, and on record from now on: {there} ({words})")
+    elif not await ask_on_terminal(_STRANGER.format(place=place, node_id=there, words=words)):
+        raise NotTrustedError(f"the node at {place} was not trusted: {there}")
+    known_peers.add(there, place, datetime.now(UTC))
+
+
+def _called(peer: KnownPeer) -> str:
+    return peer.names[0] if peer.names else str(peer.node_id)
+
+
+def _say(text: str) -> None:
+    print(f"parley: {one_line(text)}", file=sys.stderr, flush=True)

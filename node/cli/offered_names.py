@@ -1,0 +1,143 @@
+"""What a node offers, as a shell completes it: names that were asked for before, or are now, in
+about a second. A key that is pressed never meets a node for the first time: only one is asked whose
+id stands in the address or on record.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from node.cli.places import placed
+from node.errors import ConfigError
+from node.trust.known_peers import default_known_peers
+
+if TYPE_CHECKING:
+    from node.cli.offers import ToldOffer
+
+# Seconds: for a node to answer, for all that is done for it, and until the process is over.
+ANSWER: Final = 1.5
+PATIENCE: Final = 2.5
+LEAVE: Final = 0.5
+# Names that were heard so many seconds ago are not asked for again.
+FRESH: Final = 60.0
+# What is kept: nodes, names of each, and bytes of one file.
+MOST_NODES: Final = 64
+MOST_NAMES: Final = 1_024
+MOST_BYTES: Final = 256 * 1024
+_LONGEST_FILE_NAME: Final = 200
+
+# A name may hold any character; a script of a shell evaluates these.
+_HARMLESS: Final = re.compile(r"[A-Za-z0-9_.:@+/=%-]{1,200}")
+
+Complete = Callable[[typer.Context, str], list[tuple[str, str]]]
+Names = dict[str, list[tuple[str, str]]]  # by kind: each name, and what is said of it
+
+
+def offered(kind: str) -> Complete:
+    """Completes a name of this kind, of the node whose address came before it."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        try:
+            found = _names(ctx.params).get(kind, [])
+        except Exception:  # whatever it is, nothing is offered then
+            return []
+        return [one for one in found if one[0].startswith(incomplete)]
+
+    return complete
+
+
+def remember(address: str, offers: "Iterable[ToldOffer]") -> None:
+    """Keep the names that a node offers for the next time that one is completed; if they cannot
+    be kept, nothing happens."""
+    names: Names = {}
+    for offer in offers:
+        kept = names.setdefault(offer.kind, [])
+        if len(kept) < MOST_NAMES and _HARMLESS.fullmatch(offer.name):
+            said = next(iter(offer.doc.splitlines()), "")
+            kept.append((offer.name, said[:80] if said.isprintable() else ""))
+    with suppress(OSError, ConfigError):
+        file = _file(address)
+        if file is not None:
+            for directory in (file.parent.parent, file.parent):
+                directory.mkdir(mode=0o700, exist_ok=True)
+            new = file.with_name(f"{os.getpid()}.new")
+            new.touch(mode=0o600)
+            new.write_text(json.dumps(names), "utf-8")
+            new.replace(file)
+            for old in sorted(file.parent.iterdir(), key=_age)[MOST_NODES:]:
+                old.unlink(missing_ok=True)
+
+
+def remembered(address: str) -> tuple[Names, float]:
+    """The names that were kept of a node, and how many seconds ago."""
+    try:
+        file = _file(address)
+        if file is None or file.stat().st_size > MOST_BYTES:
+            return {}, float("inf")
+        found = json.loads(file.read_text("utf-8"))
+        names = {
+            str(kind): [(name, said) for name, said in kept if _HARMLESS.fullmatch(name)]
+            for kind, kept in found.items()
+        }
+    except (OSError, ConfigError, ValueError, TypeError, AttributeError):
+        return {}, float("inf")
+    return names, _age(file)
+
+
+def _names(params: dict[str, Any]) -> Names:
+    address, _ = placed(params.get("address") or "")
+    names, age = remembered(address)
+    if age > FRESH:
+        # In a thread of its own: a resolver that does not answer holds up nothing else.
+        asking = threading.Thread(target=_ask, args=(address, dict(params)), daemon=True)
+        asking.start()
+        asking.join(PATIENCE)
+        if asking.is_alive():
+            leave_in(LEAVE)
+        names = remembered(address)[0]
+    return names
+
+
+def _ask(address: str, params: dict[str, Any]) -> None:
+    """Ask the node, if it is known, and keep what it says."""
+    from node.cli.asking_offers import known_offers
+
+    with suppress(Exception):
+        remember(address, known_offers(address, params, ANSWER))
+
+
+def leave_in(seconds: float) -> None:
+    """End this process then, whatever it still waits for."""
+
+    def leave(*_: object) -> None:
+        sys.stdout.flush()
+        os._exit(0)
+
+    signal.signal(signal.SIGALRM, leave)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _file(address: str) -> Path | None:
+    name = quote(address, safe="")
+    if not name or len(name) > _LONGEST_FILE_NAME:
+        return None
+    return default_known_peers().parent / "topics" / f"{name}.json"
+
+
+def _age(file: Path) -> float:
+    """Seconds since it was written."""
+    try:
+        return max(0.0, datetime.now(UTC).timestamp() - file.stat().st_mtime)
+    except OSError:
+        return float("inf")

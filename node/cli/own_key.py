@@ -1,0 +1,60 @@
+"""The key of the person at this machine: made when it is first needed, and then kept.
+
+Where nothing can be kept, as in a home that is read-only, a node has a throw-away key instead, and
+that is said. A key that is there and cannot be used is an error: whoever has an id does not get
+another one unasked.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from crypto.errors import KeyFileUnreadableError
+from crypto.identity import Identity
+from crypto.keyfile import load_identity, save_identity
+from node.errors import ConfigError
+from node.trust.home import home_directory, make_directories
+
+_NAME: Final = "identity.key"
+
+
+def own_key_path() -> Path:
+    """`identity.key` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
+    return home_directory() / _NAME
+
+
+def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Identity:
+    """Whose key it is, which is made if it is not there; under the passphrase, if there is one.
+    `warn` is given a sentence if it cannot be made, and the identity is a throw-away one.
+
+    Raises:
+        KeyFileError: there is one, and it cannot be used.
+    """
+    try:
+        path = own_key_path()
+        if not os.path.lexists(path):
+            _make(path, passphrase)
+    except (ConfigError, KeyFileUnreadableError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        warn(f"no key can be kept ({why}): this one is thrown away, and nobody knows you again")
+        return Identity.create()
+    return load_identity(path, passphrase)
+
+
+def _make(path: Path, passphrase: bytes | None) -> None:
+    """Make a key file, whole or not at all, unless somebody else does so meanwhile."""
+    make_directories(path.parent)
+    with TemporaryDirectory(prefix=".key-", dir=path.parent) as directory:
+        fresh = Path(directory, _NAME)
+        save_identity(fresh, Identity.create(), passphrase)
+        try:
+            os.link(fresh, path)  # never over another one, as a rename would be
+        except FileExistsError:
+            return
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # whoever is told this id may keep it for longer than we do
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,85 @@
+"""Where a command goes: an address, `@NAME` for that of a context or of a known peer, or, where it
+is left out, that of the context in use.
+"""
+
+import os
+from typing import Any, Final
+
+from typer.core import TyperArgument
+
+from node.cli.beginning import PlainCommand
+from node.cli.context_file import Context, Contexts
+from node.errors import AddressError, ConfigError, ParleyError
+from node.transport.address import Address
+from node.trust.known_peers import KnownPeers, default_known_peers
+
+MARK: Final = "@"
+VARIABLE: Final = "PARLEY_CONTEXT"  # names a context, as --context does
+
+
+class PlaceCommand(PlainCommand):
+    """A command whose first argument, ADDR, may be left out: the one in use stands there then."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As the base class."""
+        first = next((one for one in self.params if isinstance(one, TyperArgument)), None)
+        takes_one = first is not None and first.name == "address" and first.required
+        if takes_one and not ctx.resilient_parsing and self._leaves_out(ctx, args):
+            args = [MARK, *args]
+        return super().parse_args(ctx, args)
+
+    def _leaves_out(self, ctx: Any, args: list[str]) -> bool:
+        given: dict[str, Any] = self.make_parser(ctx).parse_args(args=list(args))[0]
+        text, named = given.get("address"), given.get("context") or os.environ.get(VARIABLE)
+        if isinstance(text, str) and (text.startswith(MARK) or "://" in text):
+            return False
+        try:
+            return bool(named) or Contexts().in_use is not None
+        except ParleyError:
+            return True  # which says so, where it is used
+
+
+def placed(text: str, named: Context | None = None) -> tuple[str, Context | None]:
+    """The address that stands for ADDR, and the context that it is of, if it is of one. `named` is
+    the one of `--context`.
+
+    Raises:
+        ConfigError: nobody has that name, or they have no address. FileError, KnownPeersError: a
+        file of names cannot be read.
+    """
+    if not text.startswith(MARK):
+        return text, named
+    name, contexts = text.removeprefix(MARK), Contexts()
+    if not name:
+        chosen = contexts.in_use
+        if named is None and chosen is None:
+            raise ConfigError("no ADDR is given, and no context is in use (parley context use)")
+        context = named or contexts.find(chosen or "")
+        name = chosen or ""
+    elif name in contexts.all():
+        context = contexts.find(name)
+    else:
+        return _of_peer(name), named
+    if context.address is None:
+        raise ConfigError(f"the context {name} has no address: give ADDR")
+    return context.address, context
+
+
+def _of_peer(name: str) -> str:
+    """Where a known peer was met, and who has to be there."""
+    known = KnownPeers(default_known_peers())
+    peer = known.by_name(name)
+    if peer is None:
+        raise ConfigError(f"nobody is called {name!r}: no context, and no peer in {known.path}")
+    places = [one for one in peer.names if _is_address(one)]
+    if not places:
+        raise ConfigError(f"no address of {name} is on record in {known.path}")
+    return f"{places[-1]}#{peer.node_id}"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        Address.parse(name)
+    except AddressError:
+        return False
+    return True

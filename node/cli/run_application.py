@@ -1,0 +1,81 @@
+"""`parley run`: serves an application's node, as `parley serve` does its own, until a signal comes;
+with `--reload` it is started anew whenever its files change."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from node.cli.options import Listen, NodeOptions, takes_node_options
+from node.cli.reload import keep_running
+from node.cli.run import run
+from node.cli.serve.announcing import Announce, AnnounceName
+from node.cli.serve.application import Application
+from node.cli.serve.command import ConfigOption, serving, told_by_options
+from node.cli.serve.journal import Auditors, Fsync, JournalDirectory, OnFailure
+from node.settings import load_settings
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE[:NAME]",
+        help="A Node, or a function that is given one. Without NAME: node, or else app.",
+    ),
+]
+AppDirectory = Annotated[
+    Path, typer.Option("--app-dir", help="Where modules are looked for first.", show_default="here")
+]
+Reload = Annotated[
+    bool, typer.Option("--reload", help="Start anew when a file has changed, while you write it.")
+]
+ReloadDirectories = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--reload-dir", help="Look for changes there; repeatable. Default: that of --app-dir."
+    ),
+]
+Tells = Annotated[
+    bool,
+    typer.Option(
+        "--topics/--no-topics",
+        help="Whether peers may ask what is offered to them (`parley topics`).",
+    ),
+]
+
+
+@takes_node_options
+def run_application(
+    options: NodeOptions,
+    target: Target,
+    listen: Listen = None,
+    config: ConfigOption = None,
+    app_dir: AppDirectory = Path(),
+    reload: Reload = False,
+    reload_dir: ReloadDirectories = None,
+    tells: Tells = True,
+    announce: Announce = None,
+    announce_name: AnnounceName = None,
+    journal: JournalDirectory = None,
+    auditor: Auditors = None,
+    journal_fsync: Fsync = None,
+    journal_on_failure: OnFailure = None,
+) -> None:
+    """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM."""
+    if reload:
+        keep_running(options, reload_dir or [app_dir], [config] if config else [])
+        return
+    settings = told_by_options(
+        load_settings(config),
+        serve={"listen": listen, "announce": announce, "announce_name": announce_name},
+        journal={
+            "directory": journal,
+            "auditors": auditor,
+            "fsync": journal_fsync,
+            "on_failure": journal_on_failure,
+        },
+    )
+    application = Application(target, app_dir, tells=tells)
+    command = partial(serving, settings, options.dialling_trust, None, application)
+    access = settings.serve.access_log
+    run(options.over(settings), command, access_log=access, serves=True)

@@ -1,0 +1,13 @@
+"""The access log of `parley serve`: its option."""
+
+from typing import Annotated
+
+import typer
+
+AccessLog = Annotated[
+    bool | None,
+    typer.Option(
+        "--access-log/--no-access-log",
+        help="Log connections and refused requests, whatever the level. Default: not below it.",
+    ),
+]

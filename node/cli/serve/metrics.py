@@ -1,0 +1,57 @@
+"""What `parley serve` tells operators' programs: its option, and the HTTP address for it."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated, Final
+
+import typer
+
+from node.cli.output import Output
+from node.errors import ConfigError
+from node.logs import needs_extra
+from node.node import Node
+from node.settings import ServeSettings
+
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Tell metrics there by HTTP: /metrics for Prometheus, /healthz, /readyz.",
+    ),
+]
+
+# A program that has imported this has somebody who reads what goes through OpenTelemetry's API:
+# it does nothing by itself.
+_OPENTELEMETRY: Final = "opentelemetry.metrics"
+
+
+@asynccontextmanager
+async def metered(node: Node, settings: ServeSettings, out: Output) -> AsyncIterator[None]:
+    """While it lasts, tell the numbers of `node`, which need not run yet, as the settings have it.
+
+    Raises:
+        ConfigError: the extra `metrics` is not installed. AddressError: not an address.
+        UnreachableError: it cannot be listened on.
+    """
+    async with AsyncExitStack() as stack:
+        if _OPENTELEMETRY in sys.modules:
+            from node.handlers.tracing import trace
+            from node.metrics.otel import observed
+
+            stack.enter_context(observed(node))
+            trace(node)
+        if settings.metrics is not None:
+            # Here: HTTP and its libraries take longer to import than a node to start.
+            try:
+                from node.web.metrics import metrics_app, reasons_unready
+                from node.web.server import serving
+            except ImportError as error:
+                raise ConfigError(needs_extra(f"--metrics ({error.name})", "metrics")) from error
+            app = metrics_app(node.metrics, lambda: reasons_unready(node))
+            stack.enter_context(node.metrics.watched())
+            url = await stack.enter_async_context(serving(app, settings.metrics))
+            out.say(f"telling metrics at {url}/metrics")
+            out.event("metrics", url=url)
+        yield

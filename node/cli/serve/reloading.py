@@ -1,0 +1,161 @@
+"""SIGHUP at `parley serve`: its settings are read again, and what may change does, all or nothing.
+
+A file that is broken leaves everything as it was, and the log says why. What needs a restart is
+named in the log, each time until there was one.
+"""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from anyio import to_thread
+
+from node.cli.exits import failure
+from node.cli.log_lines import change_level
+from node.cli.options import NodeOptions
+from node.cli.output import Output
+from node.cli.serve.bus import BusRights
+from node.cli.supervisor import Supervisor
+from node.config import CHANGEABLE, NodeConfig
+from node.handlers.role_file import read_roles
+from node.node import Node
+from node.server.federation import Federation
+from node.settings import ServeSettings, Settings
+from node.settings.changes import changed, taken_up
+from node.trust.policies import TrustPolicy
+
+logger = logging.getLogger("parley.settings")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """What runs, and has settings that may change."""
+
+    node: Node
+    federation: Federation | None
+    rights: BusRights
+    supervisor: Supervisor
+    out: Output
+
+
+@dataclass(frozen=True, slots=True)
+class _Reread:
+    """What was read: the settings that will hold, and what was made of them."""
+
+    settings: Settings
+    config: NodeConfig
+    trust: TrustPolicy
+    level: str
+    taken: list[str]
+    restart: list[str]
+
+
+class Reloader:
+    """Reads settings with `read`, under what the `options` say; `settings` are those that hold."""
+
+    def __init__(
+        self, read: Callable[[], Settings], options: NodeOptions, settings: Settings
+    ) -> None:
+        self._read = read
+        self._options = options
+        self._settings = settings
+        self._served: RunningServer | None = None
+
+    @asynccontextmanager
+    async def serving(self, served: RunningServer) -> AsyncIterator[None]:
+        """While it lasts, a hangup changes what is `served`; before and after, nothing."""
+        self._served = served
+        try:
+            yield
+        finally:
+            self._served = None
+
+    async def hangup(self) -> None:
+        """Read the settings again. Whatever is wrong with them is logged, and raised to nobody."""
+        served = self._served
+        if served is None:
+            text = "SIGHUP is ignored: the server is not ready yet, or it is closing"
+            logger.warning(text, extra={"event": "reload.ignored"})
+            return
+        with served.supervisor.reloading():
+            try:
+                reread = await to_thread.run_sync(self._reread, served)
+                await _apply(reread, served, self._settings)
+            except Exception as error:
+                found = failure(error)
+                logger.error(
+                    "the settings were read again, and stay as they were: %s",
+                    found.text if found is not None else repr(error),
+                    exc_info=error if found is None else None,
+                    extra={"event": "reload.failed"},
+                )
+                served.out.event("reload-failed", text=found.text if found else repr(error))
+                return
+        self._settings = reread.settings
+        self._tell(reread, served.out)
+
+    # Inside.
+
+    def _reread(self, served: RunningServer) -> _Reread:
+        new = self._read()
+        taken, restart = changed(self._settings, new)
+        if served.federation is None:  # one that begins needs more than members
+            restart += [name for name in taken if name.startswith("federation.")]
+            taken = [name for name in taken if not name.startswith("federation.")]
+        settings = taken_up(self._settings, new)
+        if settings.serve.roles is not None:
+            read_roles(settings.serve.roles)  # so that what is wrong with it is known now
+        options = self._options.over(settings)
+        config, running = options.config(), served.node.config
+        limits = {name: getattr(config, name) for name in CHANGEABLE}
+        return _Reread(
+            settings,
+            replace(running, **limits),
+            options.listening_trust(),
+            options.log_level or settings.serve.log_level,
+            taken,
+            restart,
+        )
+
+    def _tell(self, reread: _Reread, out: Output) -> None:
+        names = ", ".join(reread.taken) or "nothing else"
+        logger.info(
+            "the settings were read again: peers are asked about anew, and %s changed",
+            names,
+            extra={"event": "reload.done", "changed": reread.taken},
+        )
+        out.say(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
+        out.event("reloaded", changed=reread.taken, restart=reread.restart)
+        if reread.restart:
+            logger.warning(
+                "these settings have changed and need a restart: %s",
+                ", ".join(reread.restart),
+                extra={"event": "reload.needs-restart", "settings": reread.restart},
+            )
+
+
+def load_roles(node: Node, settings: ServeSettings) -> None:
+    """Have the roles of the settings' file, or none; raises FileError."""
+    node.roles.load(settings.roles or os.devnull)
+
+
+async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
+    """Change what runs; what does not go is raised, and what went before it is taken back."""
+    node, rights, new = served.node, served.rights, reread.settings
+    with ExitStack() as undo:
+        was = node.config
+        node.change_limits(reread.config)
+        undo.callback(node.change_limits, was)
+        rights.change(new.bus)
+        undo.callback(rights.change, before.bus)
+        if served.federation is not None:
+            change, old = served.federation.change_members, before.federation
+            if (old.members, old.carry) != (new.federation.members, new.federation.carry):
+                change(new.federation.members, new.federation.carry)
+                undo.callback(change, old.members, old.carry)
+        await node.change_trust(reread.trust)
+        load_roles(node, new.serve)
+        undo.pop_all()
+    change_level(reread.level, access=new.serve.access_log)

@@ -1,0 +1,98 @@
+"""What a service tells the supervisor that started it, over the protocol of systemd's `sd_notify`:
+that it is ready, reads its settings again, or stops, and as its watchdog wants, that it is alive.
+
+It is a datagram of lines `NAME=VALUE` to the Unix socket that `NOTIFY_SOCKET` names (sd_notify(3)).
+Nothing is told where that is not set. What cannot be told is logged once, and ends nothing.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import anyio
+
+from node.logs import one_line
+
+logger = logging.getLogger("parley.supervisor")
+
+# Signs of life in the time that the watchdog gives.
+SIGNS: Final = 3
+# Characters of a status.
+LONGEST_STATUS: Final = 256
+
+
+class Supervisor:
+    """Whoever started this process, as `environ` has it; perhaps nobody who wants to know."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        environ = os.environ if environ is None else environ
+        self._address = _address(environ.get("NOTIFY_SOCKET", ""))
+        self._pause = _pause(environ)
+        self._warned = False
+
+    def ready(self, status: str) -> None:
+        """The service is up."""
+        self._tell("READY=1", _status(status))
+
+    def stopping(self) -> None:
+        """It begins to end."""
+        self._tell("STOPPING=1", _status("closing connections"))
+
+    @contextmanager
+    def reloading(self) -> Iterator[None]:
+        """It reads its settings again, until this is left: then it is ready again."""
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000  # by which systemd orders them
+        self._tell("RELOADING=1", f"MONOTONIC_USEC={now}")
+        try:
+            yield
+        finally:
+            self._tell("READY=1")
+
+    async def keep_alive(self) -> None:
+        """Give signs of life as long as the loop turns, several in the time that the watchdog
+        waits for one; returns at once where there is no watchdog."""
+        while self._pause is not None:
+            self._tell("WATCHDOG=1")
+            await anyio.sleep(self._pause)
+
+    # Inside.
+
+    def _tell(self, *lines: str) -> None:
+        if self._address is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.setblocking(False)
+                sender.sendto("\n".join(lines).encode(), self._address)
+        except OSError as error:
+            if not self._warned:
+                self._warned = True
+                logger.warning(
+                    "the supervisor cannot be told %s: %s",
+                    lines[0],
+                    error.strerror,
+                    extra={"event": "supervisor.unheard"},
+                )
+
+
+def _address(text: str) -> str | None:
+    """The address of the socket: a path, or with `@` the name of an abstract one."""
+    if text.startswith("@"):
+        return "\0" + text[1:]
+    return text if text.startswith("/") else None
+
+
+def _pause(environ: Mapping[str, str]) -> float | None:
+    """Seconds between two signs of life; None if this process is to give none."""
+    microseconds, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
+    if not microseconds.isdecimal() or pid not in ("", str(os.getpid())):
+        return None
+    return int(microseconds) / 1e6 / SIGNS or None
+
+
+def _status(text: str) -> str:
+    return f"STATUS={one_line(text)[:LONGEST_STATUS]}"

@@ -1,0 +1,198 @@
+"""Sending by a short code: the sender waits, shows the code, and sends to whoever has it."""
+
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import Annotated, Final
+
+import anyio
+import typer
+
+from crypto.identity import NodeId
+from node.apps.codes.calls import claim_slot, free_slot, keep_slot
+from node.apps.codes.code import SECONDS, Code, draw_slot
+from node.apps.codes.exchange import LABEL, CodeGiver
+from node.cli.given_files import warn
+from node.cli.introduction import dialling_node
+from node.cli.options import NodeOptions
+from node.cli.output import Output
+from node.cli.run import hinting, make_node
+from node.discovery.discovery import announce
+from node.errors import ConfigError, KnownPeersError, ParleyError
+from node.node import Node
+from node.peer.peer import Peer
+from node.transport.address import Address
+from node.trust.known_peers import KnownPeers, default_known_peers
+from node.trust.policies import Pinned
+from node.trust.words import fingerprint
+from node.tunnels.home import Home
+
+PANEL: Final = "Short codes"
+EVERYWHERE: Final = "tcp://0.0.0.0:0"
+# Of an address that is all of a machine's: its kind, one of documentation, and loopback.
+_ELSEWHERE: Final = {
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),  # noqa: S104  # not bound here
+    "::": (socket.AF_INET6, "2001:db8::1", "::1"),
+}
+
+HomeAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--home",
+        metavar="ADDR",
+        help="A server at which both have an account; they meet through it. Or @NAME.",
+        rich_help_panel=PANEL,
+    ),
+]
+GiverListen = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--listen",
+        help=f"Where to wait: tcp://host:port or unix:///path; repeatable. Default: {EVERYWHERE} "
+        "without --home.",
+        rich_help_panel=PANEL,
+    ),
+]
+GiverAnnounce = Annotated[
+    bool | None,
+    typer.Option(
+        "--announce/--no-announce",
+        help="Be found on the local network by the code's number. Default: if the extra "
+        "`discovery` is installed, and without --home.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class WaysToMeet:
+    """How the giver of a code is found."""
+
+    home: str | None
+    listen: Sequence[str]
+    announced: bool
+
+    @classmethod
+    def chosen(
+        cls, home: str | None, listen: list[str] | None, announced: bool | None
+    ) -> "WaysToMeet":
+        """What the options say; ConfigError if they exclude each other."""
+        places = listen or ([] if home else [EVERYWHERE])
+        if announced and not places:
+            raise ConfigError("--announce tells where this node listens: give --listen too")
+        found = find_spec("zeroconf") is not None
+        tcp = any(place.startswith("tcp://") for place in places)
+        default = found and tcp and not home
+        return cls(home, places, default if announced is None else announced)
+
+
+@asynccontextmanager
+async def met_by_code(
+    options: NodeOptions, out: Output, meeting: WaysToMeet
+) -> AsyncIterator[Peer]:
+    """The peer that took the code which is shown, and is on record from now on.
+
+    Raises:
+        WrongCodeError, CodeGoneError: as `CodeGiver.taker`. And what it takes to wait somewhere.
+    """
+    async with AsyncExitStack() as stack:
+        if meeting.home is None:
+            node = await stack.enter_async_context(make_node(options, options.listening_trust()))
+        else:
+            node = await stack.enter_async_context(dialling_node(options, out, meeting.home))
+            await node.change_trust(options.listening_trust())
+        home = None
+        slot = draw_slot()
+        if meeting.home is not None:
+            home = await stack.enter_async_context(entered_home(node, options, meeting.home, LABEL))
+            slot = await claim_slot(home)
+        code = Code.draw(slot)
+        giver = CodeGiver(node, code, lambda peer: _failed(out, peer))
+        places = [await node.listen(place) for place in meeting.listen]
+        if meeting.announced:
+            await stack.enter_async_context(announce(node, slot=slot))
+        _show(out, code, places, meeting)
+        async with anyio.create_task_group() as tasks:
+            if home is not None:
+                tasks.start_soon(keep_slot, home, slot)
+            peer = await giver.taker()
+            tasks.cancel_scope.cancel()
+        if home is not None:
+            await _freed(home, slot)
+        assert peer.node_id is not None  # it is proved by the code
+        await node.change_trust(Pinned(peer.node_id))  # nobody else stays
+        put_on_record(out, peer.node_id)
+        yield peer
+
+
+@asynccontextmanager
+async def entered_home(
+    node: Node, options: NodeOptions, address: str, export: str
+) -> AsyncIterator[Home]:
+    """A home at which the node is logged in."""
+    trust = options.dialling_trust(address)
+    async with node.home(address, exports=[export], trust=trust) as home:
+        with hinting():
+            await home.ready(attempts=1)
+        yield home
+
+
+def put_on_record(out: Output, node_id: NodeId) -> None:
+    """Have a peer that a code has proved among the known ones; a file that does not let us is told,
+    and ends nothing."""
+    words = fingerprint(node_id)
+    out.event("met", node_id=str(node_id), words=words)
+    out.say(f"met   {node_id}")
+    out.say(f"      {words}")
+    try:
+        KnownPeers(default_known_peers()).add(node_id, None, datetime.now(UTC))
+    except (KnownPeersError, ConfigError) as error:
+        warn(f"not put on record: {error}")
+
+
+async def _freed(home: Home, slot: int) -> None:
+    with suppress(ParleyError):  # else it is when the session ends
+        await free_slot(home, slot)
+
+
+def _failed(out: Output, peer: str) -> None:
+    out.event("wrong-code", peer=peer)
+    out.say(f"somebody tried another code: {peer}")
+
+
+def _show(out: Output, code: Code, places: Sequence[str], meeting: WaysToMeet) -> None:
+    out.event(
+        "code",
+        code=str(code),
+        seconds=int(SECONDS),
+        addresses=list(places),
+        home=meeting.home,
+        announced=meeting.announced,
+    )
+    out.say(f"code  {code}")
+    out.say(f"      good for one receiver, and for {SECONDS / 60:g} minutes")
+    ways = [f" --home {meeting.home}"] if meeting.home else []
+    ways += [""] if meeting.announced else []
+    ways += [f" --at {_dialled(place)}" for place in places]
+    for number, way in enumerate(ways):
+        out.say(f"{'   or' if number else 'there'} parley receive {code}{way}")
+
+
+def _dialled(place: str) -> str:
+    """An address as the other side may type it. The code proves who is there, so that it has no
+    node id; and one that is all of this machine's is the one that others would reach."""
+    address = Address.parse(place).without_node_id()
+    there = _ELSEWHERE.get(address.host)
+    if there is None:
+        return str(address)
+    version, elsewhere, loopback = there
+    with socket.socket(version, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((elsewhere, 9))
+            host = sock.getsockname()[0]  # nothing was sent
+        except OSError:
+            host = loopback
+    return str(replace(address, host=host))

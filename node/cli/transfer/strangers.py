@@ -1,0 +1,73 @@
+"""Whether files are taken from somebody new: who receives is asked, where somebody can be asked.
+
+Whoever is on record as a known peer is not new. A yes puts them there; a no holds until the
+command ends.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+
+from node.apps.transfer.protocol import FileOffer
+from node.cli.asking import ask_on_terminal, can_ask
+from node.cli.output import Output
+from node.remote.remote import Remote
+from node.trust.known_peers import KnownPeers
+from node.trust.words import fingerprint
+
+REMEMBERED: Final = 1_024  # answers
+_QUESTION: Final = """\
+Somebody new wants to send {name} ({size:,} bytes). They have proved the id
+    {node_id}
+and are called, in words to read aloud,
+    {words}
+Take files from them from now on?"""
+_NAMELESS: Final = "Somebody who proves no id wants to send {name} ({size:,} bytes). Take files?"
+
+
+class Strangers:
+    """Asks about each sender once. `paused` keeps other output off the terminal meanwhile."""
+
+    def __init__(
+        self,
+        out: Output,
+        known_peers: KnownPeers,
+        paused: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._out = out
+        self._known = known_peers
+        self._paused = paused
+        self._answers: OrderedDict[str, bool] = OrderedDict()
+        self._turn = anyio.Lock()  # one question at a time
+
+    async def welcome(self, peer: Remote, offer: FileOffer) -> bool:
+        """Whether files of this peer are taken; KnownPeersError as `KnownPeers`."""
+        async with self._turn:
+            who = str(peer.node_id or peer.name)
+            if who not in self._answers:
+                self._answers[who] = await self._is_welcome(peer, offer)
+                if len(self._answers) > REMEMBERED:
+                    self._answers.popitem(last=False)
+            return self._answers[who]
+
+    async def _is_welcome(self, peer: Remote, offer: FileOffer) -> bool:
+        node_id = peer.node_id
+        if node_id is not None and self._known.lookup(node_id) is not None:
+            return True
+        words = "" if node_id is None else fingerprint(node_id)
+        self._out.event("stranger", node_id=node_id and str(node_id), words=words, name=offer.name)
+        if not can_ask(self._out):
+            who = f"{node_id} ({words})" if node_id else f"{peer.name}, who proves no id"
+            self._out.remark(f"parley: files come from somebody new: {who}")
+            return True
+        question = _NAMELESS if node_id is None else _QUESTION
+        shown = {"name": offer.name, "size": offer.size, "node_id": node_id, "words": words}
+        with self._paused():
+            wanted = await ask_on_terminal(question.format(**shown))
+        if wanted and node_id is not None:
+            self._known.add(node_id, None, datetime.now(UTC))
+        return wanted

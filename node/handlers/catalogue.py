@@ -1,0 +1,172 @@
+"""What a node offers to the peer that asks: the answer to a call of `parley.topics`
+(docs/protocol.md section 9).
+
+It tells of nothing that the peer may not use. Whether it may is asked of the rules of `allow=` as
+for a request, but no handler runs, and nothing is logged of what is left out.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lbm.codec import Value, encode_value
+from node.errors import CallRefused
+from node.handlers.hints import described
+from node.handlers.registry import LONGEST_NAME, Entry, Handlers
+from node.handlers.rules import Rule
+from node.handlers.topic import Topic
+from node.messaging.topics import PUBLISH
+from node.protocol.codes import ResultCode, Supercategory, supercategory
+from node.remote.remote import Remote
+from node.remote.requests import Call
+from node.typed.data_type import DataType
+
+TOPICS_CALL: Final = "parley.topics"
+# One answer: entries, and bytes of their encoding.
+MOST_OFFERS: Final = 256
+LARGEST_ANSWER: Final = 64 * 1024
+# Of one entry: characters of its docstring, and of each schema, which is left out if it is longer.
+LONGEST_DOC: Final = 2_000
+LONGEST_SCHEMA: Final = 8 * 1024
+# Answers that are made at a time: each asks all rules.
+AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Something that is registered: where it stands in the order (kind, name, namespace), between
+    which roles and by which rules it may be used, and what is told of it."""
+
+    place: tuple[str, str, str]
+    takes: Callable[[Supercategory | None], bool]
+    rules: tuple[Rule, ...]
+    told: dict[str, Value]
+
+
+class Catalogue:
+    """What `handlers` and `topics` offer. `role` is what this node is in handshakes; an answer has
+    `LARGEST_ANSWER` bytes at most, and half of `max_payload` where that is less."""
+
+    def __init__(
+        self, handlers: Handlers, topics: Mapping[str, Topic[Any]], role: str, max_payload: int
+    ) -> None:
+        self._handlers = handlers
+        self._topics = topics
+        self._role = role
+        self._largest = min(max_payload // 2, LARGEST_ANSWER)
+
+    async def answer(self, call: Call) -> dict[str, Value]:
+        """What this node offers to you, with its types: calls, events, streams and topics."""
+        prefix, after, brief = _asked(call.data)
+        offers: list[Value] = []
+        size = 0
+        for offered in sorted(self._everything(), key=lambda one: one.place):
+            place = offered.place
+            if not place[1].startswith(prefix) or (after is not None and place <= after):
+                continue
+            if not await self._is_for(offered, call.peer):
+                continue
+            entry, cost = _entry(place, {} if brief else offered.told)
+            if cost > self._largest:
+                entry, cost = _entry(place, {})
+            if cost > self._largest:
+                continue  # such a name cannot be told at all
+            if len(offers) == MOST_OFFERS or size + cost > self._largest:
+                return {"offers": offers, "more": True}
+            offers.append(entry)
+            size += cost
+        return {"offers": offers, "more": False}
+
+    async def _is_for(self, offered: Listed, peer: Remote) -> bool:
+        """Whether a peer may use it; of a topic, `told` says then whether it may publish too."""
+        kind, name, _ = offered.place
+        if not offered.takes(supercategory(peer.role, self._role) if peer.role else None):
+            return False
+        if peer.path and not self._handlers.exported(name):
+            return False
+        if not await self._permitted(offered.rules, peer, name):
+            return False
+        writers = self._handlers.calls.find(PUBLISH + name) if kind == "topic" else None
+        if writers is not None and await self._permitted(writers.rules, peer, PUBLISH + name):
+            offered.told["writable"] = True
+        return True
+
+    async def _permitted(self, rules: Iterable[Rule], peer: Remote, name: str) -> bool:
+        for rule in rules:
+            if not await rule.permits(peer, name, self._handlers.roles):
+                return False
+        return True
+
+    def _everything(self) -> Iterator[Listed]:
+        handlers = self._handlers
+        for entry in handlers.calls.entries():
+            if not entry.name.startswith(PUBLISH):
+                yield _of_handler("call", entry)
+        for namespace, registry in handlers.events.items():
+            for entry in registry.entries():
+                yield _of_handler("event", entry, namespace)
+        for entry in handlers.streams.entries():
+            yield _of_handler("stream", entry)
+        for topic in self._topics.values():
+            yield self._of_topic(topic)
+
+    def _of_topic(self, topic: Topic[Any]) -> Listed:
+        decides = self._handlers.subscribes.find(topic.name)
+
+        def takes(pair: Supercategory | None) -> bool:
+            return topic.takes(pair) and (decides is None or decides.takes(pair))
+
+        function = None if decides is None else described(decides.handler)[0]
+        told = _told(function, None, topic.note_type)
+        if topic.position is not None:
+            told["remembers"] = True
+        return Listed(("topic", topic.name, ""), takes, topic.rules, told)
+
+
+def _of_handler(kind: str, entry: Entry[Any], namespace: str = "") -> Listed:
+    function, takes, gives = described(entry.handler)
+    told = _told(function, takes, gives)
+    if inspect.isasyncgenfunction(function):
+        told["items"] = True
+    if entry.once:
+        told["once"] = True
+    return Listed((kind, entry.name, namespace), entry.takes, entry.rules, told)
+
+
+def _told(
+    function: Any, takes: DataType[Any] | None, gives: DataType[Any] | None
+) -> dict[str, Value]:
+    told: dict[str, Value] = {}
+    doc = inspect.cleandoc(getattr(function, "__doc__", None) or "")
+    if doc:
+        told["doc"] = doc if len(doc) <= LONGEST_DOC else doc[: LONGEST_DOC - 2] + ".."
+    for name, kind in (("takes", takes), ("gives", gives)):
+        schema = "" if kind is None else kind.schema()
+        if 0 < len(schema) <= LONGEST_SCHEMA:
+            told[name] = schema
+    return told
+
+
+def _entry(place: tuple[str, str, str], told: Mapping[str, Value]) -> tuple[dict[str, Value], int]:
+    """What an answer says of it, and how many bytes that takes."""
+    kind, name, namespace = place
+    where: dict[str, Value] = {"namespace": namespace} if namespace else {}
+    entry: dict[str, Value] = {"kind": kind, "name": name, **where, **told}
+    return entry, len(encode_value(entry))
+
+
+def _asked(data: Value) -> tuple[str, tuple[str, str, str] | None, bool]:
+    """The prefix, where to go on, and whether names are enough."""
+    wanted = {} if data is None else data
+    if not isinstance(wanted, dict):
+        raise CallRefused(ResultCode.MALFORMED, "null, or a map of prefix, after and brief")
+    prefix, after, brief = wanted.get("prefix", ""), wanted.get("after"), wanted.get("brief", False)
+    if not isinstance(prefix, str) or len(prefix) > LONGEST_NAME or not isinstance(brief, bool):
+        raise CallRefused(ResultCode.MALFORMED, "prefix is a text, and brief true or false")
+    if after is None:
+        return prefix, None, brief
+    match after:
+        case [str(kind), str(name), str(namespace)]:
+            return prefix, (kind, name, namespace), brief
+    raise CallRefused(ResultCode.MALFORMED, "after is a list of kind, name and namespace")

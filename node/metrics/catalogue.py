@@ -1,0 +1,173 @@
+"""All that a node tells of itself: each measure once, with its name, its kind and a sentence.
+
+Dashboards, alerts and docs/howto/metrics.md speak of these names; a test holds them to this table.
+Labels are few: codes of the protocol, states, and names that this node itself has registered.
+"""
+
+from typing import Final
+
+from node.metrics.families import Kind, Measure
+
+CATALOGUE: Final[dict[str, Measure]] = {}
+
+
+def _measure(name: str, kind: Kind, help: str, *labels: str, unit: str = "") -> Measure:
+    measure = CATALOGUE[name] = Measure(name, kind, help, unit, labels)
+    return measure
+
+
+def _seconds(name: str, kind: Kind, help: str, *labels: str) -> Measure:
+    return _measure(name, kind, help, *labels, unit="seconds")
+
+
+def _bytes(name: str, kind: Kind, help: str, *labels: str) -> Measure:
+    return _measure(name, kind, help, *labels, unit="bytes")
+
+
+# Connections and sessions.
+CONNECTIONS: Final = _measure(
+    "connections",
+    "gauge",
+    "Connections, by direction and state.",
+    "direction",
+    "state",
+)
+CONNECTIONS_LIMIT: Final = _measure(
+    "connections_limit", "gauge", "How many there may be (max_connections)."
+)
+HANDSHAKING_LIMIT: Final = _measure(
+    "handshaking_limit", "gauge", "Accepted connections that may be opening (half_open)."
+)
+CONNECTIONS_REFUSED: Final = _measure(
+    "connections_refused", "counter", "Connections that a limit kept out.", "reason"
+)
+CONNECTIONS_ENDED: Final = _measure(
+    "connections_ended", "counter", "Open connections that ended, by code.", "code"
+)
+HANDSHAKES: Final = _measure(
+    "handshakes", "counter", "Handshakes that are over, by result.", "direction", "result"
+)
+HANDSHAKE_TIME: Final = _seconds(
+    "handshake", "histogram", "From the first byte to an open connection."
+)
+SESSIONS_PARTED: Final = _measure(
+    "sessions_parted", "counter", "Times that a session lost its transport."
+)
+SESSIONS_RESUMED: Final = _measure(
+    "sessions_resumed", "counter", "Times that one went on over another transport."
+)
+SESSIONS_WAITING: Final = _measure(
+    "sessions_waiting", "gauge", "Sessions without a transport that may come back."
+)
+SESSIONS_WAITING_LIMIT: Final = _measure(
+    "sessions_waiting_limit", "gauge", "How many may be kept so (parted_sessions)."
+)
+
+# What goes over them.
+RECEIVED: Final = _bytes("received", "counter", "Bytes that came over connections.")
+SENT: Final = _bytes("sent", "counter", "Bytes that were written to connections.")
+EVENTS_DROPPED: Final = _measure("events_dropped", "counter", "Events of others that nobody took.")
+QUEUED_EVENTS: Final = _measure("queued_events", "gauge", "Events that wait to be written.")
+QUEUED: Final = _bytes("queued", "gauge", "Payload bytes that wait to be written.")
+WRITE_WAITS: Final = _measure(
+    "write_waits", "counter", "Times that a sender had to wait until others were written."
+)
+WRITERS_WAITING: Final = _measure("writers_waiting", "gauge", "Senders that wait so now.")
+STREAMS: Final = _measure("streams", "gauge", "Open streams, but for those of topics.")
+CREDIT_WAITS: Final = _measure(
+    "credit_waits", "counter", "Times that a stream had something to send and no credit."
+)
+MEMORY: Final = _bytes("memory_held", "gauge", "Memory that others make this node hold.")
+MEMORY_LIMIT: Final = _bytes("memory_limit", "gauge", "How much that may be (memory).")
+
+# Calls.
+CALLS_RECEIVED: Final = _measure(
+    "calls_received", "counter", "Calls that a handler was found for, by answer.", "topic", "code"
+)
+CALL_RECEIVED_TIME: Final = _seconds(
+    "call_received", "histogram", "From a call's arrival to its answer.", "topic"
+)
+EVENTS_RECEIVED: Final = _measure(
+    "named_events_received", "counter", "Named events with a handler, by answer.", "event", "code"
+)
+REQUESTS_REFUSED: Final = _measure(
+    "requests_refused", "counter", "Requests that were answered before any handler.", "code"
+)
+REQUESTS_RUNNING: Final = _measure(
+    "requests_running", "gauge", "Requests of others that are not answered."
+)
+CALLS_QUEUED: Final = _measure(
+    "calls_queued", "gauge", "Calls that wait since as many run as may (concurrency).", "topic"
+)
+CALLS_MADE: Final = _measure("calls_made", "counter", "Calls of this node, by answer.", "code")
+CALL_MADE_TIME: Final = _seconds("call_made", "histogram", "From a call to its answer.")
+REQUESTS_WAITING: Final = _measure(
+    "requests_waiting", "gauge", "Requests of this node that have no answer."
+)
+ONCE_REMEMBERED: Final = _measure(
+    "once_remembered", "gauge", "Calls made once that are remembered."
+)
+
+# Topics.
+SUBSCRIBERS: Final = _measure("subscribers", "gauge", "Subscribers of a topic.", "topic")
+NOTES_PUBLISHED: Final = _measure("notes_published", "counter", "Notes published.", "topic")
+NOTES_DELIVERED: Final = _measure(
+    "notes_delivered", "counter", "Notes handed on, once for each subscriber.", "topic"
+)
+NOTES_LOST: Final = _measure(
+    "notes_lost", "counter", "Notes that subscribers lost since they were slow.", "topic"
+)
+NOTES_WAITING: Final = _bytes(
+    "notes_waiting", "gauge", "Notes that wait for slow subscribers.", "topic"
+)
+NOTES_RECEIVED: Final = _measure(
+    "notes_received", "counter", "Notes that came to subscriptions of this node."
+)
+
+# The loop.
+PROCESSOR: Final = _seconds("loop_processor", "counter", "Processor time of the loop's thread.")
+LOOP_TURN: Final = _seconds(
+    "loop_turn_processor", "histogram", "Processor time of one turn of the loop; four a second."
+)
+LOOP_LAG: Final = _seconds("loop_lag", "histogram", "How late a timer rang; four a second.")
+TURN: Final = _seconds(
+    "connection_turn", "histogram", "Time that one connection kept the loop with what it brought."
+)
+
+# Links, tunnels, federation.
+LINKS: Final = _measure("links", "gauge", "Links that are kept.", "state")
+LINK_SESSIONS: Final = _measure("link_sessions", "counter", "Sessions that links have established.")
+LINK_FAILURES: Final = _measure("link_failures", "counter", "Attempts and sessions that ended.")
+TUNNELS: Final = _measure("tunnels", "gauge", "Tunnels that end here or lead through here.")
+TUNNELS_DIALLED: Final = _measure(
+    "tunnels_dialled", "counter", "Tunnels that others dialled, by answer.", "code"
+)
+TUNNELLED: Final = _bytes("tunnelled", "counter", "Bytes of tunnels that led through here.")
+SERVERS: Final = _measure("federation_servers", "gauge", "Other servers that are known here.")
+SERVER_LINKS: Final = _measure("federation_links", "gauge", "Links with other servers.", "state")
+
+# Durable buses.
+BUS_EVENTS: Final = _measure(
+    "bus_events", "counter", "Events of buses, by what this process did.", "outcome"
+)
+BUS_LAG: Final = _measure(
+    "bus_lag", "gauge", "Events that a group was never handed.", "stream", "group"
+)
+BUS_PENDING: Final = _measure(
+    "bus_pending", "gauge", "Events handed out and not done.", "stream", "group"
+)
+BUS_DEAD: Final = _measure(
+    "bus_dead_lettered", "counter", "Events that a group has set aside.", "stream", "group"
+)
+BUS_UNREACHABLE: Final = _measure(
+    "buses_unreachable", "gauge", "Buses that could not be asked the last time."
+)
+
+# The journal.
+JOURNAL_RECORDS: Final = _measure("journal_records", "counter", "Records written.")
+JOURNAL_WRITTEN: Final = _bytes("journal_written", "counter", "Bytes written.")
+JOURNAL_WAITING: Final = _bytes("journal_waiting", "gauge", "Bytes that wait for the disk.")
+JOURNAL_LIMIT: Final = _bytes("journal_waiting_limit", "gauge", "How much may wait (buffer_size).")
+JOURNAL_SEGMENTS: Final = _measure("journal_segments", "counter", "Segments finished.")
+JOURNAL_SESSIONS: Final = _measure("journal_sessions", "gauge", "Sessions being recorded.")
+JOURNAL_FAILED: Final = _measure("journal_failed", "gauge", "1 once it could not be written.")

@@ -1,0 +1,50 @@
+"""A node's numbers as text for Prometheus; it needs the package `prometheus-client`."""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from node.metrics.families import Histogram, MetricFamily
+
+
+class FamilyCollector(Collector):
+    """Families, as prometheus-client has them read."""
+
+    def __init__(self, families: Iterable[MetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """Each as its own kind of metric; those without a sample have only a name."""
+        for measure, samples in self._families:
+            unit = f"_{measure.unit}" if measure.unit else ""
+            name, labels = f"parley_{measure.name}{unit}", measure.labels
+            if measure.kind == "histogram":
+                histogram = HistogramMetricFamily(name, measure.help, labels=labels)
+                for values, value in samples:
+                    assert isinstance(value, Histogram)
+                    histogram.add_metric(values, list(value.buckets), value.sum)
+                yield histogram
+                continue
+            kind = CounterMetricFamily if measure.kind == "counter" else GaugeMetricFamily
+            metric = kind(name, measure.help, labels=labels)
+            for values, value in samples:
+                assert not isinstance(value, Histogram)
+                metric.add_metric(values, value)
+            yield metric
+
+
+def prometheus_text(families: Iterable[MetricFamily], accept: str = "") -> tuple[bytes, str]:
+    """The families as text, and its content type: what an HTTP header `Accept` asks for,
+    OpenMetrics or Prometheus' own."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(FamilyCollector(families))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type

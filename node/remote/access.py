@@ -1,0 +1,49 @@
+"""The access log, `parley.access`: who came and who went, and which requests were refused."""
+
+import logging
+from typing import Final, Protocol
+
+from crypto.identity import NodeId
+from node.logs import LogRation
+from node.protocol.codes import RESULT_SENTENCES, code_name
+
+logger: Final = logging.getLogger("parley.access")
+
+
+class Party(Protocol):
+    """The other side of a connection: what it proved, and where it came from or was dialled."""
+
+    name: str
+
+    @property
+    def node_id(self) -> NodeId | None:
+        """None if it proved none."""
+
+
+def party(peer: Party) -> dict[str, object]:
+    """Who the other side is, as each line of the access log has it."""
+    return {"peer": peer.node_id, "address": peer.name}
+
+
+def log_refused(
+    ration: LogRation, peer: Party, kind: str, name: str, code: int, now: float
+) -> None:
+    """Log that a request was refused: of this `kind` (call, topic, event, stream, bus), for
+    `name`, with a code of Result or of Reset. `now` is as `LogRation.log` has it."""
+    ration.log(
+        logger,
+        logging.INFO,
+        now,
+        "%s: %s %r is refused: %s",
+        peer,
+        kind,
+        name,
+        RESULT_SENTENCES.get(code) or code_name(code),
+        extra={
+            "event": "request.refused",
+            **party(peer),
+            "kind": kind,
+            "topic": name,
+            "code": code,
+        },
+    )

@@ -1,0 +1,115 @@
+"""Who may use the console: links that open it once, and the sessions that they begin.
+
+A session is proven by two secrets. The cookie, which scripts cannot read, goes to every port of its
+host, so that other servers of this machine may see it; the key, which scripts can, stays with the
+page that it was given to. Neither is enough without the other, so no other site or port can ask for
+anything. Kept here are only hashes. Without I/O: `now` is seconds of a clock that never goes back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Final
+
+from node.protocol.allowance import Allowance, Rate
+
+SECRET_SIZE: Final = 24  # bytes
+MOST_LINKS: Final = 16
+MOST_SESSIONS: Final = 16
+LINK_LIFE: Final = 600.0  # seconds until a link that nobody opened is worth nothing
+SESSION_LIFE: Final = 12 * 3600.0  # seconds without a request
+ENTRIES: Final = Rate(10, 6.0)  # tries to enter with a link, of everybody
+REQUESTS: Final = Rate(60, 0.1)  # of one session
+ACTIONS: Final = Rate(10, 1.0)  # likewise, beside those
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """What a new session is proven by, and whether it may act."""
+
+    cookie: str
+    key: str
+    may_act: bool
+
+
+class ConsoleSession:
+    """One browser. `may_act` says whether it may do anything, or only look."""
+
+    __slots__ = ("actions", "key_hash", "may_act", "requests", "until")
+
+    def __init__(self, key_hash: bytes, now: float, *, may_act: bool) -> None:
+        self.key_hash = key_hash
+        self.may_act = may_act
+        self.until = now + SESSION_LIFE
+        self.requests = Allowance(REQUESTS)
+        self.actions = Allowance(ACTIONS)
+
+
+class Access:
+    """Links and sessions of one console; `draw` gives so many random bytes."""
+
+    def __init__(self, draw: Callable[[int], bytes]) -> None:
+        self._draw = draw
+        self._links: dict[bytes, tuple[float, bool]] = {}  # until when, and whether it may act
+        self._sessions: dict[bytes, ConsoleSession] = {}
+        self._entries = Allowance(ENTRIES)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions there are."""
+        return len(self._sessions)
+
+    def make_link(self, now: float, *, may_act: bool = False) -> str:
+        """The token of a link that opens the console once, within 10 minutes; beyond 16 that nobody
+        has opened, the oldest is worth nothing any more."""
+        token = self._secret()
+        self._links[_hash(token)] = now + LINK_LIFE, may_act
+        while len(self._links) > MOST_LINKS:
+            del self._links[next(iter(self._links))]
+        return token
+
+    def has_room(self, now: float) -> bool:
+        """Whether somebody may try to enter now, which is counted."""
+        return self._entries.take(now)
+
+    def enter(self, token: str, now: float) -> Entered | None:
+        """Begin a session with a link's token; None if it is not one, or not any more. Beyond 16
+        sessions the one that was silent for longest ends."""
+        until, may_act = self._links.pop(_hash(token), (float("-inf"), False))
+        if until <= now:
+            return None
+        cookie, key = self._secret(), self._secret()
+        self._sessions[_hash(cookie)] = ConsoleSession(_hash(key), now, may_act=may_act)
+        while len(self._sessions) > MOST_SESSIONS:
+            del self._sessions[min(self._sessions, key=lambda one: self._sessions[one].until)]
+        return Entered(cookie, key, may_act)
+
+    def find(self, cookie: str, key: str, now: float) -> ConsoleSession | None:
+        """The session that these two prove, and which goes on for 12 hours from now; or None."""
+        hashed = _hash(cookie)
+        session = self._sessions.get(hashed)
+        if session is None or not compare_digest(session.key_hash, _hash(key)):
+            return None
+        if session.until <= now:
+            del self._sessions[hashed]
+            return None
+        session.until = now + SESSION_LIFE
+        return session
+
+    def is_open(self, session: ConsoleSession) -> bool:
+        """Whether a session has not ended meanwhile."""
+        return session in self._sessions.values()
+
+    def leave(self, session: ConsoleSession) -> None:
+        """End a session."""
+        for hashed, one in list(self._sessions.items()):
+            if one is session:
+                del self._sessions[hashed]
+
+    def _secret(self) -> str:
+        return self._draw(SECRET_SIZE).hex()
+
+
+def _hash(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "replace")).digest()

@@ -1,0 +1,115 @@
+"""What an operator may do from the console: to a peer, to dead letters, and to the node itself."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.bus.bus import Bus
+from node.errors import ParleyError
+from node.protocol.codes import CloseCode
+from node.web.console.buses_view import PATIENCE
+from node.web.console.console import Console
+
+logger = logging.getLogger("parley.console")
+
+MOST_LETTERS: Final = 1_000
+# What is to be done, as the page says it.
+Asked = Mapping[str, Any]
+
+
+class CannotDoError(ParleyError):
+    """An action that cannot be done: why, for whoever asked."""
+
+
+class Actions:
+    """The actions of one console, by name. Each is logged, and says in a sentence what was done."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._actions: dict[str, Callable[[Asked], Awaitable[str]]] = {
+            "close": self._close,
+            "forget": self._forget,
+            "drain": self._drain,
+            "replay": self._replay,
+            "drop": self._drop,
+        }
+
+    async def do(self, name: str, asked: Asked) -> str:
+        """Do it; returns what was done.
+
+        Raises:
+            CannotDoError: there is no such action, or not what it is to be done to. ParleyError:
+                it failed.
+        """
+        action = self._actions.get(name)
+        if action is None:
+            raise CannotDoError("there is no such action")
+        done = await action(asked)
+        logger.warning("console: %s", done, extra={"event": f"console.{name}"})
+        self._console.look_again()
+        return done
+
+    async def _close(self, asked: Asked) -> str:
+        number = asked.get("peer")
+        peer = self._console.find_peer(number) if type(number) is int else None
+        if peer is None:
+            raise CannotDoError("that peer has gone already")
+        with anyio.move_on_after(PATIENCE):
+            await peer.close(CloseCode.NORMAL, "closed by an operator")
+        return f"closed the connection with {peer.node_id or peer.name}"
+
+    async def _forget(self, asked: Asked) -> str:
+        console = self._console
+        try:
+            node_id = NodeId.parse(str(asked.get("id")))
+        except IdentityError as error:
+            raise CannotDoError("that is not a node id") from error
+        if console.known_peers is None:
+            raise CannotDoError("this node keeps no record of known peers")
+        if not await anyio.to_thread.run_sync(console.known_peers.forget, node_id):
+            raise CannotDoError("that node is not among the known peers")
+        await console.node.review()
+        return f"forgot {node_id}"
+
+    async def _drain(self, asked: Asked) -> str:
+        console = self._console
+        if console.on_drain is None:
+            raise CannotDoError("whoever runs this node has not said how it ends")
+        console.draining = True
+        console.on_drain()
+        return "the node takes nothing new, and ends when all is done"
+
+    async def _replay(self, asked: Asked) -> str:
+        bus, stream, letters = self._letters(asked)
+        replayed = await bus.replay_dead(stream, letters)
+        return f"replayed {_letters(len(replayed))} of {stream}"
+
+    async def _drop(self, asked: Asked) -> str:
+        bus, stream, letters = self._letters(asked)
+        return f"dropped {_letters(await bus.drop_dead(stream, letters))} of {stream}"
+
+    def _letters(self, asked: Asked) -> tuple[Bus, str, list[str] | None]:
+        """The bus, the stream, and which of its dead letters: None for all."""
+        bus = self._console.find_bus(str(asked.get("bus")))
+        if bus is None:
+            raise CannotDoError("there is no such bus")
+        letters = asked.get("letters")
+        if letters != "all" and not _are_ids(letters):
+            raise CannotDoError(f"letters are 'all', or at most {MOST_LETTERS:,} ids")
+        return bus, str(asked.get("stream")), None if letters == "all" else letters
+
+
+def _are_ids(letters: object) -> bool:
+    return (
+        isinstance(letters, list)
+        and 0 < len(letters) <= MOST_LETTERS
+        and all(isinstance(one, str) for one in letters)
+    )
+
+
+def _letters(count: int) -> str:
+    return f"{count:,} dead letter{'' if count == 1 else 's'}"

@@ -1,0 +1,205 @@
+"""`Console`: all that the page of one node shows, read no oftener than it changes for a reader.
+
+Nothing is read while nobody looks. What waits for a disk or a store is fetched beside, every few
+seconds, so that the rest is never late for it.
+"""
+
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+
+from crypto.identity import NodeId
+from node.bus.bus import Bus
+from node.bus.bus_address import without_password
+from node.errors import KnownPeersError
+from node.node import Node
+from node.peer.peer import Peer
+from node.server.federation import Federation
+from node.trust.known_peers import KnownPeers
+from node.web.console.buses_view import buses_view
+from node.web.console.federation_view import federation_view
+from node.web.console.numbers_view import numbers_view
+from node.web.console.peers_view import PeerNumbers, peer_view, peers_view
+from node.web.console.text import shown
+from node.web.console.topics_view import journal_view, topics_view
+
+# Seconds for which one reading serves everybody who looks; those of what is fetched; of findings.
+INTERVAL: Final = 1.0
+FETCHED: Final = 3.0
+FOUND: Final = 600.0
+MOST_FINDINGS: Final = 200
+
+Findings = Callable[[], Sequence[Mapping[str, str]]]
+
+
+@dataclass
+class Fetched:
+    """What was fetched last: the buses, what nodes are called here, and what doctor finds."""
+
+    buses: list[dict[str, Any]]
+    names: dict[NodeId, str]
+    findings: list[dict[str, str]] | None  # None: it was not looked for yet
+
+
+class Console:
+    """What is shown of `node`, and of its part in a `federation`, while its `async with` lasts,
+    inside of theirs. `known_peers` has what nodes are called; `findings` looks for what is wrong,
+    in a thread: each is a `level`, a `subject`, a `text` and what to do (`mend`). `on_drain` is
+    called when the node is to end in order; without it nobody can have it end. A view is made each
+    `interval` seconds, for all who look."""
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        federation: Federation | None = None,
+        known_peers: KnownPeers | None = None,
+        findings: Findings | None = None,
+        on_drain: Callable[[], None] | None = None,
+    ) -> None:
+        self.node = node
+        self.federation = federation
+        self.known_peers = known_peers
+        self.on_drain = on_drain
+        self.draining = False
+        self.interval = INTERVAL
+        self._find = findings
+        self._numbers = PeerNumbers()
+        self._fetched = Fetched([], {}, None)
+        self._fetched_at = self._found_at = self._read_at = float("-inf")
+        self._fetching = False
+        self._encoded = b""
+        self._began = 0.0
+        self._tasks = anyio.create_task_group()
+        self._entered = AsyncExitStack()
+
+    # What is shown.
+
+    def now(self) -> float:
+        """Seconds of the node's clock."""
+        return self.node.backend.now()
+
+    def encoded(self) -> bytes:
+        """The view as JSON, made once for all who ask within a second."""
+        now = self.now()
+        if now - self._read_at >= self.interval * 0.9:
+            self._read_at = now
+            self._encoded = json.dumps(self.view(), separators=(",", ":")).encode()
+        return self._encoded
+
+    def view(self) -> dict[str, Any]:
+        """All that is live, as plain data."""
+        self._fetch()
+        node, fetched, now = self.node, self._fetched, self.now()
+        return {
+            "at": now,
+            "node": {
+                "id": str(node.node_id),
+                "short": node.node_id.short,
+                "name": shown(fetched.names.get(node.node_id, "")),
+                "role": node.config.role,
+                "version": version("parley-node"),
+                "python": platform.python_version(),
+                "addresses": [shown(one) for one in node.addresses],
+                "uptime": now - self._began,
+                "turned_away": node.turned_away,
+                "trust": shown(node.trust.name),
+                "draining": self.draining,
+                "can_drain": self.on_drain is not None,
+                "can_forget": self.known_peers is not None,
+            },
+            "peers": peers_view(node, self._numbers, fetched.names),
+            "topics": topics_view(node),
+            "numbers": numbers_view(node.metrics.collect()),
+            "buses": fetched.buses,
+            "journal": journal_view(node.journal),
+            "federation": federation_view(node, self.federation, fetched.names),
+            "findings": fetched.findings,
+        }
+
+    def peers(self, find: str) -> dict[str, Any]:
+        """The peers that have `find` in their id, name, place or role."""
+        return peers_view(self.node, self._numbers, self._fetched.names, find)
+
+    def peer(self, number: int) -> dict[str, Any] | None:
+        """All of one peer; None if it has gone."""
+        peer = self.find_peer(number)
+        return None if peer is None else peer_view(self.node, number, peer, self._fetched.names)
+
+    # For actions.
+
+    def find_peer(self, number: int) -> Peer | None:
+        """The peer of a row; None if it has gone."""
+        return self._numbers.find(self.node.peers, number)
+
+    def find_bus(self, address: str) -> Bus | None:
+        """The bus that is shown under an address."""
+        buses = self.node.buses.items()
+        return next((bus for url, bus in buses if shown(without_password(url)) == address), None)
+
+    def look_again(self) -> None:
+        """Fetch with the next view what else would be fetched later."""
+        self._fetched_at = self._found_at = self._read_at = float("-inf")
+
+    # Its life.
+
+    async def __aenter__(self) -> Self:
+        self._began = self.now()
+        self._entered.enter_context(self.node.metrics.watched())
+        await self._entered.enter_async_context(self._tasks)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._tasks.cancel_scope.cancel()
+        await self._entered.aclose()
+
+    # Inside.
+
+    def _fetch(self) -> None:
+        now = self.now()
+        if not self._fetching and now - self._fetched_at >= FETCHED:
+            self._fetching, self._fetched_at = True, now
+            self._tasks.start_soon(self._fetch_all)
+
+    async def _fetch_all(self) -> None:
+        fetched = self._fetched
+        try:
+            fetched.names = await anyio.to_thread.run_sync(self._names)
+            await self.node.metrics.refresh()
+            fetched.buses = await buses_view(self.node.buses)
+            now = self.now()
+            if self._find is not None and now - self._found_at >= FOUND:
+                self._found_at = now
+                found = await anyio.to_thread.run_sync(self._find)
+                fetched.findings = [
+                    {key: shown(value) for key, value in one.items()}
+                    for one in found[:MOST_FINDINGS]
+                ]
+        finally:
+            self._fetching = False
+
+    def _names(self) -> dict[NodeId, str]:
+        """What nodes are called; addresses, under which known peers are on record too, are none."""
+        if self.known_peers is None:
+            return {}
+        try:
+            return {
+                peer.node_id: name
+                for peer in self.known_peers
+                for name in reversed(peer.names)
+                if "://" not in name
+            }
+        except KnownPeersError:
+            return {}

@@ -1,0 +1,71 @@
+"""Where consoles of this user are, and how a program gets a link to one.
+
+Whoever may read the user's files may have a new link: the secret for that stands in a file of the
+user's alone, as long as the console is there.
+"""
+
+import http.client
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from node.errors import ConfigError, UnreachableError
+
+TIMEOUT: Final = 5.0  # seconds that a console has to answer
+LARGEST: Final = 4_096  # bytes of a place's file
+MOST_PLACES: Final = 100
+
+
+@dataclass(frozen=True)
+class ConsolePlace:
+    """Where a console is, and the secret with which a link is asked for."""
+
+    url: str
+    node_id: str
+    secret: str
+
+    @property
+    def port(self) -> int | None:
+        """The port it is at."""
+        return urlsplit(self.url).port
+
+
+def link_to(url: str, token: str) -> str:
+    """The token stands where no server, no log and no other site sees it."""
+    return f"{url}/#token={token}"
+
+
+def places(directory: Path) -> list[ConsolePlace]:
+    """The consoles that say in a directory where they are; some may have ended without a word."""
+    found = []
+    for path in sorted(directory.glob("*.json"))[:MOST_PLACES]:
+        try:
+            with path.open("rb") as file:
+                found.append(ConsolePlace(**json.loads(file.read(LARGEST))))
+        except (OSError, ValueError, TypeError):
+            continue  # gone, or not ours
+    return found
+
+
+def link_from(place: ConsolePlace, *, may_act: bool) -> str:
+    """Ask a console for a link.
+
+    Raises:
+        UnreachableError: nobody answers there. ConfigError: it gives none.
+    """
+    parts = urlsplit(place.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT)
+    headers = {"authorization": f"Bearer {place.secret}", "content-type": "application/json"}
+    try:
+        connection.request("POST", "/links", json.dumps({"may_act": may_act}), headers)
+        answer = connection.getresponse()
+        said = json.loads(answer.read(LARGEST))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise UnreachableError(f"no console answers at {place.url}") from error
+    finally:
+        connection.close()
+    if answer.status != http.client.OK:
+        raise ConfigError(f"the console at {place.url} gives no link: {said.get('error')}")
+    return link_to(place.url, said["token"])

@@ -1,0 +1,78 @@
+"""The console on an address of this machine."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from crypto.randomness import random_bytes
+from node.errors import FileError, InsecureAddressError
+from node.transport.address import Address
+from node.transport.gateway import is_local
+from node.web.console.access import SECRET_SIZE, Access
+from node.web.console.console import Console
+from node.web.console.places import ConsolePlace, link_to
+from node.web.console.site import ConsoleSite
+from node.web.limits import WebLimits
+from node.web.server import serving
+
+LIMITS: Final = WebLimits(connections=32)
+
+
+class ServedConsole:
+    """A console that can be reached at `url`, for as long as it is served."""
+
+    def __init__(self, console: Console, access: Access, url: str, secret: str) -> None:
+        self.url = url
+        self.access = access
+        self._console = console
+        self._secret = secret
+
+    def link(self, *, may_act: bool = False) -> str:
+        """A link that opens the console once, within 10 minutes: to look, or to act as well."""
+        return link_to(self.url, self.access.make_link(self._console.now(), may_act=may_act))
+
+    @contextmanager
+    def found_in(self, directory: Path) -> Iterator[None]:
+        """While it lasts, `link_from` finds it by a file in a directory, which is the user's alone.
+
+        Raises:
+            FileError: it cannot be written.
+        """
+        place = ConsolePlace(self.url, str(self._console.node.node_id), self._secret)
+        path = directory / f"{place.port}.json"
+        try:
+            directory.mkdir(0o700, parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                json.dump(asdict(place), file)
+        except OSError as error:
+            raise FileError(f"cannot write {path}: {error.strerror}") from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def serving_console(console: Console, address: str) -> AsyncIterator[ServedConsole]:
+    """While it lasts, serve a console on `HOST:PORT`, of this machine alone.
+
+    Raises:
+        InsecureAddressError: others could reach it. AddressError: not an address.
+        UnreachableError: it cannot be listened on.
+    """
+    place = Address.parse_web(address)
+    if not is_local(place):
+        raise InsecureAddressError(str(place))
+    access, secret = Access(random_bytes), random_bytes(SECRET_SIZE).hex()
+    hosts: set[str] = set()
+    app = ConsoleSite(console, access, secret).app(hosts)
+    async with console, serving(app, address, limits=LIMITS) as url:
+        port = urlsplit(url).port
+        hosts |= {urlsplit(url).netloc, f"localhost:{port}"}
+        yield ServedConsole(console, access, url, secret)

@@ -1,0 +1,201 @@
+"""The console as an ASGI application: its page, its view, and its actions, for whoever was let in.
+
+The page itself is public and has nothing in it. All else takes the session's cookie and its key.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from hmac import compare_digest
+from importlib.resources import files
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from node.bus.errors import BusError
+from node.bus.ids import BEFORE_ALL
+from node.errors import ParleyError
+from node.web.asgi import AsgiApp
+from node.web.console.access import Access, ConsoleSession
+from node.web.console.actions import Actions, CannotDoError
+from node.web.console.buses_view import letters_view
+from node.web.console.console import Console
+from node.web.console.event_stream import EventStream
+from node.web.console.guard import Guard
+
+MOST_READERS: Final = 8
+LONGEST_SEARCH: Final = 200
+KEY_HEADER: Final = "x-parley-key"
+TYPES: Final = {
+    "css": "text/css",
+    "html": "text/html",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+_READ_ONLY: Final = "this link may only look: `parley console --act` gives one that may act"
+
+Answer = Callable[[Request, ConsoleSession], Awaitable[Response]]
+
+
+class ConsoleSite:
+    """The application of one console on one `port`. `operator` is the secret with which a program
+    of the same user asks for a new link."""
+
+    def __init__(self, console: Console, access: Access, operator: str) -> None:
+        self._console = console
+        self._access = access
+        self._actions = Actions(console)
+        self._operator = operator
+        self._readers = 0
+        self._pages = dict(_pages())
+        self._routes = Starlette(
+            routes=[
+                Route("/", self._page),
+                Route("/static/{name}", self._page),
+                Route("/enter", self._enter, methods=["POST"]),
+                Route("/leave", self._for_session(self._leave), methods=["POST"]),
+                Route("/links", self._link, methods=["POST"]),
+                Route("/api/events", self._for_session(self._events)),
+                Route("/api/peers", self._for_session(self._peers)),
+                Route("/api/peers/{number:int}", self._for_session(self._peer)),
+                Route("/api/letters", self._for_session(self._letters)),
+                Route("/api/look", self._for_session(self._look), methods=["POST"]),
+                Route("/api/do/{action}", self._for_session(self._do), methods=["POST"]),
+            ]
+        )
+
+    def app(self, hosts: set[str]) -> AsgiApp:
+        """The application, for requests that were meant for one of `hosts`."""
+        return Guard(self._routes, hosts)
+
+    # For everybody.
+
+    async def _page(self, request: Request) -> Response:
+        page = self._pages.get(request.path_params.get("name", "index.html"))
+        return Response(status_code=404) if page is None else Response(page[0], media_type=page[1])
+
+    async def _enter(self, request: Request) -> Response:
+        now = self._console.now()
+        if not self._access.has_room(now):
+            return _refused(429, "too many have tried: wait a few seconds")
+        entered = self._access.enter(str((await _body(request)).get("token")), now)
+        if entered is None:
+            return _refused(401, "this link was used already, or is too old")
+        answer = JSONResponse({"key": entered.key, "may_act": entered.may_act})
+        answer.set_cookie(_cookie(request), entered.cookie, httponly=True, samesite="strict")
+        return answer
+
+    async def _link(self, request: Request) -> Response:
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if not self._access.has_room(self._console.now()):
+            return _refused(429, "too many have tried: wait a few seconds")
+        if scheme != "Bearer" or not compare_digest(secret.encode(), self._operator.encode()):
+            return _refused(401, "that is not the secret of this console")
+        may_act = (await _body(request)).get("may_act") is True
+        return JSONResponse({"token": self._access.make_link(self._console.now(), may_act=may_act)})
+
+    # For sessions.
+
+    def _for_session(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        async def checked(request: Request) -> Response:
+            now = self._console.now()
+            cookie, key = request.cookies.get(_cookie(request)), request.headers.get(KEY_HEADER)
+            session = self._access.find(cookie or "", key or "", now)
+            if session is None:
+                return _refused(401, "ask for a new link: this session is over")
+            if not session.requests.take(now):
+                return _refused(429, "too many requests: wait a moment")
+            return await answer(request, session)
+
+        return checked
+
+    async def _leave(self, request: Request, session: ConsoleSession) -> Response:
+        self._access.leave(session)
+        answer = JSONResponse({})
+        answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
+        return answer
+
+    async def _events(self, request: Request, session: ConsoleSession) -> Response:
+        if self._readers >= MOST_READERS:
+            return _refused(503, f"{MOST_READERS} pages look on already: close one")
+        self._readers += 1
+
+        def ended() -> None:
+            self._readers -= 1
+
+        def goes_on() -> bool:
+            return self._access.is_open(session)
+
+        return EventStream(self._console.encoded, self._console.interval, goes_on, ended)
+
+    async def _peers(self, request: Request, session: ConsoleSession) -> Response:
+        return JSONResponse(
+            self._console.peers(request.query_params.get("find", "")[:LONGEST_SEARCH])
+        )
+
+    async def _peer(self, request: Request, session: ConsoleSession) -> Response:
+        found = self._console.peer(request.path_params["number"])
+        return _refused(404, "that peer has gone") if found is None else JSONResponse(found)
+
+    async def _letters(self, request: Request, session: ConsoleSession) -> Response:
+        asked = request.query_params
+        bus = self._console.find_bus(asked.get("bus", ""))
+        if bus is None:
+            return _refused(404, "there is no such bus")
+        try:
+            view = await letters_view(bus, asked.get("stream", ""), asked.get("after", BEFORE_ALL))
+        except BusError as error:
+            return _refused(409, str(error))
+        return JSONResponse(view)
+
+    async def _look(self, request: Request, session: ConsoleSession) -> Response:
+        if not session.actions.take(self._console.now()):
+            return _refused(429, "it was looked a moment ago")
+        self._console.look_again()
+        return JSONResponse({})
+
+    async def _do(self, request: Request, session: ConsoleSession) -> Response:
+        if not session.may_act:
+            return _refused(403, _READ_ONLY)
+        if not session.actions.take(self._console.now()):
+            return _refused(429, "too many actions at once: wait a few seconds")
+        try:
+            done = await self._actions.do(request.path_params["action"], await _body(request))
+        except CannotDoError as error:
+            return _refused(409, str(error))
+        except ParleyError as error:
+            return _refused(409, f"it failed: {error}")
+        return JSONResponse({"done": done})
+
+
+def _pages() -> list[tuple[str, tuple[bytes, str]]]:
+    """The files of the page, with their types."""
+    folder = files("node.web.console").joinpath("static")
+    return [
+        (one.name, (one.read_bytes(), TYPES[one.name.rpartition(".")[2]]))
+        for one in folder.iterdir()
+        if one.is_file()
+    ]
+
+
+def _cookie(request: Request) -> str:
+    """Its name has the port, since a cookie goes to all ports of a host."""
+    return f"parley-console-{request.url.port or 80}"
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """The JSON object that a request says; an empty one for anything else. Its length is
+    bounded by the server."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        return {}
+    try:
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _refused(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status)

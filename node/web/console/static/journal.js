@@ -1,0 +1,54 @@
+// The journal: whether it is written, how fast, and what waits for the disk.
+
+import { meter, sparkline } from "./charts.js";
+import { h } from "./dom.js";
+import { brief, bytes, count, counted } from "./format.js";
+import { card, chip, facts, heading } from "./parts.js";
+import { state } from "./state.js";
+
+export function journalView({ journal }) {
+  if (!journal) {
+    return [
+      heading("Journal"),
+      h("p", { class: "empty" }, "This node keeps no journal. With ", h("code", {}, "parley serve --journal DIR --auditor KEY"), " it does."),
+    ];
+  }
+  const { past } = state;
+  const synced = { always: "before anything is sent", interval: `every ${brief(journal.fsync_interval)} s`, never: "when the system likes" }[journal.fsync];
+  return [
+    heading("Journal", journal.failed ? chip("failed", "bad") : journal.running ? chip("is written", "good") : chip("is not written", "warn")),
+    journal.failed && h("p", { class: "alarm", role: "alert" }, journal.failed, journal.on_failure === "stop" ? " The node says nothing more." : " The node goes on without it."),
+    h(
+      "div",
+      { class: "columns" },
+      card(
+        "This run",
+        facts([
+          ["Records", `${count(journal.records)}, ${brief(past.rate("journal_records"))}/s`],
+          ["Written", `${bytes(journal.size)}, ${bytes(past.rate("journal_written"))}/s`],
+          ["Sessions recorded", count(journal.sessions)],
+          ["Segments", counted(journal.segments, "finished segment")],
+          ["Waits for the disk", h("span", {}, `${bytes(journal.waiting)} of ${bytes(journal.buffer_size)}`, meter(journal.waiting / journal.buffer_size, "How much of the buffer is full"))],
+        ]),
+        sparkline(past.rates("journal_records"), "Records a second over the last three minutes"),
+      ),
+      card(
+        "How it is kept",
+        facts([
+          ["Directory", h("code", { class: "whole" }, journal.directory)],
+          ["Segment", journal.segment ? h("code", { class: "whole" }, journal.segment) : "–"],
+          ["A segment ends at", bytes(journal.segment_size)],
+          ["Forced to the disk", synced],
+          ["If it fails", journal.on_failure === "stop" ? "the node stops" : "the node goes on, and says so"],
+          ["Auditors", h("ul", { class: "plain" }, journal.auditors.map((key) => h("li", { key }, h("code", { class: "whole" }, key))))],
+        ]),
+      ),
+    ),
+    journal.recovered.length > 0 && card("Closed after a crash", h("ul", { class: "listed" }, journal.recovered.map(recovered))),
+  ];
+}
+
+function recovered(one) {
+  const damaged = one.damaged ? `, ${count(one.damaged)} damaged` : "";
+  return h("li", { key: one.name }, h("code", {}, one.name), h("span", { class: "dim" }, `${counted(one.records, "record")}${damaged}`));
+}

@@ -1,0 +1,80 @@
+// Counters of the last minutes, and what follows from them: rates, series, and times of calls.
+
+const MOST = 181; // samples, about one a second
+
+/** What was seen of the node lately. */
+export class Past {
+  constructor() {
+    this.samples = []; // {at, values: Map}
+  }
+
+  add(view) {
+    const last = this.samples.at(-1);
+    if (last && view.at < last.at) this.samples = []; // the node was started again
+    if (last && view.at === last.at) return;
+    this.samples.push({ at: view.at, values: flattened(view) });
+    if (this.samples.length > MOST) this.samples.shift();
+  }
+
+  /** How much a counter grew a second, over the last `seconds`. */
+  rate(name, seconds = 5) {
+    const last = this.samples.at(-1);
+    const first = this.samples.find((one) => one.at >= (last?.at ?? 0) - seconds - 0.2);
+    return between(first, last, name);
+  }
+
+  /** The same at each moment; null where nothing is known. */
+  rates(name) {
+    return this.samples.slice(1).map((one, index) => between(this.samples[index], one, name));
+  }
+
+  /** A level at each moment. */
+  levels(name) {
+    return this.samples.map((one) => one.values.get(name) ?? 0);
+  }
+}
+
+function between(first, last, name) {
+  if (!first || !last || last.at <= first.at) return 0;
+  const grew = (last.values.get(name) ?? 0) - (first.values.get(name) ?? 0);
+  return Math.max(0, grew / (last.at - first.at));
+}
+
+/** All counters and levels of a view by name: `calls`, and `calls{a,b}` for samples with labels. */
+function flattened(view) {
+  const values = new Map();
+  for (const family of view.numbers) {
+    for (const { labels, value, counts } of family.samples) {
+      const number = counts ? counts.reduce((sum, one) => sum + one, 0) : value;
+      values.set(family.name, (values.get(family.name) ?? 0) + number);
+      if (labels.length > 0) {
+        const name = `${family.name}{${labels.join(",")}}`;
+        values.set(name, number);
+      }
+    }
+  }
+  values.set("peers", view.peers.total);
+  return values;
+}
+
+/** A family of a view by its name. */
+export function family(view, name) {
+  return view.numbers.find((one) => one.name === name);
+}
+
+/** The time within which a share of the observations of a histogram lies, in its bounds' steps. */
+export function quantile({ bounds, counts }, share) {
+  const total = counts.reduce((sum, one) => sum + one, 0);
+  if (total === 0) return null;
+  let below = 0;
+  for (let index = 0; index < counts.length; index += 1) {
+    const upTo = below + counts[index];
+    if (upTo >= share * total && counts[index] > 0) {
+      if (index >= bounds.length) return bounds.at(-1);
+      const low = index === 0 ? 0 : bounds[index - 1];
+      return low + ((bounds[index] - low) * (share * total - below)) / counts[index];
+    }
+    below = upTo;
+  }
+  return bounds.at(-1);
+}

@@ -1,0 +1,146 @@
+// Peers: who is connected, what each has open, and what may be done to them.
+
+import { act, actionButton, closePanel, drawPanel, notice, openPanel } from "./dialogs.js";
+import { h } from "./dom.js";
+import { counted } from "./format.js";
+import { chip, facts, heading, namesIn, wayOf, who } from "./parts.js";
+import { asked } from "./session.js";
+import { redraw, state } from "./state.js";
+import { searched, table } from "./table.js";
+
+const AGAIN = 2000; // ms after which an open panel asks again
+
+export function peersView(view) {
+  const { peers } = view;
+  const partly = peers.total > peers.rows.length;
+  const find = searched("peers");
+  if (partly && find && state.found?.find !== find) search(find);
+  const listed = partly && find && state.found?.find === find ? state.found.peers : peers;
+  return [
+    heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.parted > 0 && chip(`${peers.parted} without a transport`, "warn")),
+    partly && h("p", { class: "note" }, `The first ${peers.rows.length} of ${peers.total} are listed. A search looks at all of them.`),
+    table({
+      id: "peers",
+      label: "Peers",
+      word: "peer",
+      rows: listed.rows,
+      total: partly ? peers.total : undefined,
+      keyOf: (row) => row.key,
+      text: (row) => `${row.name} ${row.id ?? ""} ${row.place} ${row.role}`,
+      empty: "Nobody is connected. Whoever connects is listed here at once.",
+      columns: [
+        { title: "Peer", value: (row) => row.name || row.id || row.place, cell: peerButton },
+        { title: "From", value: (row) => row.place, cell: (row) => h("span", { class: "place" }, row.dialled ? `→ ${row.place}` : row.place) },
+        { title: "Role", value: (row) => row.role },
+        { title: "State", value: stateText, cell: stateChips },
+        { title: "Streams", number: true, value: (row) => row.streams },
+        { title: "Calls running", number: true, value: (row) => row.running },
+        { title: "Resumed", number: true, value: (row) => row.resumes },
+      ],
+    }),
+  ];
+}
+
+function peerButton(row) {
+  const label = `Look at ${row.name || row.id || row.place}`;
+  return h("button", { type: "button", class: "link", "aria-label": label, on: { click: () => openPeer(row.key) } }, who(row));
+}
+
+function stateText(row) {
+  return [row.parted ? "parted" : "open", row.encrypted ? "" : "in the clear", row.way.length ? "tunnel" : ""].join(" ");
+}
+
+function stateChips(row) {
+  return h(
+    "span",
+    { class: "chips" },
+    row.parted ? chip("no transport", "warn") : chip("open", "good"),
+    !row.encrypted && chip("in the clear", "bad"),
+    row.way.length > 0 && chip("tunnel", "info"),
+  );
+}
+
+async function search(find) {
+  state.found = { find, peers: state.view.peers };
+  try {
+    const peers = await asked(`/api/peers?find=${encodeURIComponent(find)}`);
+    if (searched("peers") === find) state.found = { find, peers };
+  } catch (error) {
+    notice(error.message, "bad");
+  }
+  redraw();
+}
+
+/** Open a panel on a peer, which asks again while it is open. */
+export function openPeer(key) {
+  let peer = null;
+  let gone = false;
+  let open = true;
+  async function ask() {
+    if (!open) return;
+    try {
+      peer = await asked(`/api/peers/${key}`);
+    } catch (error) {
+      gone = true;
+      if (error.status !== 404) notice(error.message, "bad");
+    }
+    drawPanel();
+    if (!gone) setTimeout(ask, AGAIN);
+  }
+  openPanel(() => ({ title: peer ? peer.name || peer.place : "Peer", body: gone ? h("p", { class: "empty" }, "This peer has gone.") : peer && peerBody(peer) }));
+  document.querySelector("dialog.panel").addEventListener("close", () => (open = false));
+  ask();
+}
+
+function peerBody(peer) {
+  const view = state.view;
+  const names = namesIn(view);
+  const shown = peer.name || peer.id || peer.place;
+  const suite = Object.values(peer.suite).join(", ");
+  const info = Object.entries(peer.info);
+  return [
+    facts([
+      ["Node id", peer.id ? h("code", { class: "whole" }, peer.id) : "none was proved"],
+      ["State", stateChips(peer)],
+      [peer.dialled ? "Dialled at" : "Came from", peer.place],
+      ["Role", `${peer.role} (it says)`],
+      ["Suite", suite || "none: in the clear"],
+      ["Calls that run", String(peer.running)],
+      ["Resumed", peer.resumes === 0 ? "never" : `${counted(peer.resumes, "time")}, last after: ${peer.parted_by || "–"}`],
+      peer.ignored + peer.dropped > 0 && ["Not taken", `${counted(peer.ignored, "named event")}, ${counted(peer.dropped, "other event")}`],
+    ]),
+    peer.way.length > 0 && h("section", {}, h("h3", {}, "Its way through the federation"), wayOf(peer.way, names)),
+    h("section", {}, h("h3", {}, counted(peer.streams, "stream")), listed(peer.stream_list.map((one) => ({ key: one.id, text: one.label, beside: `#${one.id}` })), "It has no stream open.")),
+    h("section", {}, h("h3", {}, "Topics that it reads"), listed(peer.topics.map((name) => ({ key: name, text: name })), "None.")),
+    info.length > 0 && h("section", {}, h("h3", {}, "It says of itself"), facts(info)),
+    h(
+      "div",
+      { class: "buttons" },
+      peer.id && view.node.can_forget && actionButton("Forget", () => forget(peer, shown), { label: `Forget ${shown}`, grave: true }),
+      actionButton("Close the connection", () => close(peer, shown), { label: `Close the connection with ${shown}`, grave: true }),
+    ),
+  ];
+}
+
+function listed(items, none) {
+  if (items.length === 0) return h("p", { class: "empty small" }, none);
+  return h("ul", { class: "listed" }, items.map((one) => h("li", { key: one.key }, h("span", {}, one.text), one.beside && h("span", { class: "dim" }, one.beside))));
+}
+
+async function close(peer, shown) {
+  const question = {
+    title: "Close this connection?",
+    text: `What is queued for ${shown} goes first. It may connect again.`,
+    button: "Close the connection",
+  };
+  if (await act("close", { peer: peer.key }, question)) closePanel();
+}
+
+async function forget(peer, shown) {
+  const question = {
+    title: "Forget this node?",
+    text: `${shown} is struck out of the known peers. Its sessions end if they were let in by that record.`,
+    button: "Forget it",
+  };
+  if (await act("forget", { id: peer.id }, question)) closePanel();
+}

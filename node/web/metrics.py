@@ -1,0 +1,44 @@
+"""What an operator's programs ask a node over HTTP: `/metrics`, `/healthz` and `/readyz`."""
+
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from node.metrics.metrics import Metrics
+from node.metrics.prometheus import prometheus_text
+from node.node import Node
+
+
+def metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> Starlette:
+    """The application. `unready` gives the reasons why others should send nothing here now."""
+
+    async def tell(request: Request) -> Response:
+        await metrics.refresh()
+        text, content_type = prometheus_text(metrics.collect(), request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    async def healthy(request: Request) -> Response:
+        return PlainTextResponse("ok\n")  # the loop turns: else nobody would say so
+
+    async def ready(request: Request) -> Response:
+        reasons = unready()
+        text = "".join(f"{reason}\n" for reason in reasons) or "ok\n"
+        return PlainTextResponse(text, status_code=503 if reasons else 200)
+
+    pages = {"/metrics": tell, "/healthz": healthy, "/readyz": ready}
+    return Starlette(routes=[Route(path, page) for path, page in pages.items()])
+
+
+def reasons_unready(node: Node) -> list[str]:
+    """Why a node takes no connections now, a line each; none if it does."""
+    reasons = []
+    if not node.addresses:
+        reasons.append("the node listens nowhere: it begins, or it ends")
+    if node.journal is not None and node.journal.failed is not None:
+        reasons.append("the journal cannot be written")
+    if len(node.peers) >= node.config.max_connections:
+        reasons.append("there are as many connections as may be")
+    return reasons

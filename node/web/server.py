@@ -1,0 +1,72 @@
+"""An HTTP server for one ASGI application, in the node's own loop, asyncio's or trio's.
+
+h11 reads and writes HTTP/1.1, anyio the sockets. Servers such as Hypercorn bring HTTP/2 and
+WebSockets, which nobody needs here, but no limit for their connections, and on some versions of
+Python their end waits for whoever still reads. This one has few connections, each with a limit of
+time and size, and when its `async with` is left nothing of it runs any more.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+
+from node.transport.address import Address
+from node.transport.endpoints import listen_error
+from node.web.asgi import AsgiApp
+from node.web.exchange import HttpConnection
+from node.web.limits import WebLimits
+
+logger = logging.getLogger("parley.web")
+
+
+@asynccontextmanager
+async def serving(
+    app: AsgiApp, address: str, *, limits: WebLimits | None = None
+) -> AsyncIterator[str]:
+    """While it lasts, serve `app` on `HOST:PORT` over HTTP/1.1; yields its URL, such as
+    `http://127.0.0.1:9464`. At the end requests that still run are cancelled.
+
+    The protocol `lifespan` of ASGI is not spoken: an application lives as long as its node.
+
+    Raises:
+        AddressError: not an address. UnreachableError: it cannot be listened on.
+    """
+    place, limits = Address.parse_web(address), limits or WebLimits()
+    try:
+        listener = await anyio.create_tcp_listener(local_host=place.host, local_port=place.port)
+    except OSError as error:
+        raise listen_error(place, error) from error
+    port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610 - nothing of Django
+    held = 0
+
+    async def serve(stream: SocketStream) -> None:
+        nonlocal held
+        async with stream:
+            if held >= limits.connections:
+                logger.warning(
+                    "%d connections are all there may be", held, extra={"event": "web.full"}
+                )
+                return
+            held += 1
+            try:
+                await HttpConnection(stream, app, limits).serve()
+            except Exception:
+                logger.exception("internal error while serving HTTP", extra={"event": "web.bug"})
+            finally:
+                held -= 1
+
+    tasks = await anyio.create_task_group().__aenter__()
+    try:
+        tasks.start_soon(listener.serve, serve)
+        yield f"http://{place.with_port(port).place.removeprefix('tcp://')}"
+    finally:
+        tasks.cancel_scope.cancel()
+        try:
+            # Without the exception: a group would wrap it, and it is the caller's own.
+            await tasks.__aexit__(None, None, None)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await listener.aclose()

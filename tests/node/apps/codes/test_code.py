@@ -1,0 +1,46 @@
+"""Tests of node/apps/codes/code.py: codes that are drawn, and words that are misspelt."""
+
+import pytest
+
+from node.apps.codes import code
+from node.apps.codes.code import Code, draw_slot, looks_like_code
+from node.apps.codes.errors import CodeTextError
+from node.trust.words import EVEN, ODD
+
+
+def test_every_code_is_as_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = set()
+    for first in range(256):
+        monkeypatch.setattr(code, "random_bytes", lambda size, n=first: bytes([n, 255 - n]))
+        drawn.add(Code.draw(7))
+    assert drawn == {Code(7, f"{ODD[n]}-{EVEN[255 - n]}") for n in range(256)}
+
+
+def test_every_slot_is_as_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter(range(256))
+    monkeypatch.setattr(code, "random_bytes", lambda size: bytes([next(numbers)]))
+    assert sorted(draw_slot() for _ in range(198)) == sorted(2 * list(range(1, 100)))
+    with pytest.raises(StopIteration):
+        draw_slot()  # what is left would be more likely
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("7-crosover-clockwork", "'crosover' is not .* is it crossover?"),
+        ("7-crossover-clokwork", "is it clockwork?"),
+        ("7-crossover-xyzzy", "'xyzzy' is not a word that stands there in a code$"),
+        ("7-" + "x" * 100 + "-zulu", f"'{'x' * 40}' is not"),
+    ],
+)
+def test_a_misspelt_word_is_told_before_it_is_a_try(text: str, hint: str) -> None:
+    with pytest.raises(CodeTextError, match=hint):
+        Code.parse(text)
+    assert looks_like_code(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["inbox", ".", "./7-a-b", "/7-a-b", "7", "7-a", "a-b-c", "7-a-b-c"]
+)
+def test_a_directory_is_no_code(text: str) -> None:
+    assert not looks_like_code(text)

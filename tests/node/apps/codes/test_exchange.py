@@ -1,0 +1,290 @@
+"""Tests of node/apps/codes/exchange.py: a giver, and takers of all kinds, over real connections."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+
+from crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
+from node.apps.codes import exchange
+from node.apps.codes.code import Code
+from node.apps.codes.errors import CodeGoneError, CodeReset, WrongCodeError
+from node.apps.codes.exchange import LABEL, CodeGiver, take_code
+from node.apps.codes.giving import FAILED_TRIES
+from node.errors import NotTrustedError, PeerClosedError, StreamResetError
+from node.node import Node
+from node.peer.peer import Peer
+from node.protocol.codes import CloseCode
+from node.streams.stream import Stream
+from tests.node.network import Meeting, eventually, introduce, meeting, new_node, settled
+
+CODE = Code(7, "crossover-clockwork")
+WRONG = Code(7, "crossover-cobra")
+
+
+@dataclass
+class Place:
+    """A giver on `met.server`, and a node that may take its code."""
+
+    met: Meeting
+    giver: CodeGiver
+    failed: list[str] = field(default_factory=list)
+
+    async def take(self, code: Code = CODE) -> None:
+        """Take the code, or another."""
+        await take_code(self.met.client, self.met.peer, code)
+
+    async def more(self, node: Node) -> Peer:
+        """A connection of one more node to the giver's."""
+        peer, _ = await introduce(node, self.met.server)
+        return peer
+
+
+@asynccontextmanager
+async def giving(**settings: Any) -> AsyncIterator[Place]:
+    async with meeting(**settings) as met:
+        place = Place(met, CodeGiver(met.server, CODE))
+        place.giver._on_failed = place.failed.append
+        yield place
+
+
+async def opened(place: Place, data: bytes = b"") -> Stream:
+    """A stream of a taker that does as it likes."""
+    stream = place.met.peer.open_stream(LABEL)
+    await stream.send(data or (7).to_bytes(2) + bytes([88] + 31 * [102]))  # the base point
+    return stream
+
+
+async def reset_of(stream: Stream) -> int:
+    try:
+        while True:
+            await stream.receive()
+    except StreamResetError as error:
+        return error.code
+
+
+async def test_both_know_each_other(anyio_backend: str) -> None:
+    async with giving() as place:
+        met, ready = place.met, []
+        node_id = await take_code(met.client, met.peer, CODE, lambda: ready.append(True))
+        assert node_id == met.server.node_id
+        assert ready == [True]
+        peer = await place.giver.taker()
+        assert peer is met.back
+        assert peer.node_id == met.client.node_id
+        assert place.failed == []
+
+
+async def test_the_taker_is_ready_before_the_giver_knows(anyio_backend: str) -> None:
+    async with giving() as place:
+        seen: list[bool] = []
+        await take_code(
+            place.met.client, place.met.peer, CODE, lambda: seen.append(place.giver._taker is None)
+        )
+        await place.giver.taker()
+        assert seen == [True]
+
+
+async def test_another_word_is_a_try_and_three_are_too_many(anyio_backend: str) -> None:
+    async with giving() as place:
+        for number in range(FAILED_TRIES):
+            with pytest.raises(WrongCodeError, match="another code"):
+                await place.take(WRONG)
+            assert place.failed == [str(place.met.client.node_id)] * (number + 1)
+        with pytest.raises(CodeGoneError, match="nobody waits"):
+            await place.take()
+        with pytest.raises(WrongCodeError, match="given up"):
+            await place.giver.taker()
+
+
+async def test_another_slot_is_no_try(anyio_backend: str) -> None:
+    async with giving() as place:
+        for _ in range(FAILED_TRIES):
+            with pytest.raises(CodeGoneError):
+                await place.take(Code(8, CODE.words))
+        await place.take()
+        assert await place.giver.taker() is place.met.back
+
+
+async def test_one_taker_alone(anyio_backend: str) -> None:
+    async with giving() as place, new_node() as other:
+        await place.take()
+        with pytest.raises(CodeGoneError):
+            await take_code(other, await place.more(other), CODE)
+        assert (await place.giver.taker()).node_id == place.met.client.node_id
+
+
+async def test_nobody_comes(anyio_backend: str) -> None:
+    async with giving() as place:
+        with pytest.raises(CodeGoneError, match="nobody has taken the code in 0 s"):
+            await place.giver.taker(0.0)
+
+
+@pytest.mark.parametrize("part", ["all", "confirmations"])
+async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str) -> None:
+    """A node in between, with a session to each side, and every byte of the exchange passed on."""
+    async with giving() as place, new_node() as middle, new_node() as taker:
+        onward = await place.more(middle)
+
+        @middle.on_stream(LABEL)
+        async def hand_on(stream: Stream) -> None:
+            there = onward.open_stream(LABEL)
+            await there.send(await exchange._exactly(stream, 2 + SHARE_SIZE))
+            await stream.send(await exchange._exactly(there, SHARE_SIZE))
+            await there.send(await exchange._exactly(stream, CONFIRMATION_SIZE))
+            if part == "all":
+                await stream.send(await exchange._exactly(there, CONFIRMATION_SIZE))
+            else:
+                await stream.send(bytes(CONFIRMATION_SIZE))
+
+        peer, _ = await introduce(taker, middle)
+        with pytest.raises((WrongCodeError, CodeGoneError)):
+            await take_code(taker, peer, CODE)
+        await eventually(lambda: bool(place.failed))
+        assert place.failed == [str(middle.node_id)]
+        assert not place.giver._giving.taken
+
+
+async def test_a_giver_that_guesses_sees_whether_it_was_right_and_no_more(
+    anyio_backend: str,
+) -> None:
+    async with meeting() as met:
+        CodeGiver(met.server, WRONG)
+        with pytest.raises(WrongCodeError):
+            await take_code(met.client, met.peer, CODE)
+
+
+@pytest.mark.parametrize("size", [0, 1, SHARE_SIZE, SHARE_SIZE + CONFIRMATION_SIZE - 1])
+async def test_a_giver_that_breaks_off(anyio_backend: str, size: int) -> None:
+    async with meeting() as met:
+
+        @met.server.on_stream(LABEL)
+        async def answer(stream: Stream) -> None:
+            await stream.send(bytes([88] + 31 * [102]) + bytes(CONFIRMATION_SIZE)[:size])
+            await stream.send_eof()
+
+        with pytest.raises((CodeGoneError, WrongCodeError)):
+            await take_code(met.client, met.peer, CODE)
+
+
+async def test_a_giver_whose_share_is_none(anyio_backend: str) -> None:
+    async with meeting() as met:
+        resets: list[int] = []
+
+        @met.server.on_stream(LABEL)
+        async def answer(stream: Stream) -> None:
+            await stream.send(bytes(SHARE_SIZE))
+            resets.append(await reset_of(stream))
+
+        with pytest.raises(WrongCodeError):
+            await take_code(met.client, met.peer, CODE)
+        await eventually(lambda: bool(resets))
+        assert resets == [CodeReset.MALFORMED]
+
+
+async def test_a_taker_that_does_as_it_likes(anyio_backend: str) -> None:
+    async with giving() as place:
+        for data, code in [
+            ((8).to_bytes(2) + bytes(32), CodeReset.GONE),
+            ((7).to_bytes(2) + bytes(32), CodeReset.MALFORMED),
+        ]:
+            assert await reset_of(await opened(place, data)) == code
+        cut = await opened(place, bytes(5))
+        await cut.send_eof()
+        assert await reset_of(cut) == CodeReset.MALFORMED
+        guess = await opened(place)
+        await guess.receive(SHARE_SIZE)
+        second = await opened(place)
+        assert await reset_of(second) == CodeReset.BUSY
+        await guess.send(bytes(CONFIRMATION_SIZE))
+        assert await reset_of(guess) == CodeReset.WRONG
+        await eventually(lambda: not place.giver._trying)
+        await place.take()
+
+
+async def test_who_says_nothing_keeps_no_place(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with giving() as place:
+        monkeypatch.setattr(exchange, "MESSAGE_TIMEOUT", 0.0)
+        silent = place.met.peer.open_stream(LABEL)
+        assert await reset_of(silent) == CodeReset.MALFORMED
+        assert place.failed == []
+
+
+async def test_a_taker_that_is_cancelled_has_tried_nothing(anyio_backend: str) -> None:
+    async with giving() as place:
+        for _ in range(FAILED_TRIES):
+            with anyio.CancelScope() as scope:
+                scope.cancel()
+                await place.take()
+        taken = False
+        while not taken:
+            try:
+                await place.take()
+                taken = True
+            except CodeGoneError:  # busy: the last one's end has not come there yet
+                await settled()
+        assert place.failed == []
+
+
+async def test_a_giver_that_stops_waiting(anyio_backend: str) -> None:
+    async with giving() as place:
+        with anyio.move_on_after(0.0):
+            await place.giver.taker()
+        await place.take()
+        assert await place.giver.taker() is place.met.back
+
+
+async def test_what_ends_while_the_taker_gets_ready(anyio_backend: str) -> None:
+    """The code is taken then, and good for nothing."""
+    async with giving() as place:
+        met = place.met
+
+        def ready() -> None:
+            raise RuntimeError("not ready")
+
+        with pytest.raises(RuntimeError, match="not ready"):
+            await take_code(met.client, met.peer, CODE, ready)
+        with pytest.raises(CodeGoneError, match="broke off"):
+            await place.giver.taker()
+
+
+async def test_bytes_where_nothing_was_to_come(anyio_backend: str) -> None:
+    async with giving() as place:
+        met = place.met
+        ours, stream = Spake2(CODE.password, first=True), met.peer.open_stream(LABEL)
+        giver, context = exchange._session(met.peer, CODE)
+        await stream.send((7).to_bytes(2) + ours.share)
+        share = await stream.receive(SHARE_SIZE)
+        confirmations = ours.finish(share, met.client.node_id, giver, context)
+        await stream.send(confirmations.ours)
+        assert confirmations.check(await stream.receive(CONFIRMATION_SIZE))
+        await stream.send(b"more")
+        with pytest.raises(CodeGoneError, match="broke off"):
+            await place.giver.taker()
+
+
+async def test_a_connection_that_is_lost(anyio_backend: str) -> None:
+    async with giving() as place:
+        guess = await opened(place)
+        await guess.receive(SHARE_SIZE)
+        place.met.peer.live.drop(CloseCode.GOING_AWAY)
+        await eventually(lambda: not place.giver._trying)
+        with pytest.raises(PeerClosedError):
+            await place.take()
+        assert place.failed == []
+
+
+async def test_it_takes_an_encrypted_connection(anyio_backend: str) -> None:
+    async with giving(plaintext="only") as place:
+        with pytest.raises(NotTrustedError, match="encrypted"):
+            await place.take()
+        assert await reset_of(await opened(place)) == CodeReset.MALFORMED
+
+
+def test_no_log_has_the_words() -> None:
+    assert repr(CODE) == "Code(slot=7)"

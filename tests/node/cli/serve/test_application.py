@@ -1,0 +1,153 @@
+"""What `parley run` finds in a module, and how long what it opens is there."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from node.cli.options import TABLE, NodeOptions
+from node.cli.serve.application import Application
+from node.errors import ConfigError
+from node.node import Node
+from tests.node.network import PATIENCE, meeting, new_node
+
+FUNCTION = """
+from parley import Node
+
+def app(node):
+    node.on_call("greet")(lambda call: "hello")
+
+async def later(node):
+    app(node)
+
+def wrong(node):
+    return 7
+
+number = 7
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_modules() -> Iterator[None]:
+    """Modules that a test imports are gone after it."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("shop_"):
+            del sys.modules[name]
+
+
+def module(directory: Path, text: str, name: str = "shop_a") -> str:
+    (directory / f"{name}.py").write_text(text)
+    return name
+
+
+def options(**given: object) -> NodeOptions:
+    values = {name: default for name, (_, default) in TABLE.items()}
+    return NodeOptions(**{**values, **given})
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["", ":app", ":later"])
+async def test_a_function_is_given_the_node(anyio_backend: str, tmp_path: Path, name: str) -> None:
+    application = Application(module(tmp_path, FUNCTION) + name, tmp_path)
+    async with meeting() as met, application.offered(met.server):
+        assert await met.peer.call("greet", timeout=5) == "hello"
+        assert met.server.handlers.calls.has("parley.topics")
+
+
+@pytest.mark.anyio
+async def test_what_is_offered_need_not_be_told(anyio_backend: str, tmp_path: Path) -> None:
+    name = module(tmp_path, FUNCTION)
+    async with new_node() as node, Application(name, tmp_path, tells=False).offered(node):
+        assert not node.handlers.calls.has("parley.topics")
+    async with new_node() as node:
+        node.offer_topics(allow="friend")
+        async with Application(name, tmp_path).offered(node):
+            pass  # as the application has it
+    async with new_node() as node:
+        with pytest.raises(ConfigError, match="is @asynccontextmanager missing"):
+            await Application(f"{name}:wrong", tmp_path).offered(node).__aenter__()
+
+
+LIFESPAN = """
+from contextlib import asynccontextmanager
+import anyio
+
+seen = []
+begun = anyio.Event()
+
+@asynccontextmanager
+async def app(node):
+    assert node.backend
+    @node.on_call("work")
+    async def work(call):
+        begun.set()
+        await anyio.sleep(0.02)
+        seen.append("worked")
+        return "done"
+    seen.append("opened")
+    yield
+    seen.append("closed")
+"""
+
+
+@pytest.mark.anyio
+async def test_what_it_opened_is_there_until_the_node_has_drained(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    application = Application(f"{module(tmp_path, LIFESPAN, 'shop_life')}:app", tmp_path)
+    shop, answers = sys.modules["shop_life"], []
+    with anyio.fail_after(PATIENCE):
+        async with meeting(drain_timeout=5.0) as met, anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                answers.append(await met.peer.call("work", timeout=5))
+
+            async with application.offered(met.server):
+                tasks.start_soon(ask)
+                await shop.begun.wait()
+    assert (answers, shop.seen) == (["done"], ["opened", "worked", "closed"])
+
+
+def test_a_node_is_as_its_module_made_it(tmp_path: Path) -> None:
+    text = "from parley import Identity, Node\nnode = Node(Identity.create())\n"
+    application = Application(module(tmp_path, text), tmp_path)
+    made = application.made(options(loop="trio", log_level="info"), None)
+    assert isinstance(made, Node)
+    with pytest.raises(ConfigError, match="--plaintext, --role would change nothing"):
+        application.made(options(role="server", plaintext=True), None)
+    with pytest.raises(ConfigError, match="--identity would change nothing"):
+        application.made(options(identity_path=tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("", "is not module:name"),
+        ("shop_a.py", "is not module:name"),
+        ("./shop_a", "is not module:name"),
+        ("shop_a:", "is not module:name"),
+        ("shop_none", "there is no module shop_none in "),
+        ("shop_a.sub:app", "there is no module shop_a.sub in "),
+        ("node:node", "node is a module of Parley itself"),
+        ("shop_a:nothing", "shop_a has no nothing"),
+        ("shop_b", "shop_b has no node and no app"),
+        ("shop_a:number", "is neither a Node nor a function"),
+        ("shop_a:Node", "is neither a Node nor a function"),
+        ("shop_c", r"shop_c cannot be imported: ZeroDivisionError: .* \(.*shop_c.py, line 2\)"),
+        ("shop_d", r"shop_d cannot be imported: SyntaxError: .* \(.*shop_d.py, line 1\)"),
+        ("shop_e", r"shop_e cannot be imported: ModuleNotFoundError: .*shop_e.py, line 1\)"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(tmp_path: Path, target: str, text: str) -> None:
+    module(tmp_path, FUNCTION)
+    module(tmp_path, "", "shop_b")
+    module(tmp_path, "\n1 / 0\n", "shop_c")
+    module(tmp_path, "x = = 1\n", "shop_d")
+    module(tmp_path, "import no_such_module\n", "shop_e")
+    with pytest.raises(ConfigError, match=text):
+        Application(target, tmp_path)

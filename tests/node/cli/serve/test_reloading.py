@@ -1,0 +1,231 @@
+"""Tests of node/cli/serve/reloading.py: settings that are read again, all of them or none."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crypto.identity import Identity
+from node.cli.options import TABLE, NodeOptions
+from node.cli.output import Output
+from node.cli.serve.bus import BusRights
+from node.cli.serve.reloading import Reloader, RunningServer
+from node.cli.supervisor import Supervisor
+from node.server.federation import Federation
+from node.settings import load_settings
+from parley import Peer
+from tests.node.network import eventually, meeting
+
+pytestmark = pytest.mark.anyio
+
+OTHER = Identity.create().node_id
+SETTINGS = "[serve]\nlog_level = 'info'\n[node]\nmemory = 9_000_000\n"
+
+
+@dataclass
+class Server:
+    """A server with a peer, and its file of settings."""
+
+    file: Path
+    served: RunningServer
+    reloader: Reloader
+    peer: Peer
+    caplog: pytest.LogCaptureFixture
+
+    async def reload(self, text: str) -> list[tuple[str, Any]]:
+        """Have these settings read; the events of the log, and what they name."""
+        self.file.write_text(text)
+        self.caplog.clear()
+        await self.reloader.hangup()
+        found = [vars(record) for record in self.caplog.records]
+        return [
+            (one["event"], one.get("changed", one.get("settings", one["message"])))
+            for one in found
+            if one.get("event", "").startswith("reload")
+        ]
+
+
+@asynccontextmanager
+async def serving(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str = SETTINGS, **given: Any
+) -> AsyncIterator[Server]:
+    """A server that runs by these settings, and by the options that are given."""
+    caplog.set_level(logging.INFO)
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    options = NodeOptions(**{name: given.get(name, usual) for name, (_, usual) in TABLE.items()})
+    settings = load_settings(file, {})
+    config = options.over(settings).config()
+    reloader = Reloader(lambda: load_settings(file, {}), options, settings)
+    async with meeting(server=config) as met, Federation(met.server, settings.federation) as ours:
+        served = RunningServer(
+            met.server,
+            ours,
+            BusRights(settings.bus, met.server.roles),
+            Supervisor({}),
+            Output(as_json=False),
+        )
+        async with reloader.serving(served):
+            yield Server(file, served, reloader, met.peer, caplog)
+
+
+async def test_what_changed_is_taken_up_and_what_cannot_be_is_named(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        node = server.served.node
+        assert await server.reload(SETTINGS) == [("reload.done", [])]
+        text = f"""
+            [serve]
+            log_level = 'warning'
+            access_log = true
+            clock_interval = 2
+            [node]
+            memory = 8_000_000
+            role = 'server'
+            limits = {{ max_streams = 9 }}
+            [federation]
+            members = ['{OTHER}']
+            exports = ['x']
+        """
+        needs = (
+            "reload.needs-restart",
+            ["federation.exports", "node.role", "serve.clock_interval"],
+        )
+        taken = [
+            "federation.members",
+            "node.limits.max_streams",
+            "node.memory",
+            "serve.access_log",
+            "serve.log_level",
+        ]
+        assert await server.reload(text) == [needs]  # and `done` is below this level now
+        assert (node.config.memory, node.config.limits.max_streams) == (8_000_000, 9)
+        assert node.config.role == "peer"
+        assert server.served.federation is not None
+        assert server.served.federation.knows(OTHER)
+        assert logging.getLogger().level == logging.WARNING
+        assert logging.getLogger("parley.access").level == logging.INFO
+        assert await server.reload(text) == [needs]  # until there was one
+        back = await server.reload(SETTINGS)
+        assert back == [("reload.done", taken)]
+        assert not server.served.federation.knows(OTHER)
+        assert server.peer.is_open
+
+
+async def test_whoever_is_not_trusted_any_more_is_ended(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        (tmp_path / "known").write_text("")
+        await server.reload(f"{SETTINGS}\n[serve.x]")
+        assert server.peer.is_open  # it was broken
+        done = await server.reload(SETTINGS.replace("log_level", "trust = './known'\nlog_level"))
+        assert done == [("reload.done", ["serve.trust"])]
+        await eventually(lambda: not server.peer.is_open)
+
+
+async def test_roles_are_those_of_the_file(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        roles, file = server.served.node.roles, tmp_path / "roles"
+        text = SETTINGS.replace("log_level", "roles = 'roles'\nlog_level")
+        file.write_text(f"{OTHER} clerk\n")
+        assert await server.reload(text) == [("reload.done", ["serve.roles"])]
+        assert roles.of(OTHER) == {"clerk"}
+        file.write_text("nobody clerk\n")
+        ((event, _),) = await server.reload(text)
+        assert (event, set(roles.of(OTHER))) == ("reload.failed", {"clerk"})
+        file.write_text(f"{OTHER} cook\n")  # the setting is as it was
+        assert await server.reload(text) == [("reload.done", [])]
+        assert roles.of(OTHER) == {"cook"}
+        await server.reload(SETTINGS)
+        assert roles.of(OTHER) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("[node", "cannot read the settings"),
+        ("[node]\nmemorie = 1", "did you mean node.memory"),
+        ("[node]\nmemory = 2_000_000\n[serve]\ntrust = './none'", "no file of known peers"),
+        ("[node]\nmemory = 2_000_000\npeer_memory = 65_536", "at most half of peer_memory"),
+        ("[node]\nmemory = 2_000_000\n[bus]\nallow = ['*=publish:*']", "no bus to offer"),
+        ("[node]\nmemory = 2_000_000\n[federation]\nmembers = ['x']", "not a node id"),
+    ],
+)
+async def test_a_broken_file_leaves_everything_as_it_was(
+    anyio_backend: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    broken: str,
+    said: str,
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        config, trust = server.served.node.config, server.served.node.trust
+        ((event, text),) = await server.reload(broken)
+        assert event == "reload.failed"
+        assert said in text
+        assert server.served.node.config == config
+        assert server.served.node.trust is trust
+        assert server.peer.is_open
+        assert await server.reload(SETTINGS) == [("reload.done", [])]
+
+
+async def test_a_federation_that_takes_none_of_it_takes_the_rest_back(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        itself = server.served.node.node_id
+        text = f"[node]\nmemory = 2_000_000\n[federation]\nmembers = ['{itself}']"
+        ((event, why),) = await server.reload(text)
+        assert (event, why[-35:]) == (
+            "reload.failed",
+            "federation: that node id is this one's"[-35:],
+        )
+        assert server.served.node.config.memory == 9_000_000
+
+
+async def test_a_federation_begins_with_a_restart(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        alone = replace(server.served, federation=None)
+        async with server.reloader.serving(alone):
+            text = f"{SETTINGS}[federation]\nmembers = ['{OTHER}']"
+            done, needs = await server.reload(text)
+        assert (done, needs) == (
+            ("reload.done", []),
+            ("reload.needs-restart", ["federation.members"]),
+        )
+
+
+async def test_options_go_before_the_file(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog, max_payload=65_536, log_level="info") as server:
+        await server.reload("[serve]\nlog_level = 'error'\n[node.limits]\nmax_payload = 4_096")
+        assert server.served.node.config.limits.max_payload == 65_536
+        assert logging.getLogger().level == logging.INFO
+
+
+async def test_nothing_is_read_before_it_serves(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        reloader = Reloader(lambda: load_settings(server.file, {}), *_nothing())
+        server.caplog.clear()
+        await reloader.hangup()
+        (record,) = server.caplog.records
+        assert vars(record)["event"] == "reload.ignored"
+
+
+def _nothing() -> tuple[NodeOptions, Any]:
+    return NodeOptions(**{name: usual for name, (_, usual) in TABLE.items()}), load_settings(
+        None, {}
+    )

@@ -1,0 +1,134 @@
+"""Tests of node/cli/log_lines.py: the log as JSON lines, its levels, and the access log."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crypto.identity import Identity
+from node.cli.log_lines import change_level, set_up_logging
+from node.errors import ConfigError
+from parley import Call, CallRefused
+from tests.node.cli.conftest import Parley
+from tests.node.network import meeting
+
+logger = logging.getLogger("parley.peer")
+
+
+Begin = Callable[..., io.StringIO]
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """Sets up logging as a process does that has none, within the test: pytest has its own."""
+
+    def set_up(level: str, form: str, *, access: bool = False) -> io.StringIO:
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        for name in ("parley.access", "coredis"):
+            monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        set_up_logging(level, form, access=access)
+        assert isinstance(sys.stderr, io.StringIO)
+        return sys.stderr
+
+    return set_up
+
+
+def lines(log: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.getvalue().splitlines()]
+
+
+def test_an_event_is_an_object_with_its_fields(begin: Begin) -> None:
+    log = begin("info", "json")
+    node_id = Identity.create().node_id
+    logger.info(
+        "%s said %s",
+        "x",
+        "a\nb\x1b[2J",
+        extra={"event": "some.event", "peer": node_id, "seconds": 1.5, "names": ["a"], "x": {1}},
+    )
+    (line,) = lines(log)
+    assert log.getvalue().isprintable() or log.getvalue().count("\n") == 1
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "parley.peer",
+        "event": "some.event",
+        "text": "x said a\nb\x1b[2J",
+        "peer": str(node_id),
+        "seconds": 1.5,
+        "names": ["a"],
+        "x": [1],
+    }
+    assert "\x1b" not in log.getvalue()
+
+
+def test_an_error_has_its_traceback_and_others_lines_an_event(begin: Begin) -> None:
+    log = begin("error", "json")
+    try:
+        raise ZeroDivisionError("by zero")
+    except ZeroDivisionError:
+        logging.getLogger("asyncio").exception("a task failed")
+    (line,) = lines(log)
+    assert line["event"] == "other"
+    assert line["traceback"].endswith("ZeroDivisionError: by zero")
+
+
+def test_the_access_log_is_there_whatever_the_level(begin: Begin) -> None:
+    access = logging.getLogger("parley.access")
+    log = begin("error", "json", access=True)
+    access.info("told")
+    logger.info("not told")
+    change_level("info", access=False)
+    logger.info("told")
+    change_level("error", access=False)
+    access.info("not told")
+    assert [line["text"] for line in lines(log)] == ["told", "told"]
+
+
+@pytest.mark.parametrize("given", [("loud", "text"), ("info", "xml")])
+def test_there_are_so_many_levels_and_formats(begin: Begin, given: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match=given[0] if given[0] == "loud" else given[1]):
+        begin(*given)
+
+
+def test_a_command_refuses_what_is_none(parley: Parley) -> None:
+    done = parley("find", "--log-format", "xml")
+    assert done.code == 2
+    done = parley("call", "tcp://127.0.0.1:1", "x", "--log-format", "xml")
+    assert (done.code, done.err) == (2, "parley: --log-format xml: text or json\n")
+
+
+@pytest.mark.anyio
+async def test_who_comes_and_goes_and_is_refused(anyio_backend: str, begin: Begin) -> None:
+    log = begin("warning", "json", access=True)
+    async with meeting() as met:
+
+        @met.server.on_call("admin", allow=())
+        async def admin(call: Call) -> None:
+            raise AssertionError
+
+        for topic in ("admin", "nothing"):
+            with pytest.raises(CallRefused):
+                await met.peer.call(topic)
+        with pytest.raises(CallRefused):
+            await met.peer.subscribe("news").__aenter__()
+        client = str(met.client.node_id)
+    told = [line for line in lines(log) if line["peer"] == client]
+    assert [line["event"] for line in told] == [
+        "connection.opened",
+        *["request.refused"] * 3,
+        "connection.closed",
+    ]
+    opened, *refused, closed = told
+    assert (opened["dialled"], opened["suite"]["kex"]) == (False, "x25519")
+    assert [(line.get("kind"), line["topic"], line["code"]) for line in refused] == [
+        (None, "admin", 20),
+        ("call", "nothing", 1),
+        ("topic", "news", 1),
+    ]
+    assert (closed["code"], closed["remote"]) == (1, True)

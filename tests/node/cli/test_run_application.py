@@ -1,0 +1,97 @@
+"""`parley run` as processes: its signals, its journal, and how it is started anew."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from crypto.auditor import AuditorPrivateKey
+from node.cli import reload
+from node.cli.reload import Files, without_reload
+from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import Processes
+
+APP = """
+def app(node):
+    @node.on_call("version")
+    def version(call):
+        "Which one it is."
+        return VERSION
+"""
+
+
+def write(directory: Path, version: int) -> Path:
+    file = directory / "shop.py"
+    file.write_text(f"VERSION = {version}\n{APP}")
+    return file
+
+
+def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    key = AuditorPrivateKey.create().public.text
+    running = processes.start(
+        "run", "shop:app", "--json", "--journal", str(tmp_path / "journal"), "--auditor", key
+    )
+    (address,) = running.event("ready")["addresses"]
+    assert parley("call", address, "version").out == "1\n"
+    assert parley("topics", address).out.splitlines()[-2:] == [
+        "  version",
+        "      Which one it is.",
+    ]
+    assert parley("call", address, "parley.echo").code == 5  # that is of `serve`
+    ended = running.stop(signal.SIGINT)
+    assert (ended.code, ended.err) == (0, "")
+    assert list((tmp_path / "journal").iterdir())
+
+
+def test_it_is_started_anew_when_a_file_changes(
+    processes: Processes, parley: Parley, tmp_path: Path
+) -> None:
+    write(tmp_path, 1).write_text("VERSION = = 1\n")  # it is being written
+    running = processes.start("run", "shop", "--reload", "--json")
+    assert running.event("error")["name"] == "usage"
+    assert running.event("ended")["exit"] == 2
+    write(tmp_path, 2)
+    assert running.event("reloading")["changed"] == ["shop.py"]
+    (address,) = running.event("ready")["addresses"]
+    assert parley("call", address, "version").out == "2\n"
+    ended = running.stop(signal.SIGTERM)
+    assert ended.code == 0
+    assert '"event": "done", "signal": "SIGTERM"' in ended.out
+    assert parley("call", address, "version").code == 3
+
+
+def test_which_files_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = tmp_path / "below"
+    for directory in (below, tmp_path / ".venv", tmp_path / "node_modules"):
+        directory.mkdir()
+        (directory / "a.py").touch()
+    (tmp_path / "notes.txt").touch()
+    settings = tmp_path / "parley.toml"
+    files = Files([tmp_path], [settings])
+    assert files.changed() == []
+    settings.touch()
+    (tmp_path / ".venv" / "b.py").touch()
+    (below / "new.py").touch()
+    os.utime(below / "a.py", ns=(1, 1))
+    assert files.changed() == [below / "a.py", below / "new.py", settings]
+    (below / "new.py").unlink()
+    assert files.changed() == [below / "new.py"]
+    monkeypatch.setattr(reload, "MOST_FILES", 1)
+    assert files.changed() == [below / "a.py"]  # which is not seen any more
+
+
+def test_what_it_runs_is_the_same_command() -> None:
+    given = [
+        "run",
+        "a:b",
+        "--reload",
+        "--reload-dir",
+        "x",
+        "--reload-dir=y",
+        "--json",
+        "--",
+        "--reload",
+    ]
+    assert without_reload(given) == ["run", "a:b", "--json", "--", "--reload"]

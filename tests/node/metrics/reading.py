@@ -1,0 +1,16 @@
+"""One number of a node, by the name that Prometheus has for it."""
+
+from node.metrics.families import Histogram
+from node.metrics.metrics import Metrics
+
+
+def read(metrics: Metrics, name: str, **labels: str) -> float:
+    """The sum of the samples that have these labels; of histograms how many were observed."""
+    total = 0.0
+    (found,) = [one for one in metrics.collect() if one.measure.full_name == f"parley_{name}"]
+    for sample in found.samples:
+        its = dict(zip(found.measure.labels, sample.labels, strict=True))
+        if labels.items() <= its.items():
+            value = sample.value
+            total += value.count if isinstance(value, Histogram) else value
+    return total

@@ -1,0 +1,48 @@
+"""The text that Prometheus reads, as its own library reads it back."""
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as classic
+
+from node.metrics.catalogue import CALL_RECEIVED_TIME, CALLS_RECEIVED, CATALOGUE, QUEUED, SENT
+from node.metrics.families import Histogram, MetricFamily, family, labelled
+from node.metrics.prometheus import prometheus_text
+
+
+def some() -> list[MetricFamily]:
+    histogram = Histogram((0.1, 1.0))
+    histogram.observe(0.05)
+    histogram.observe(5.0)
+    return [
+        family(SENT, 7),
+        family(QUEUED, 3),
+        labelled(CALLS_RECEIVED, [(('a"b\n', "accepted"), 2)]),
+        labelled(CALL_RECEIVED_TIME, [(("x",), histogram)]),
+    ]
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+def test_both_forms_are_read_back(accept: str) -> None:
+    text, content_type = prometheus_text(some(), accept)
+    assert ("openmetrics" in content_type) is bool(accept)
+    parse = openmetrics if accept else classic
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for metric in parse(text.decode())
+        for sample in metric.samples
+    }
+    assert found["parley_sent_bytes_total",] == 7
+    assert found["parley_queued_bytes",] == 3
+    code, topic = ("code", "accepted"), ("topic", 'a"b\n')
+    assert found["parley_calls_received_total", code, topic] == 2
+    name = "parley_call_received_seconds"
+    assert found[f"{name}_bucket", ("le", "1.0"), ("topic", "x")] == 1
+    assert found[f"{name}_bucket", ("le", "+Inf"), ("topic", "x")] == 2
+    assert found[f"{name}_sum", ("topic", "x")] == 5.05
+
+
+def test_names_are_those_of_the_catalogue() -> None:
+    families = [MetricFamily(measure, ()) for measure in CATALOGUE.values()]
+    text, _ = prometheus_text(families)
+    told = {line.split()[2] for line in text.decode().splitlines() if line.startswith("# HELP")}
+    assert told == {measure.full_name for measure in CATALOGUE.values()}

@@ -1,0 +1,59 @@
+"""Members and whom a server carries for may change while it runs."""
+
+import pytest
+
+from node.errors import ConfigError
+from tests.node.server.ring import Servers, servers
+
+pytestmark = pytest.mark.anyio
+
+CHAIN = [(0, 1), (1, 2)]
+
+
+def ids(many: Servers, *numbers: int) -> list[str]:
+    return [str(many.nodes[number].node_id) for number in numbers]
+
+
+def known(many: Servers, number: int) -> list[int] | None:
+    return many.numbers([one.node_id for one in many.federations[number].servers])
+
+
+async def test_who_is_no_member_any_more_has_no_link_and_comes_back() -> None:
+    async with servers(3, CHAIN) as three:
+        await three.until(three.know_all)
+        last = three.federations[2]
+        last.change_members([], [])
+        assert (last.links, last.servers, three.path(2, 0)) == ([], [], None)
+        await three.clock.tick(30)
+        assert last.links == []  # the other side dials, and is refused
+        last.change_members(ids(three, 0, 1), ids(three, 0, 1))
+        await three.until(three.know_all)
+        assert known(three, 2) == [0, 1]
+
+
+async def test_a_member_that_is_new_is_known_by_cards_that_were_refused_before() -> None:
+    async with servers(3, CHAIN) as three:
+        await three.until(three.know_all)
+        first = three.federations[0]
+        first.change_members([], [])  # the link that it dials is with a member all the same
+        assert known(three, 0) == [1]
+        first.change_members(ids(three, 1, 2), [])
+        await three.until(lambda: known(three, 0) == [1, 2])
+        await three.until(lambda: three.path(0, 2) == [0, 1, 2])
+
+
+async def test_carrying_for_nobody_leads_nowhere() -> None:
+    async with servers(3, CHAIN) as three:
+        await three.until(three.know_all)
+        three.federations[1].change_members(ids(three, 0, 2), [])
+        await three.until(lambda: three.path(0, 2) is None)
+        assert three.path(0, 1) == [0, 1]
+
+
+async def test_what_cannot_be_changes_nothing() -> None:
+    async with servers(2, [(0, 1)]) as two:
+        await two.until(two.know_all)
+        for members in (ids(two, 0, 1), ["not an id"], ["b" * 52]):
+            with pytest.raises(ConfigError):
+                two.federations[0].change_members(members, [])
+        assert two.path(0, 1) == [0, 1]

@@ -1,0 +1,62 @@
+"""Tests of node/settings/changes.py: what a running server takes up, and what needs a restart."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from node.config import NodeConfig
+from node.errors import ConfigError
+from node.protocol.limits import Limits
+from node.settings import Settings, load_settings
+from node.settings.changes import RELOADED, changed, taken_up
+from node.settings.sources import variables
+
+NONE: dict[str, str] = {}
+
+
+def read(path: Path, text: str) -> Settings:
+    path.write_text(text)
+    return load_settings(path, NONE)
+
+
+def test_names_of_what_differs(tmp_path: Path) -> None:
+    old = read(tmp_path / "old.toml", "[node]\nrole = 'server'\nmemory = 2_000_000\n")
+    new = read(
+        tmp_path / "new.toml",
+        """
+        [node]
+        role = 'peer'
+        memory = 3_000_000
+        limits = { max_streams = 7 }
+        padding = 'padme'
+        [serve]
+        listen = ['tcp://127.0.0.1:7']
+        trust = 'known'
+        [simproto]
+        limits = { clients = 3 }
+        """,
+    )
+    assert changed(old, old) == ([], [])
+    taken, restart = changed(old, new)
+    assert taken == ["node.limits.max_streams", "node.memory", "serve.trust"]
+    assert restart == ["node.padding", "node.role", "serve.listen", "simproto.limits.clients"]
+    held = taken_up(old, new)
+    assert changed(held, new) == ([], restart)
+    assert (held.node.role, held.node.memory, held.serve.trust) == ("server", 3_000_000, "known")
+
+
+def test_a_secret_is_named_by_its_file() -> None:
+    new = Settings(node=NodeConfig(network_key=b"k" * 32))
+    assert changed(Settings(), new) == ([], ["node.network_key_file"])
+
+
+def test_all_that_is_taken_up_are_settings() -> None:
+    assert {name for name in RELOADED if name not in variables()} == set()
+    assert {f"node.limits.{each.name}" for each in fields(Limits)} < RELOADED
+
+
+def test_what_is_new_must_go_with_what_stays() -> None:
+    small = Settings(node=NodeConfig(peer_memory=8 << 20, write_buffer=1 << 20))
+    with pytest.raises(ConfigError):
+        taken_up(small, replace(small, node=NodeConfig(peer_memory=1 << 20, write_buffer=1 << 20)))

@@ -1,0 +1,76 @@
+"""Limits of a node that runs may change, and nothing else."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crypto.identity import Identity
+from node.config import CHANGEABLE
+from node.protocol.limits import Limits
+from parley import Call, Node, NodeConfig
+from parley.errors import ConfigError, ParleyError
+from tests.node.network import config, introduce, meeting, new_node
+
+pytestmark = pytest.mark.anyio
+
+
+def changed(node: Node, **settings: Any) -> NodeConfig:
+    return replace(node.config, **settings)
+
+
+async def test_limits_of_connections_hold_at_once() -> None:
+    async with meeting() as met:
+        server = met.server
+        server.change_limits(changed(server, max_connections=1))
+        assert server._accept("192.0.2.1") is not None
+        assert server._accept("192.0.2.1") is None
+        assert server.turned_away == 1
+        server.change_limits(changed(server, max_connections=9, handshakes_per_second=0.1))
+        assert server._accept("192.0.2.1") is not None
+        assert server._accept("192.0.2.1") is None
+        server.change_limits(changed(server, half_open=1))
+        assert server._accept("192.0.2.1") is not None  # with a whole allowance again
+        assert len(server._half_open) == 1
+
+
+async def test_what_is_agreed_is_so_from_the_next_connection_on() -> None:
+    async with meeting() as met, new_node() as other:
+        server = met.server
+
+        @server.on_call("echo")
+        async def echo(call: Call) -> object:
+            return call.data
+
+        limits = replace(server.config.limits, max_payload=4_096)
+        server.change_limits(changed(server, limits=limits, peer_memory=9 << 20))
+        assert met.peer.limits.max_payload > 4_096
+        peer, _ = await introduce(other, server)
+        assert peer.limits.max_payload == 4_096
+        assert await peer.call("echo", "x") == "x"
+        assert await met.peer.call("echo", "x" * 5_000) == "x" * 5_000
+
+
+async def test_memory_for_all_peers_holds_at_once() -> None:
+    async with meeting() as met:
+        server = met.server
+        server.change_limits(changed(server, memory=2 << 20, once_memory=1 << 20))
+        assert (server._held.limit, server._once._account.limit) == (2 << 20, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"role": "server"}, {"plaintext": "both"}, {"network_key": bytes(31) + b"1"}]
+)
+async def test_what_is_no_limit_stays(settings: dict[str, Any]) -> None:
+    assert not settings.keys() & CHANGEABLE
+    async with new_node() as node:
+        was = node.config
+        with pytest.raises(ConfigError, match="is not a limit"):
+            node.change_limits(changed(node, max_connections=3, **settings))
+        assert node.config is was
+
+
+async def test_a_node_that_does_not_run_keeps_what_it_was_made_with() -> None:
+    node = Node(Identity.create(), config=config())
+    with pytest.raises(ParleyError):
+        node.change_limits(changed(node, limits=Limits()))

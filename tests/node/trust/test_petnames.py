@@ -1,0 +1,79 @@
+"""Petnames: beside ids, as the person gave them, and nowhere else."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crypto.identity import NodeId
+from node.trust.known_peers import KnownPeers
+from node.trust.petnames import Petnames
+
+NOW = datetime(2026, 3, 4, tzinfo=UTC)
+ALICE, BOB, BOBBY = (NodeId(bytes([n]) * 31 + bytes([end])) for n, end in ((1, 1), (2, 2), (2, 3)))
+EVE = NodeId(bytes(32))
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> KnownPeers:
+    known = KnownPeers(tmp_path / "known_peers")
+    for node_id, name in (
+        (ALICE, "tcp://127.0.0.1:1"),
+        (ALICE, "alice"),
+        (ALICE, "allie"),
+        (BOB, "bob"),
+        (BOBBY, None),
+        (EVE, "unix:///run/eve"),
+    ):
+        known.add(node_id, name, NOW)
+    return known
+
+
+def test_the_first_name_that_is_not_an_address(known: KnownPeers) -> None:
+    petnames = Petnames(known.path)
+    assert [petnames.of(one) for one in (ALICE, str(ALICE), BOB, BOBBY, EVE, None)] == [
+        *("alice", "alice", "bob"),
+        *(None, None, None),
+    ]
+    assert petnames.beside(ALICE) == f"{ALICE} (alice)"
+    assert petnames.beside(EVE) == str(EVE)
+    assert petnames.beside_short(ALICE) == f"{ALICE.short} (alice)"
+    assert petnames.beside_short(EVE) == EVE.short
+    assert (petnames.known_by(BOB), petnames.known_by(EVE)) == ({"petname": "bob"}, {})
+
+
+def test_short_ids_that_two_share_name_nobody(known: KnownPeers) -> None:
+    assert BOB.short == BOBBY.short
+    assert Petnames(known.path).of(BOB.short) is None
+    assert Petnames(known.path).of(ALICE.short) == "alice"
+
+
+def test_in_sentences_but_not_in_addresses(known: KnownPeers) -> None:
+    text = f"refused {ALICE}: dial tcp://a:1#{ALICE}; <Peer {ALICE.short}> and {ALICE}x, {EVE}"
+    assert Petnames(known.path).in_text(text) == (
+        f"refused {ALICE} (alice): dial tcp://a:1#{ALICE}; "
+        f"<Peer {ALICE.short} (alice)> and {ALICE}x, {EVE}"
+    )
+
+
+def test_the_file_as_it_is_now(known: KnownPeers, tmp_path: Path) -> None:
+    petnames = Petnames(known.path)
+    assert petnames.of(BOB) == "bob"
+    known.rename(BOB, "robert")
+    assert petnames.of(BOB) == "robert"
+    known.path.write_bytes(
+        b"# a comment\n\xff broken line\nand a b c d\n" + f"{EVE} x eve\n".encode()
+    )
+    assert (petnames.of(BOB), petnames.of(EVE)) == (None, "eve")
+    os.unlink(known.path)
+    assert petnames.of(EVE) is None
+    assert Petnames(None).of(EVE) is None
+    assert Petnames(tmp_path).of(EVE) is None  # a directory
+
+
+def test_those_of_the_home(known: KnownPeers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARLEY_HOME", str(known.path.parent))
+    assert Petnames.of_home().of(ALICE) == "alice"
+    monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
+    assert Petnames.of_home().of(ALICE) is None

@@ -1,0 +1,1 @@
+"""Of `node/web/console`."""

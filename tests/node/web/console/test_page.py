@@ -1,0 +1,444 @@
+"""The console's page in a browser: what it shows, keys and names, actions, widths, other sites."""
+
+import re
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from selenium.webdriver import ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.chrome.webdriver import WebDriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from node.web.server import serving
+from tests.node.web.console.busy import HOSTILE, LONG, SCRIPT, Busy, busy, quiet
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(shutil.which("chromedriver") is None, reason="there is no chromedriver"),
+]
+
+PATIENCE: Final = 20.0
+ARGUMENTS: Final = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage")
+VIEWS: Final = {
+    "overview": "Overview",
+    "peers": "Peers",
+    "calls": "Calls",
+    "topics": "Topics",
+    "buses": "Buses",
+    "journal": "Journal",
+    "federation": "Federation",
+    "findings": "Findings",
+    "numbers": "Numbers",
+}
+
+
+class Page:
+    """A console in the browser; methods wait for what they are to find, and fail where it is not
+    there in time."""
+
+    def __init__(self, driver: WebDriver) -> None:
+        self.driver = driver
+
+    def open(self, link: str, *, width: int = 1280, dark: bool = False) -> None:
+        """Open a link, and wait until the node is shown."""
+        self.look_as(width, dark=dark)
+        self.driver.get("about:blank")
+        self.driver.get(link)
+        self.find("nav a[aria-current]")
+
+    def look_as(self, width: int, *, dark: bool) -> None:
+        """Be of another width, light or dark."""
+        size = {"width": width, "height": 860, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Wait until it is true, and return what it is."""
+        return WebDriverWait(self.driver, PATIENCE, 0.05).until(lambda _: condition())
+
+    def find(self, selector: str, text: str = "") -> WebElement:
+        """The first element that has the text, once it is there."""
+
+        def found() -> WebElement | None:
+            script = (
+                "return [...document.querySelectorAll(arguments[0])]"
+                ".find((one) => one.textContent.includes(arguments[1])) ?? null"
+            )
+            one: WebElement | None = self.driver.execute_script(script, selector, text)
+            return one
+
+        element: WebElement = self.until(found)
+        return element
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def click(self, selector: str, text: str = "") -> None:
+        self.find(selector, text).click()
+
+    def go(self, view: str) -> None:
+        """Choose a view in the menu."""
+        self.click(f'nav a[href="#{view}"]')
+        self.find("h1", VIEWS[view])
+
+    def press(self, *keys: str) -> None:
+        """Press keys where the focus is."""
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def text(self, selector: str = "body") -> str:
+        return str(
+            self.driver.execute_script(
+                "return document.querySelector(arguments[0]).textContent", selector
+            )
+        )
+
+    def ask(self, script: str, *given: Any) -> Any:
+        return self.driver.execute_script(f"return {script}", *given)
+
+    def complaints(self) -> list[str]:
+        """What the browser has to say: of scripts that failed, and of what the policy kept out."""
+        return [line["message"] for line in self.log()]
+
+    def log(self) -> list[dict[str, Any]]:
+        """What came since this was asked last."""
+        log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # selenium's
+        return log
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What a browser is told is the same on both loops (test_site.py): one has to do."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
+    options = ChromeOptions()
+    for argument in (*ARGUMENTS, f"user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = Service(executable_path=shutil.which("chromedriver"))
+    made = WebDriver(options, service)
+    yield made
+    made.quit()
+
+
+@pytest.fixture
+def page(driver: WebDriver) -> Page:
+    made = Page(driver)
+    made.log()  # that of the test before
+    return made
+
+
+async def look(what: Callable[[Page], object], page: Page) -> None:
+    """Use the page while the node runs."""
+    await anyio.to_thread.run_sync(what, page)
+
+
+@asynccontextmanager
+async def calling(found: Busy) -> AsyncIterator[None]:
+    """Calls, and notes with a subscriber, for as long as it lasts."""
+
+    async def call() -> None:
+        while True:
+            await found.peers[0].call("shop.order")
+            await found.node.topics["prices"].publish(1)
+            await anyio.sleep(0.02)
+
+    async def read() -> None:
+        async with found.peers[1].subscribe("prices") as notes:
+            async for _ in notes:
+                pass
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        tasks.start_soon(read)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def test_everything_is_shown_and_nothing_of_it_is_markup(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with busy(tmp_path) as found, calling(found):
+
+        def first(page: Page) -> None:
+            page.open(found.served.link())
+            assert page.ask("location.hash") == ""  # the token has gone
+            page.until(lambda: re.search(r"Calls answered[1-9]\d*/s", page.text(".tiles")))
+            page.find(".concerns li", "3 dead letters")
+            page.go("peers")
+            page.find("td", HOSTILE.replace(" ", "_"))
+            page.find("td", LONG[:100])
+            page.click("td button.link", HOSTILE.replace(" ", "_"))
+            for text in (SCRIPT, f"files.{SCRIPT}"):
+                page.find("dialog li, dialog dd", text)
+            page.press(Keys.ESCAPE)
+            page.go("calls")
+            page.find("td", "shop.order")
+            page.until(lambda: re.search(r"[1-9]\.?\d* ms", page.text("tbody")))
+            page.go("topics")
+            page.find("td", f"news.{HOSTILE}")
+            page.go("buses")
+            page.find("h3", "shop.ordered")
+            page.click("button.letters")
+            page.find("dialog .why", HOSTILE)
+            page.press(Keys.ESCAPE)
+            page.go("journal")
+            page.find("h1 + .beside", "is written")
+            page.go("findings")
+            page.find(".finding h2", HOSTILE)
+            page.go("numbers")
+            page.find("td", "calls_received")
+            assert page.ask("document.title").startswith("Numbers")
+            assert page.ask("document.images.length") == 1  # ours
+            assert page.ask("document.scripts.length") == 1
+            assert page.complaints() == []
+
+        def federation(page: Page) -> None:
+            page.go("federation")
+            page.until(lambda: len(page.all(".server")) == 7)
+            page.click(".ways button", "edge → hub")
+            page.until(lambda: len(page.all(".edge.used")) == 3)
+            names = [one.text.split()[0] for one in page.all(".side .way li")]
+            assert names == ["edge", "far-west", "west", "hub"]
+            page.click(".ways button", "edge → hub")
+            page.until(lambda: not page.all(".edge.used"))
+            east = page.find(".server", "east")
+            page.driver.execute_script("arguments[0].focus()", east)
+            page.press(Keys.ENTER)
+            page.until(lambda: len(page.all(".edge.used")) == 2)
+            assert page.complaints() == []
+
+        await look(first, page)
+        await look(federation, page)
+    await look(lambda page: page.find(".alarm", "cannot be reached"), page)
+
+
+async def test_a_link_opens_it_once_and_a_session_can_be_left(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with quiet(tmp_path) as found:
+
+        def use(page: Page) -> None:
+            link = found.served.link()
+            page.open(link)
+            page.go("peers")
+            page.find(".empty", "Nobody is connected")
+            page.open(found.served.url)  # the session is there still
+            assert page.ask("document.cookie") == ""
+            page.click(".foot button", "Leave")
+            page.find("h1", "needs a new link")
+            page.driver.get("about:blank")
+            page.driver.get(link)
+            page.find("main p", "used already")
+            page.open(found.served.link())
+
+        await look(use, page)
+
+
+async def test_it_can_be_used_by_keys_alone(tmp_path: Path, anyio_backend: Any, page: Page) -> None:
+    async with quiet(tmp_path, 5) as found:
+
+        def use(page: Page) -> None:
+            page.open(found.served.link())
+            page.press(Keys.TAB)
+            assert page.driver.switch_to.active_element.text == "Skip to the content"
+            for number, title in enumerate(VIEWS.values(), 1):
+                page.press(str(number))
+                page.find("h1", title)
+                assert len(page.all("h1")) == 1
+            page.press("2")
+            page.find("td", "shop-3")
+            page.press("/")
+            page.press("shop-3")
+            page.until(lambda: len(page.all("tbody tr")) == 1)
+            # A view that comes meanwhile takes neither the focus nor what was typed.
+            page.driver.execute_script("window.seen = performance.now()")
+            page.until(lambda: page.ask("performance.now() - window.seen > 1500"))
+            assert page.driver.switch_to.active_element.get_attribute("value") == "shop-3"
+            page.press(Keys.TAB, Keys.TAB, Keys.TAB)
+            page.until(lambda: page.ask("document.activeElement.className") == "sort")
+            page.find("td button.link").send_keys(Keys.ENTER)
+            page.find("dialog[open] h2", "shop-3")
+            assert page.ask("document.activeElement.closest('dialog') !== null")
+            page.press(Keys.ESCAPE)
+            page.until(lambda: not page.all("dialog"))
+            assert "shop-3" in page.driver.switch_to.active_element.accessible_name
+            page.find("th button", "Streams").send_keys(Keys.ENTER)
+            page.find("th[aria-sort=descending]", "Streams")
+            page.press("?")
+            page.find("dialog h2", "Keys")
+            page.press(Keys.ESCAPE)
+            assert page.complaints() == []
+
+        await look(use, page)
+
+
+async def test_everything_has_an_accessible_name(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with busy(tmp_path) as found:
+
+        def use(page: Page) -> None:
+            page.open(found.served.link(may_act=True))
+            assert page.ask("document.documentElement.lang") == "en"
+            for view in VIEWS:
+                page.go(view)
+                named(page)
+                assert len(page.all("main")) == len(page.all("nav")) == 1
+            page.go("buses")
+            page.click("button.letters")
+            page.find("dialog input")
+            page.driver.execute_script(
+                "document.querySelectorAll('details').forEach((one) => one.open = true)"
+            )
+            named(page, "dialog ")
+
+        await look(use, page)
+
+
+def named(page: Page, within: str = "") -> None:
+    """All that can be used, or stands for something, says what it is; behind a dialog nothing
+    does."""
+    used = "button, input, summary, a, table, pre, [role=button], [role=img], [role=region]"
+    for one in page.all(f"{within}:is({used})"):
+        assert one.accessible_name or one.text, one.get_attribute("outerHTML")
+    levels = page.ask(
+        "[...document.querySelectorAll('main :is(h1,h2,h3)')].map((h) => +h.localName[1])"
+    )
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+async def test_an_operator_acts_where_the_link_lets_him(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with busy(tmp_path) as found:
+
+        def only_look(page: Page) -> None:
+            page.open(found.served.link())
+            page.find(".foot .right", "May only look")
+            page.find("button.action:disabled", "Drain")
+            page.go("peers")
+            page.click("td button.link", "shop-3")
+            page.find("dialog button.action:disabled", "Close")
+            page.press(Keys.ESCAPE)
+
+        def do(page: Page) -> None:
+            page.open(found.served.link(may_act=True))
+            page.go("peers")
+            page.click("td button.link", "shop-3")
+            page.click("dialog.panel button.action", "Close the connection")
+            page.find("dialog.question p", "shop-3")
+            page.press(Keys.ESCAPE)  # no answer is no
+            page.click("dialog.panel button.action", "Close the connection")
+            page.click("dialog.question button.danger")
+            page.find("#notices .good", "Closed the connection")
+            page.until(lambda: "shop-3" not in page.text("tbody"))
+            page.go("buses")
+            page.click("button.letters", "3 dead letters")
+            page.click("dialog input[type=checkbox]")
+            page.click("dialog button.action", "Drop these")
+            page.click("dialog.question button.danger")
+            page.until(lambda: len(page.all("dialog .letter")) == 2)
+            page.click("dialog button.action", "Replay all")
+            page.click("dialog.question button.danger")
+            page.find("dialog .empty", "There are none")
+            page.press(Keys.ESCAPE)
+            page.go("overview")
+            page.click("button.action", "Drain")
+            page.click("dialog.question button.danger")
+            page.find(".concerns li", "drains")
+
+        await look(only_look, page)
+        assert not found.drained.is_set()
+        await look(do, page)
+        assert found.drained.is_set()
+        assert not found.peers[3].is_open
+        assert found.bus is not None
+        assert await found.bus.dead_letters("shop.ordered") == []
+
+
+async def test_nothing_sticks_out_on_a_phone_nor_elsewhere(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with busy(tmp_path, 60) as found:
+
+        def use(page: Page) -> None:
+            page.open(found.served.link())
+            page.until(lambda: page.ask("document.querySelectorAll('.concerns li').length"))
+            grounds = set()
+            for width in (390, 1280):
+                for dark in (False, True):
+                    page.look_as(width, dark=dark)
+                    grounds.add(page.ask("getComputedStyle(document.body).backgroundColor"))
+                    for view in VIEWS:
+                        page.go(view)
+                        wide = page.ask("document.scrollingElement.scrollWidth")
+                        assert wide <= width, (view, width)
+            assert len(grounds) == 2
+            page.go("peers")
+            page.find(".pager", "Page 1 of 2")
+            page.click(".pager button", "Next")
+            page.find(".pager", "Page 2 of 2")
+            page.click(".foot button", "Colours")
+            page.until(lambda: page.ask("document.documentElement.dataset.theme") == "light")
+
+        await look(use, page)
+
+
+FOREIGN = """<!doctype html><title>elsewhere</title>
+<iframe name="in" src="{url}/"></iframe>
+<form method="post" action="{url}/api/do/drain" target="in" enctype="text/plain">
+<input name='{{"a":"' value='"}}'></form>
+<script>
+const told = [];
+const ask = (path, how) => fetch("{url}" + path, how).then(() => "answered", () => "refused");
+Promise.all([
+  ask("/api/peers", {{credentials: "include"}}),
+  ask("/api/do/drain", {{method: "POST", credentials: "include"}}),
+  ask("/api/do/drain", {{method: "POST", credentials: "include", body: "{{}}",
+    headers: {{"content-type": "application/json", "x-parley-key": "x"}}}}),
+  import("{url}/static/main.js").then(() => "answered", () => "refused"),
+]).then((all) => {{ document.forms[0].submit(); document.title = all.join(" "); }});
+</script>"""
+
+
+async def test_a_page_of_another_port_of_this_machine_gets_nothing(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with quiet(tmp_path) as found:
+
+        async def answer(request: Request) -> Response:
+            return HTMLResponse(FOREIGN.format(url=found.served.url))
+
+        async with serving(Starlette(routes=[Route("/", answer)]), "127.0.0.1:0") as url:
+
+            def use(page: Page) -> None:
+                page.open(found.served.link(may_act=True))
+                page.driver.get(f"{url}/")
+                page.until(lambda: page.ask("document.title").count(" ") == 3)
+                assert page.ask("document.title") == "refused refused refused refused"
+                page.driver.switch_to.frame("in")
+                assert not page.all("#app")  # it may not be framed
+                page.driver.switch_to.default_content()
+                page.open(found.served.url)  # who is let in is so still
+
+            await look(use, page)
+        assert not found.drained.is_set()

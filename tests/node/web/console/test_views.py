@@ -1,0 +1,154 @@
+"""What the console shows, as plain data: bounded, in one line each, and read when asked for."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from crypto.identity import NodeId
+from node.metrics import catalogue
+from node.metrics.families import Histogram, labelled
+from node.trust.known_peers import KnownPeers
+from node.web.console import peers_view as peers_module
+from node.web.console.console import Console
+from node.web.console.numbers_view import numbers_view
+from node.web.console.peers_view import PeerNumbers, peers_view
+from node.web.console.text import LONGEST, shown
+from tests.node.network import PATIENCE, config, meeting
+from tests.node.web.console.busy import LONG, SCRIPT, busy
+
+
+def test_text_is_one_line_and_bounded() -> None:
+    assert shown("plain") == "plain"
+    assert shown("a\nb\x1b[2J\u202e") == r"a\nb\x1b[2J\u202e"
+    assert shown(LONG) == LONG[: LONGEST - 1] + "…"
+    assert len(shown("\n" * LONGEST)) == LONGEST
+    assert len(shown("x" * LONGEST)) == LONGEST
+
+
+async def test_peers_are_numbered_searched_and_bounded(
+    anyio_backend: Any, monkeypatch: Any
+) -> None:
+    async with meeting() as met:
+        numbers, names = PeerNumbers(), {met.client.node_id: "shop\n"}
+        view = peers_view(met.server, numbers, names)
+        (row,) = view["rows"]
+        assert (view["total"], view["fitting"], row["name"]) == (1, 1, "shop\\n")
+        assert (row["id"], row["dialled"], row["way"]) == (str(met.client.node_id), False, [])
+        assert numbers.find(met.server.peers, row["key"]) is met.back
+        assert peers_view(met.server, numbers, names)["rows"][0]["key"] == row["key"]
+        for find in ("SHOP", row["id"][:8], "stream"):
+            assert peers_view(met.server, numbers, names, find)["rows"] == [row]
+        found = peers_view(met.server, numbers, names, "nobody")
+        assert (found["total"], found["fitting"], found["rows"]) == (1, 0, [])
+        monkeypatch.setattr(peers_module, "MOST_PEERS", 0)
+        assert peers_view(met.server, numbers, names)["rows"] == []
+
+
+async def test_a_peer_is_shown_with_all_that_it_has_open(anyio_backend: Any) -> None:
+    hostile = config(info={"app": SCRIPT})
+    async with meeting(client=hostile) as met:
+
+        @met.server.on_stream("files")
+        async def files(stream: Any) -> None:
+            await anyio.sleep_forever()
+
+        topic = met.server.topic("prices")
+        async with Console(met.server) as console, met.peer.subscribe("prices"):
+            met.peer.open_stream("files")
+            await met.peer.ping()
+            (row,) = console.view()["peers"]["rows"]
+            peer = console.peer(row["key"])
+            assert peer is not None
+            assert [one["label"] for one in peer["stream_list"]] == ["files"]
+            assert peer["topics"] == ["prices"]
+            assert peer["info"] == {"app": SCRIPT}
+            assert console.peer(row["key"] + 1) is None
+            (shown_topic,) = console.view()["topics"]["rows"]
+            assert (shown_topic["subscribers"], topic.name) == (1, "prices")
+
+
+def test_numbers_are_shown_with_labels_and_bounds() -> None:
+    times = Histogram((0.1, 1.0))
+    times.observe(0.5)
+    family = labelled(catalogue.CALL_RECEIVED_TIME, [(("a\nb",), times)])
+    (view,) = numbers_view([family])
+    assert view["samples"] == [
+        {"labels": ["a\\nb"], "bounds": (0.1, 1.0), "counts": [0, 1, 0], "sum": 0.5}
+    ]
+
+
+async def test_names_and_findings_are_fetched_beside_and_not_at_each_view(
+    tmp_path: Path, anyio_backend: Any
+) -> None:
+    asked = []
+
+    def find() -> list[dict[str, str]]:
+        asked.append(1)
+        return [{"level": "ok", "subject": "a\nb", "text": "", "mend": ""}]
+
+    async with meeting() as met:
+        known = KnownPeers(tmp_path / "known_peers")
+        known.add(met.server.node_id, "tcp://127.0.0.1:1", datetime.now(UTC))
+        known.add(met.server.node_id, "shop", datetime.now(UTC))
+        async with Console(met.server, known_peers=known, findings=find) as console:
+            assert console.view()["findings"] is None
+            with anyio.fail_after(PATIENCE):
+                while (view := console.view())["findings"] is None:
+                    await anyio.lowlevel.checkpoint()
+            assert (view["node"]["name"], view["findings"][0]["subject"]) == ("shop", "a\\nb")
+            first = console.encoded()
+            assert console.encoded() is first
+            assert json.loads(first)["node"]["id"] == str(met.server.node_id)
+            assert asked == [1]
+            known.path.write_text("no such line")  # names are not worth a failure
+            console.look_again()
+            console.view()
+            with anyio.fail_after(PATIENCE):
+                while len(asked) < 2 or console.view()["node"]["name"]:
+                    await anyio.lowlevel.checkpoint()
+
+
+async def test_a_busy_server_is_shown_whole(tmp_path: Path, anyio_backend: Any) -> None:
+    async with busy(tmp_path, 3) as found:
+        console = found.console
+        console.look_again()
+        with anyio.fail_after(PATIENCE):
+            while not console.view()["buses"] or len(_ways(console)) < 2:
+                await anyio.lowlevel.checkpoint()
+        view = console.view()
+        json.dumps(view)
+        federation = view["federation"]
+        assert len(federation["servers"]) == 6
+        ways = _ways(console)
+        assert {len(way) for way in ways} == {3, 4}  # there, and back from the edge
+        assert all(NodeId.parse(one) for way in ways for one in way)
+        (bus,) = view["buses"]
+        (stream,) = bus["streams"]
+        assert (bus["dead"], stream["dead"], bus["error"]) == (3, 3, None)
+        assert {group["name"]: group["lag"] for group in stream["groups"]} == {
+            "billing": 9,
+            "mailer": 0,
+        }
+        assert view["journal"]["running"]
+        assert view["journal"]["records"] > 0
+        names = {family["name"] for family in view["numbers"]}
+        # What the page looks for by name.
+        assert names >= {
+            "calls_received",
+            "call_received",
+            "notes_published",
+            "notes_delivered",
+            "received",
+            "sent",
+            "loop_processor",
+            "requests_refused",
+            "journal_records",
+            "journal_written",
+        }
+
+
+def _ways(console: Console) -> set[tuple[str, ...]]:
+    return {tuple(row["way"]) for row in console.view()["peers"]["rows"] if row["way"]}

@@ -1,0 +1,79 @@
+"""What operators' programs ask: metrics as text, whether the node lives, whether it takes more."""
+
+import sys
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx2
+import pytest
+
+from crypto.identity import Identity
+from node.cli.output import Output
+from node.cli.serve.metrics import metered
+from node.config import NodeConfig
+from node.errors import AddressError, ConfigError
+from node.node import Node
+from node.settings import ServeSettings
+from node.testing import connect_nodes
+from node.web.metrics import reasons_unready
+
+FAST = NodeConfig(algorithms={"kex": ("x25519",)}, max_connections=1, drain_timeout=5)
+SETTINGS = ServeSettings(metrics="127.0.0.1:0")
+
+
+def said_url(capsys: pytest.CaptureFixture[str]) -> str:
+    said = capsys.readouterr().out
+    return said.removeprefix("telling metrics at ").removesuffix("/metrics\n")
+
+
+async def test_metrics_are_told_by_http_from_before_the_node_to_its_end(
+    anyio_backend: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = Node(Identity.create(), config=FAST)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(metered(node, SETTINGS, Output(False)))
+        url = said_url(capsys)
+        client = await stack.enter_async_context(httpx2.AsyncClient(base_url=url))
+        assert (await client.get("/healthz")).text == "ok\n"
+        ready = await client.get("/readyz")
+        assert (ready.status_code, "listens nowhere" in ready.text) == (503, True)
+        async with node, Node(Identity.create(), config=FAST) as other:
+            await node.listen("memory://metered")
+            assert (await client.get("/readyz")).status_code == 200
+            await connect_nodes(other, node)
+            text = (await client.get("/metrics")).text
+            assert 'parley_connections{direction="accepted",state="open"} 1.0' in text
+            assert reasons_unready(node) == ["there are as many connections as may be"]
+        assert (await client.get("/readyz")).status_code == 503
+        assert (await client.post("/metrics")).status_code == 405
+    assert not node.metrics.is_watched
+
+
+async def test_without_an_address_nothing_is_served(
+    anyio_backend: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "opentelemetry.metrics", raising=False)
+    node = Node(Identity.create(), config=FAST)
+    async with metered(node, ServeSettings(), Output(False)):
+        assert not node.metrics.is_watched
+    assert capsys.readouterr().out == ""
+
+
+async def test_what_has_imported_opentelemetry_is_told_by_it(anyio_backend: Any) -> None:
+    import opentelemetry.metrics  # noqa: F401 - that it is there is what is tested
+
+    node = Node(Identity.create(), config=FAST)
+    async with metered(node, ServeSettings(), Output(False)):
+        assert node.metrics.is_watched
+    assert node.handlers.interceptors.call_in
+
+
+async def test_a_missing_extra_and_a_wrong_address_are_told(
+    anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AddressError, match="HOST:PORT"):
+        ServeSettings(metrics="unix:///tmp/x")
+    monkeypatch.setitem(sys.modules, "node.web.metrics", None)
+    with pytest.raises(ConfigError, match=r"--metrics .* extra 'metrics'"):
+        async with metered(Node(Identity.create(), config=FAST), SETTINGS, Output(False)):
+            pass

@@ -1,0 +1,191 @@
+"""The HTTP server: ASGI on both loops, limits of size and time, and an end that leaves nothing."""
+
+import logging
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anyio.abc import SocketStream
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from node.errors import AddressError, UnreachableError
+from node.web.asgi import AsgiApp, Receive, Scope, Send
+from node.web.limits import WebLimits
+from node.web.server import serving
+
+
+async def echo(request: Request) -> Response:
+    return PlainTextResponse(await request.body(), headers={"x-path": request.url.path})
+
+
+async def fail(request: Request) -> Response:
+    raise RuntimeError("of the application")
+
+
+def app(*more: Route) -> AsgiApp:
+    return Starlette(
+        routes=[Route("/echo", echo, methods=["GET", "POST"]), Route("/f", fail), *more]
+    )
+
+
+async def dialled(url: str) -> SocketStream:
+    return await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2]))
+
+
+async def rest(stream: SocketStream) -> bytes:
+    """All that comes, up to the end."""
+    came = b""
+    try:
+        while True:
+            came += await stream.receive()
+    except (anyio.EndOfStream, anyio.BrokenResourceError):
+        return came
+
+
+async def said(url: str, *pieces: bytes) -> bytes:
+    """All that comes back for raw bytes."""
+    async with await dialled(url) as stream:
+        for piece in pieces:
+            await stream.send(piece)
+        return await rest(stream)
+
+
+async def test_requests_are_answered_one_after_the_other_on_one_connection(
+    anyio_backend: Any,
+) -> None:
+    async with serving(app(), "127.0.0.1:0") as url, httpx2.AsyncClient(base_url=url) as client:
+        for number in range(3):
+            answer = await client.post("/echo?x=1", content=b"x" * number)
+            assert (answer.status_code, answer.content) == (200, b"x" * number)
+            assert answer.reason_phrase == "OK"
+        assert (await client.head("/echo")).headers["x-path"] == "/echo"
+        assert (await client.get("/nothing")).status_code == 404
+        with pytest.raises(UnreachableError, match="in use"):
+            async with serving(app(), url.removeprefix("http://")):
+                pass
+    with pytest.raises(OSError, match="connect"):
+        await dialled(url)
+
+
+@pytest.mark.parametrize("address", ["unix:///tmp/x", "127.0.0.1", "tcp://[::1]:0#nothing"])
+async def test_it_is_served_on_a_host_and_port(anyio_backend: Any, address: str) -> None:
+    with pytest.raises(AddressError):
+        async with serving(app(), address):
+            pass
+
+
+async def test_requests_that_came_at_once_are_answered_in_their_order(anyio_backend: Any) -> None:
+    one = b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"
+    last = b"GET /nothing HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    async with serving(app(), "127.0.0.1:0") as url:
+        came = await said(url, one + one + last)
+    assert came.count(b"HTTP/1.1 200 OK") == 2
+    assert came.rindex(b"HTTP/1.1 200") < came.index(b"HTTP/1.1 404")
+
+
+async def test_who_waits_for_100_before_a_body_is_told_to_go_on(anyio_backend: Any) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
+    async with serving(app(), "127.0.0.1:0") as url, await dialled(url) as stream:
+        await stream.send(head)
+        assert (await stream.receive()).startswith(b"HTTP/1.1 100")
+        await stream.send(b"hi")
+        assert (await stream.receive()).endswith(b"hi")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "status"),
+    [
+        ((b"no HTTP at all\r\n\r\n",), b"400"),
+        ((b"GET http://x/ HTTP/1.1\r\nhost: x\r\n\r\n",), b"400"),
+        ((b"GET /echo HTTP/1.1\r\nhost: x\r\nx: " + b"x" * 2_000,), b"431"),
+        ((b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n" + b"x" * 11,), b"413"),
+        ((b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx",), b"408"),
+        ((b"GET /f HTTP/1.1\r\nhost: x\r\n\r\n",), b"500"),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused_and_ends_the_connection(
+    anyio_backend: Any,
+    caplog: pytest.LogCaptureFixture,
+    pieces: tuple[bytes, ...],
+    status: bytes,
+) -> None:
+    limits = WebLimits(head=1_000, body=10, idle=0.05 if status == b"408" else 30.0)
+    caplog.set_level(logging.CRITICAL, "parley.web")
+    async with serving(app(), "127.0.0.1:0", limits=limits) as url:
+        assert (await said(url, *pieces)).startswith(b"HTTP/1.1 " + status)
+
+
+async def test_as_many_connections_as_may_be_and_no_more(anyio_backend: Any) -> None:
+    limits = WebLimits(connections=1)
+    async with serving(app(), "127.0.0.1:0", limits=limits) as url, await dialled(url) as first:
+        await first.send(b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n")
+        await first.receive()
+        assert await said(url) == b""
+        await first.send(b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await first.receive()).startswith(b"HTTP/1.1 200")
+
+
+async def test_who_says_nothing_is_closed(anyio_backend: Any) -> None:
+    limits = WebLimits(idle=0.05)
+    async with serving(app(), "127.0.0.1:0", limits=limits) as url:
+        assert await said(url) == b""
+
+
+async def test_who_does_not_read_is_closed_and_its_answer_cancelled(anyio_backend: Any) -> None:
+    over = anyio.Event()
+
+    async def flood(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while True:
+                part = {"type": "http.response.body", "body": b"x" * 262_144, "more_body": True}
+                await send(part)
+        finally:
+            over.set()
+
+    limits = WebLimits(write=0.1)
+    async with serving(flood, "127.0.0.1:0", limits=limits) as url, await dialled(url) as stream:
+        await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        with anyio.fail_after(10):
+            await over.wait()
+
+
+async def test_an_answer_in_parts_ends_with_its_reader_or_with_the_server(
+    anyio_backend: Any,
+) -> None:
+    left = [anyio.Event(), anyio.Event()]
+
+    async def parts(request: Request) -> Response:
+        async def body() -> Any:
+            over = left[len(request.query_params)]
+            try:
+                yield b"begins"
+                await anyio.sleep_forever()
+            finally:
+                over.set()
+
+        return StreamingResponse(body())
+
+    async with serving(app(Route("/parts", parts)), "127.0.0.1:0") as url:
+        async with await dialled(url) as stream:
+            await stream.send(b"GET /parts HTTP/1.1\r\nhost: x\r\n\r\n")
+            while b"begins" not in await stream.receive():
+                pass
+        with anyio.fail_after(10):
+            await left[0].wait()
+        other = await dialled(url)
+        await other.send(b"GET /parts?x=1 HTTP/1.1\r\nhost: x\r\n\r\n")
+        while b"begins" not in await other.receive():
+            pass
+    assert left[1].is_set()
+    await other.aclose()
+
+
+async def test_what_is_raised_inside_comes_out_as_it_is(anyio_backend: Any) -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with serving(app(), "127.0.0.1:0"):
+            raise KeyError("mine")
