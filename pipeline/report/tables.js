@@ -30,7 +30,7 @@ class Rows {
     this.body = this.table.tBodies[0];
     this.all = [...this.body.rows].map((row) => ({
       row,
-      text: row.textContent.toLowerCase(),
+      text: [...row.cells].map((cell) => cell.textContent).join("\n").toLowerCase(),
       keys: [...row.cells].map(keyOf),
     }));
     this.shown = this.all;

@@ -1,7 +1,6 @@
 """The console's page in a browser: what it shows, keys and names, actions, widths, other sites."""
 
 import re
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -10,8 +9,6 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from selenium.webdriver import ChromeOptions
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -23,15 +20,12 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from node.web.server import serving
+from tests.browser import NEEDS_BROWSER, chromium
 from tests.node.web.console.busy import HOSTILE, LONG, SCRIPT, Busy, busy, quiet
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(shutil.which("chromedriver") is None, reason="there is no chromedriver"),
-]
+pytestmark = NEEDS_BROWSER
 
 PATIENCE: Final = 20.0
-ARGUMENTS: Final = ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage")
 VIEWS: Final = {
     "overview": "Overview",
     "peers": "Peers",
@@ -128,14 +122,8 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
-    options = ChromeOptions()
-    for argument in (*ARGUMENTS, f"user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = Service(executable_path=shutil.which("chromedriver"))
-    made = WebDriver(options, service)
-    yield made
-    made.quit()
+    with chromium(tmp_path_factory.mktemp("profile")) as made:
+        yield made
 
 
 @pytest.fixture
