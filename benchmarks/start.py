@@ -101,7 +101,9 @@ def _environment(home: str, line: str = "") -> dict[str, str]:
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         "_TYPER_COMPLETE_ARGS": line,
     }
-    return {**os.environ, "PARLEY_HOME": home, **(asked if line else {})}
+    # As anybody has it: what was compiled once is kept, which some turn off for their tests.
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PARLEY_HOME": home, **(asked if line else {})}
 
 
 def _seconds(arguments: Sequence[str], environment: Mapping[str, str]) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import anyio
 
@@ -20,7 +20,6 @@ from node.changing import Changing
 from node.config import NodeConfig
 from node.errors import ConfigError, ungrouped
 from node.journal.errors import JournalFailedError
-from node.journal.journal import Journal
 from node.journal.readings import journal_families
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
@@ -45,6 +44,9 @@ from node.trust.admission import Admission
 from node.trust.deciding import Deciding
 from node.trust.policies import AnyPeer, TrustPolicy
 from node.trust.reviews import Reviews
+
+if TYPE_CHECKING:  # nodes without a journal start without one
+    from node.journal.journal import Journal
 
 logger = logging.getLogger("parley.node")
 
@@ -75,7 +77,7 @@ class Node(Changing):
         config: NodeConfig | None = None,
         trust: TrustPolicy | AcceptHook | None = None,
         observer: Callable[[], Observer] | None = None,
-        journal: Journal | None = None,
+        journal: "Journal | None" = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(config or NodeConfig(), self._running)

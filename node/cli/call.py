@@ -69,7 +69,7 @@ def call(
             out.say(show_value(answer))
         out.done(code=0, kind="result", data=answer, seconds=seconds)
 
-    run(options, calling)
+    run(options, calling, is_brief=True)
 
 
 def write_raw(answer: object) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -18,7 +18,6 @@ from node.cli.log_lines import set_up_logging
 from node.cli.options import NodeOptions
 from node.cli.output import Output, unread
 from node.errors import ConfigError, HandshakeError
-from node.journal.journal import Journal
 from node.logs import needs_extra
 from node.node import Node
 from node.peer.peer import Peer
@@ -26,6 +25,9 @@ from node.protocol.codes import CloseCode
 from node.transport.address import Address
 from node.trust.accept_hook import AcceptHook
 from node.trust.policies import TrustPolicy
+
+if TYPE_CHECKING:
+    from node.journal.journal import Journal
 
 logger = logging.getLogger("parley")
 
@@ -43,6 +45,7 @@ def run(
     hangup: Hangup | None = None,
     signals_are_its_own: bool = False,
     waits_on_files: bool = False,
+    is_brief: bool = False,
 ) -> None:
     """Run `command` on the event loop that the options name.
 
@@ -51,7 +54,8 @@ def run(
     unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP does what
     `hangup` does, or is ignored.
     `waits_on_files` says that it waits for its standard files, which uvloop would make
-    non-blocking for everybody who shares them, as a shell does.
+    non-blocking for everybody who shares them, as a shell does. One that `is_brief` is over before
+    uvloop would have made up for its import.
 
     Raises:
         ConfigError: an unknown loop, log level or format of logs. Interrupted: by a signal.
@@ -62,6 +66,8 @@ def run(
     if waits_on_files:
         if uvloop:
             raise ConfigError("--uvloop does not go with what reads or paces standard files")
+        uvloop = False
+    if is_brief and uvloop is None:
         uvloop = False
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
     if serves:
@@ -92,7 +98,7 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
 
 
 def make_node(
-    options: NodeOptions, trust: TrustPolicy | None = None, journal: Journal | None = None
+    options: NodeOptions, trust: TrustPolicy | None = None, journal: "Journal | None" = None
 ) -> Node:
     """A node as the options have it."""
     return Node(options.identity(), config=options.config(), trust=trust, journal=journal)

@@ -1,13 +1,16 @@
 """What is told of a journal."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from node.journal.journal import Journal
 from node.metrics import catalogue
 from node.metrics.families import MetricFamily, family
 
+if TYPE_CHECKING:
+    from node.journal.journal import Journal
 
-def journal_families(journal: Journal) -> Iterator[MetricFamily]:
+
+def journal_families(journal: "Journal") -> Iterator[MetricFamily]:
     """What its run has done so far."""
     done = journal.metrics
     yield family(catalogue.JOURNAL_RECORDS, done.records)

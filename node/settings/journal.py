@@ -6,15 +6,17 @@ Nothing is created or looked for on the disk until `open`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from crypto.auditor import AuditorKey
 from crypto.errors import InvalidKeyError
 from node.config import Range, require_in_range
 from node.errors import ConfigError
-from node.journal.journal import Journal
 from node.journal.options import BUFFER_SIZE, SEGMENT_AGE, SEGMENT_SIZE, Fsync, OnFailure
 from node.protocol.typed import check_types
+
+if TYPE_CHECKING:
+    from node.journal.journal import Journal
 
 FSYNC: Final[tuple[str, ...]] = get_args(Fsync)
 ON_FAILURE: Final[tuple[str, ...]] = get_args(OnFailure)
@@ -71,7 +73,7 @@ class JournalSettings:
         """The auditors' keys."""
         return _parse(self.auditors)
 
-    def open(self) -> Journal | None:
+    def open(self) -> "Journal | None":
         """The journal that these settings want, for `Node(journal=...)`; None without a directory.
 
         Raises:
@@ -84,6 +86,8 @@ class JournalSettings:
             return None
         if not self.auditors:
             raise ConfigError("a journal needs an auditor's key: parley journal keygen makes one")
+        from node.journal.journal import Journal
+
         return Journal.open(
             self.directory,
             self.keys,
