@@ -192,6 +192,7 @@ class HttpExchange:
         self._connection = connection
         self._request = request
         self._left = connection.limits.body
+        self._until = anyio.current_time() + connection.limits.idle  # for its body to be whole
         self._head = b""  # of the answer, until its body begins
         self._has_all = False
         self._answered = anyio.Event()
@@ -238,7 +239,7 @@ class HttpExchange:
         """What comes next of the body; HttpError if it is too late, too long or no HTTP."""
         connection = self._connection
         try:
-            with anyio.fail_after(connection.limits.idle):
+            with anyio.fail_after(self._until - anyio.current_time()):
                 await connection.say_go_on()
                 while (event := connection.next_event()) is h11.NEED_DATA:
                     await connection.read()

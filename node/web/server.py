@@ -9,9 +9,10 @@ time and size, and when its `async with` is left nothing of it runs any more.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
 from node.transport.address import Address
 from node.transport.endpoints import listen_error
@@ -20,6 +21,8 @@ from node.web.exchange import HttpConnection
 from node.web.limits import WebLimits
 
 logger = logging.getLogger("parley.web")
+
+AGAIN: Final = 1.0  # seconds after the system gave no connection
 
 
 @asynccontextmanager
@@ -58,9 +61,20 @@ async def serving(
             finally:
                 held -= 1
 
+    async def accept(one: SocketListener) -> None:
+        while True:
+            try:
+                stream = await one.accept()
+            except (OSError, anyio.BrokenResourceError):  # such as: too many open files
+                logger.exception("cannot accept HTTP", extra={"event": "web.not-accepted"})
+                await anyio.sleep(AGAIN)
+            else:
+                tasks.start_soon(serve, stream)
+
     tasks = await anyio.create_task_group().__aenter__()
     try:
-        tasks.start_soon(listener.serve, serve)
+        for one in listener.listeners:
+            tasks.start_soon(accept, one)
         yield f"http://{place.with_port(port).place.removeprefix('tcp://')}"
     finally:
         tasks.cancel_scope.cancel()

@@ -5,6 +5,7 @@ seconds, so that the rest is never late for it.
 """
 
 import json
+import logging
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -29,6 +30,8 @@ from node.web.console.numbers_view import numbers_view
 from node.web.console.peers_view import PeerNumbers, peer_view, peers_view
 from node.web.console.text import shown
 from node.web.console.topics_view import journal_view, topics_view
+
+logger = logging.getLogger("parley.console")
 
 # Seconds for which one reading serves everybody who looks; those of what is fetched; of findings.
 INTERVAL: Final = 1.0
@@ -187,6 +190,8 @@ class Console:
                     {key: shown(value) for key, value in one.items()}
                     for one in found[:MOST_FINDINGS]
                 ]
+        except Exception:  # what is shown stays as it was; the node goes on
+            logger.exception("cannot fetch the view", extra={"event": "console.not-fetched"})
         finally:
             self._fetching = False
 

@@ -189,3 +189,54 @@ async def test_what_is_raised_inside_comes_out_as_it_is(anyio_backend: Any) -> N
     with pytest.raises(KeyError, match="mine"):
         async with serving(app(), "127.0.0.1:0"):
             raise KeyError("mine")
+
+
+async def test_a_body_that_trickles_has_no_more_time_than_one_that_does_not_come(
+    anyio_backend: Any,
+) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n"
+    async with (
+        serving(app(), "127.0.0.1:0", limits=WebLimits(idle=0.3)) as url,
+        await dialled(url) as stream,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def trickle() -> None:
+            await stream.send(head)
+            while True:
+                await stream.send(b"x")
+                await anyio.sleep(0.1)
+
+        tasks.start_soon(trickle)
+        with anyio.fail_after(5):
+            came = await stream.receive()
+        tasks.cancel_scope.cancel()
+    assert came.startswith(b"HTTP/1.1 408")
+
+
+async def test_a_system_without_more_files_does_not_end_the_server(
+    anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.web.server.AGAIN", 0.01, raising=False)
+    listening, failures = anyio.create_tcp_listener, [OSError(24, "Too many open files")]
+
+    async def listen(**options: Any) -> Any:
+        made = await listening(**options)
+        for one in made.listeners:
+            accept = one.accept
+
+            async def fails_once(accept: Any = accept) -> SocketStream:
+                if failures:
+                    raise failures.pop()
+                stream: SocketStream = await accept()
+                return stream
+
+            monkeypatch.setattr(one, "accept", fails_once)
+        return made
+
+    monkeypatch.setattr(anyio, "create_tcp_listener", listen)
+    async with serving(app(), "127.0.0.1:0") as url:
+        assert b" 200 " in await said(
+            url, b"GET /echo HTTP/1.1\r\nconnection: close\r\nhost: x\r\n\r\n"
+        )
+    assert not failures
