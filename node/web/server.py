@@ -74,6 +74,7 @@ async def serving(
     tasks = await anyio.create_task_group().__aenter__()
     try:
         for one in listener.listeners:
+            assert isinstance(one, SocketListener)
             tasks.start_soon(accept, one)
         yield f"http://{place.with_port(port).place.removeprefix('tcp://')}"
     finally:

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import SocketListener, SocketStream
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -223,6 +223,7 @@ async def test_a_system_without_more_files_does_not_end_the_server(
     async def listen(**options: Any) -> Any:
         made = await listening(**options)
         for one in made.listeners:
+            assert isinstance(one, SocketListener)
             accept = one.accept
 
             async def fails_once(accept: Any = accept) -> SocketStream:
