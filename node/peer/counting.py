@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
 from node.handlers.registry import Entry
 from node.messaging.pending import IncomingCall
-from node.protocol.codes import code_name
+from node.protocol.codes import CloseCode, code_name
 from node.protocol.reports import ConnectionEnded
 from node.remote.live import LiveConnection
+
+CODES: Final = frozenset(CloseCode)
 
 
 def count_final(
@@ -35,7 +38,8 @@ def count_handshake(live: LiveConnection, result: str) -> None:
 
 def count_ending(live: LiveConnection, ended: ConnectionEnded) -> None:
     """A connection is over; one whose handshake was not is a handshake that failed."""
-    code = code_name(ended.code)
+    known = ended.code in CODES
+    code = code_name(ended.code) if known else "other"  # no peer makes labels
     if live.agreed is not None:
         live.metrics.ended[code] += 1
     elif live.driver.was_connected:

@@ -59,6 +59,8 @@ from node.transport.driver import Driver
 from node.trust.accept_hook import Decider
 from node.trust.deciding import Deciding
 
+logger = logging.getLogger("parley.peer")
+
 # Lines about strangers: at once, and from then on for each second.
 BURST: Final = 100
 PER_SECOND: Final = 10
@@ -83,8 +85,17 @@ class Endings:
         self._foreign = LogRation(FOREIGN_BURST, FOREIGN_PER_SECOND)
         self._failed: OrderedDict[str, str] = OrderedDict()  # by place; the newest last
 
-    def ended(self, who: Party, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
-        """Log an ending; `stranger` says that the handshake was never completed.
+    def ended(
+        self,
+        who: Party,
+        ended: ConnectionEnded,
+        now: float,
+        *,
+        stranger: bool,
+        dialled: bool = False,
+    ) -> None:
+        """Log an ending; `stranger` says that the handshake was never completed, `dialled` that it
+        was ours: then whoever dialled is told, and `dial_failed` is as well.
 
         `now` is seconds of a clock that never goes back, the same for all calls.
         """
@@ -92,7 +103,7 @@ class Endings:
             return
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
-        level = logging.INFO if quiet else logging.WARNING
+        level = logging.INFO if quiet or (stranger and dialled) else logging.WARNING
         if access.logger.isEnabledFor(level):
             text = one_line(ended.text or ended.reason)
             extra = {
@@ -126,7 +137,7 @@ class Endings:
         if len(self._failed) > MOST_PLACES:
             self._failed.popitem(last=False)
         level = logging.WARNING if refused else logging.INFO
-        access.logger.log(
+        logger.log(
             level if changed else logging.DEBUG,
             "the dial of %s %s: %s",
             place,
@@ -296,13 +307,11 @@ class Endpoint:
         live, code, text = self._live, ended.code, ended.text
         live.connection_ended(ended)
         count_ending(live, ended)
-        now, stranger = live.backend.now(), live.agreed is None
-        if stranger and live.core.initiator:
-            pass  # the dial has failed, and that is told by whoever dialled (`given_up`)
-        elif stranger and live.core.foreign:
+        now, stranger, dialled = live.backend.now(), live.agreed is None, live.core.initiator
+        if stranger and live.core.foreign and not dialled:
             self.endings.met_foreign(live.name, live.core.foreign, now)
         elif live.driver.was_connected:
-            self.endings.ended(live.remote, ended, now, stranger=stranger)
+            self.endings.ended(live.remote, ended, now, stranger=stranger, dialled=dialled)
         self.deciding.stop()
         self._accounts.connection_ended()
         self.calls.connection_ended(code, text)

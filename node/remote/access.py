@@ -9,6 +9,9 @@ from node.protocol.codes import RESULT_SENTENCES, code_name
 
 logger: Final = logging.getLogger("parley.access")
 
+# Characters of a name that are logged: peers choose them, and as long as a payload may be.
+LONGEST_NAME: Final = 200
+
 
 class Party(Protocol):
     """The other side of a connection: what it proved, and where it came from or was dialled."""
@@ -30,6 +33,7 @@ def log_refused(
 ) -> None:
     """Log that a request was refused: of this `kind` (call, topic, event, stream, bus), for
     `name`, with a code of Result or of Reset. `now` is as `LogRation.log` has it."""
+    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}.."
     ration.log(
         logger,
         logging.INFO,

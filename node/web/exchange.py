@@ -167,9 +167,9 @@ class HttpConnection:
                 ("connection", "close"),
             ]
             said = h11.Response(status_code=status.value, headers=headers, reason=status.phrase)
-            data = [
-                self.encoded(event) for event in (said, h11.Data(data=text), h11.EndOfMessage())
-            ]
+            asked_for_head = self._http._request_method == b"HEAD"
+            body = [] if asked_for_head else [h11.Data(data=text)]
+            data = [self.encoded(event) for event in (said, *body, h11.EndOfMessage())]
             await self.write(b"".join(data))
 
     async def _linger(self) -> None:

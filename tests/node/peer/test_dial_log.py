@@ -90,8 +90,8 @@ async def test_what_is_no_node_is_named(
             await anyio.connect_tcp("127.0.0.1", port) as stranger,
         ):
             await stranger.send(begins)
-            await eventually(lambda: bool(lines(caplog, "parley.peer")))
-    said = lines(caplog, "parley.peer")
+            await eventually(lambda: bool(lines(caplog, "parley.access")))
+    said = lines(caplog, "parley.access")
     assert said == [f"{name} from 127.0.0.1 came to a native port, where nodes alone are answered"]
 
 
