@@ -5,8 +5,9 @@ each second, the other one counts nothing. This process has 200 connections to e
 calls a second, five at once on a connection and then on the next one: to one server for a while,
 then to the other, in turns.
 Compared is the processor time of the servers for the calls of two turns next to each other, which
-is steadier than time on a machine that others use too. `--beside DIRECTORY` takes the uncounting
-server from another checkout, such as one from before there were metrics.
+is steadier than time on a machine that others use too; turns are long enough for one scrape each.
+`--beside DIRECTORY` takes the uncounting server from another checkout, such as one from before
+there were metrics.
 """
 
 import argparse
@@ -33,7 +34,7 @@ CONNECTIONS: Final = 200
 RATE: Final = 5_000  # calls in a second
 TOGETHER: Final = 5  # on one connection
 TICK: Final = 0.01  # seconds
-SCRAPED: Final = 1.0  # seconds between two
+SCRAPED: Final = 100  # ticks between two scrapes: a second
 SMALL: Final = bytes(128)
 _SERVER: Final = Path(__file__).with_name("metered_server.py")
 
@@ -80,16 +81,15 @@ async def turn(served: Served, seconds: float, rate: int, together: int) -> floa
     peers, peer, count, each = cycle(served.peers), served.peers[0], 0, round(rate * TICK)
     calls: set[asyncio.Task[Any]] = set()
     began, start = process_seconds(served.pid), time.perf_counter()
-    scraped = start
-    for tick in range(1, round(seconds / TICK) + 1):
+    ticks = round(seconds / TICK)
+    for tick in range(1, ticks + 1):
         for number in range(each):
             peer = peer if number % together else next(peers)
             task = asyncio.create_task(peer.call("echo", SMALL))
             calls.add(task)
             task.add_done_callback(calls.discard)
         count += each
-        if served.url and time.perf_counter() - scraped > SCRAPED:
-            scraped = time.perf_counter()
+        if served.url and tick % SCRAPED == min(ticks, SCRAPED) // 2:
             await scrape(served.url)
         await asyncio.sleep(max(0.0, start + tick * TICK - time.perf_counter()))
     await asyncio.gather(*calls)
@@ -158,8 +158,8 @@ def main() -> None:
     options = argparse.ArgumentParser(prog="python -m benchmarks.metered", description=__doc__)
     options.add_argument("--json", action="store_true", help="a JSON object")
     options.add_argument("--together", type=int, default=TOGETHER, help="calls on a connection")
-    options.add_argument("--seconds", type=float, default=0.25, help="of each turn")
-    options.add_argument("--rounds", type=int, default=100, help="pairs of turns")
+    options.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    options.add_argument("--rounds", type=int, default=40, help="pairs of turns")
     options.add_argument("--beside", type=Path, help="another checkout, for the one without")
     given = options.parse_args()
     row = uvloop.run(

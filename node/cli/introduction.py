@@ -26,14 +26,15 @@ from node.transport.address import Address
 from node.trust.accept_hook import Candidate
 from node.trust.known_peers import KnownPeer, KnownPeers
 from node.trust.policies import FirstUse, known_peers_of
-from node.trust.words import fingerprint
+from node.trust.words import fingerprint, in_two_lines
 
 _STRANGER: Final = """\
 Nobody was met at {place} before. The node there has the id
     {node_id}
 and is called, in words to read aloud,
     {words}
-Whoever runs it sees the same with `parley id show`. Trust it from now on?"""
+Whoever runs it sees the same with `parley id show`.
+Trust it from now on?"""
 
 
 @asynccontextmanager
@@ -110,7 +111,9 @@ async def _introduce(out: Output, known_peers: KnownPeers, there: NodeId, place:
         _say(f"the node at {place} is {_called(old)}, who is on record already")
     elif not can_ask(out):
         _say(f"first met at {place}, and on record from now on: {there} ({words})")
-    elif not await ask_on_terminal(_STRANGER.format(place=place, node_id=there, words=words)):
+    elif not await ask_on_terminal(
+        _STRANGER.format(place=place, node_id=there, words=in_two_lines(words, "    "))
+    ):
         raise NotTrustedError(f"the node at {place} was not trusted: {there}")
     known_peers.add(there, place, datetime.now(UTC))
 

@@ -80,3 +80,11 @@ def fingerprint(node_id: NodeId) -> str:
     """The first 10 bytes of a node id as words, with blanks between them: for people who compare
     ids by voice. It tells nodes apart, but no program should decide by it."""
     return " ".join(words_of(node_id[:FINGERPRINT_SIZE]))
+
+
+def in_two_lines(words: str, indent: str) -> str:
+    """A fingerprint for a terminal, which would part its last words; the second line is indented,
+    as the first has to be."""
+    each = words.split()
+    half = len(each) // 2
+    return f"{' '.join(each[:half])}\n{indent}{' '.join(each[half:])}"

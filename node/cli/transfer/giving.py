@@ -27,7 +27,7 @@ from node.peer.peer import Peer
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeers, default_known_peers
 from node.trust.policies import Pinned
-from node.trust.words import fingerprint
+from node.trust.words import fingerprint, in_two_lines
 from node.tunnels.home import Home
 
 PANEL: Final = "Short codes"
@@ -146,7 +146,7 @@ def put_on_record(out: Output, node_id: NodeId) -> None:
     words = fingerprint(node_id)
     out.event("met", node_id=str(node_id), words=words)
     out.say(f"met   {node_id}")
-    out.say(f"      {words}")
+    out.say(f"      {in_two_lines(words, '      ')}")
     try:
         KnownPeers(default_known_peers()).add(node_id, None, datetime.now(UTC))
     except (KnownPeersError, ConfigError) as error:

@@ -15,9 +15,10 @@ import anyio
 from node.apps.transfer.protocol import FileOffer
 from node.cli.asking import ask_on_terminal, can_ask
 from node.cli.output import Output
+from node.logs import one_line
 from node.remote.remote import Remote
 from node.trust.known_peers import KnownPeers
-from node.trust.words import fingerprint
+from node.trust.words import fingerprint, in_two_lines
 
 REMEMBERED: Final = 1_024  # answers
 _QUESTION: Final = """\
@@ -68,7 +69,12 @@ class Strangers:
             self._out.remark(f"parley: files come from somebody new: {who}")
             return True
         question = _NAMELESS if node_id is None else _QUESTION
-        shown = {"name": offer.name, "size": offer.size, "node_id": node_id, "words": words}
+        shown = {
+            "name": one_line(offer.name),
+            "size": offer.size,
+            "node_id": node_id,
+            "words": in_two_lines(words, "    "),
+        }
         with self._paused():
             wanted = await ask_on_terminal(question.format(**shown))
         if wanted and node_id is not None:
