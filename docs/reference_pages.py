@@ -1,14 +1,10 @@
-"""Which page of docs/reference/api describes which public name; `build_reference` reads it.
+"""Which page of docs/reference/api describes which public name, that is each in the `__all__` of
+`parley` and its modules; `build_reference` reads it."""
 
-What is public is what `parley` and its modules have in `__all__`.
-"""
-
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """One page: its title, a sentence or two, and what it describes, by dotted name."""
 
     title: str

@@ -84,7 +84,7 @@ class Offering:
         `open_stream` does not wait.
 
         Raises:
-            ConfigError: there is no such kind, or it is no such function.
+            ConfigError: an unknown kind, or a function that does not fit it.
         """
 
         def register(interceptor: I) -> I:

@@ -22,7 +22,8 @@ from node.errors import (
 from node.gateways.forward import Forward
 from node.handlers.registry import Namespace, on_event
 from node.handlers.rules import Allow, AllowFunction, Roles, RolesFunction
-from node.handlers.topic import Subscriber, SubscribeRequest, Topic
+from node.handlers.subscriber import Subscriber
+from node.handlers.topic import SubscribeRequest, Topic
 from node.links.link import Link
 from node.links.subscription import LinkSubscription
 from node.messaging.emits import Reply

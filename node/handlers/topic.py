@@ -15,6 +15,7 @@ from node.errors import CallRefused, ConfigError, ParleyError
 from node.handlers.interceptors import Intercepted, PassedHeaders
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule
+from node.handlers.subscriber import Subscriber
 from node.logs import LogRation
 from node.messaging.fanout import Fanout, Feed, Slow
 from node.messaging.kept import TopicPosition, make_kept
@@ -62,34 +63,6 @@ Tap = Callable[[Encodable, Mapping[str, Encodable] | None], None]
 # What a topic's notes are changes of, as it is now: data that LBM has an encoding for.
 StateFunction = Callable[[], Encodable]
 SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
-
-
-class Subscriber:
-    """The subscription of a peer or guest (`peer`), as its publisher sees it."""
-
-    __slots__ = ("_feed", "peer")
-
-    def __init__(self, peer: Remote, feed: Feed) -> None:
-        self.peer = peer
-        self._feed = feed
-
-    @property
-    def dropped(self) -> int:
-        """How many notes it lost because it did not keep up."""
-        return self._feed.dropped
-
-    @property
-    def waiting_bytes(self) -> int:
-        """What waits for it: each note's encoding and 64 bytes."""
-        return self._feed.cost
-
-    @property
-    def behind(self) -> int:
-        """How many notes it is yet to read out of what the topic remembers."""
-        return self._feed.behind
-
-    def __repr__(self) -> str:
-        return f"<Subscriber {self.peer} of {self._feed.topic!r}>"
 
 
 class Topic(Generic[N]):
