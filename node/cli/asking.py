@@ -6,6 +6,7 @@ Whoever is asked may take as long as they like, and the wait may be cancelled at
 import os
 import select
 import sys
+import termios
 from typing import Final
 
 import anyio
@@ -27,7 +28,7 @@ _LOOK: Final = 0.05
 def can_ask(out: Output) -> bool:
     """Whether somebody is there to be asked: a terminal on standard input and standard error, and
     a command that was not told to speak JSON."""
-    if out.as_json or sys.stderr is None or not sys.stderr.isatty():
+    if out.as_json or not sys.stderr.isatty():
         return False
     try:
         return os.isatty(input_descriptor())
@@ -37,8 +38,10 @@ def can_ask(out: Output) -> bool:
 
 async def ask_on_terminal(question: str) -> bool:
     """Show lines that end in a question, and wait for yes or no; `can_ask` said that somebody is
-    there. The end of the input, and three answers that are neither, are a no."""
-    print("\n".join(map(one_line, question.split("\n"))), end="", file=sys.stderr)
+    there. What was typed before it was shown answers nothing. The end of the input, and three
+    answers that are neither, are a no."""
+    print("\n".join(map(one_line, question.split("\n"))), end="", file=sys.stderr, flush=True)
+    _forget_what_was_typed(input_descriptor())
     for _ in range(_TRIES):
         print(" [yes/no] ", end="", file=sys.stderr, flush=True)
         try:
@@ -53,6 +56,17 @@ async def ask_on_terminal(question: str) -> bool:
             return answer in _YES
         print("That is neither.", end="", file=sys.stderr)
     return False
+
+
+def _forget_what_was_typed(descriptor: int) -> None:
+    """It was meant for a question before this one, or for nothing."""
+    try:
+        is_ours = os.tcgetpgrp(descriptor) == os.getpgrp()
+    except OSError:
+        is_ours = True  # no terminal that a shell shares out among its jobs
+    # In the background it is the shell's, and to touch it would stop this process.
+    if is_ours:
+        termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
 async def _line(descriptor: int) -> str | None:

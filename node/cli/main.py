@@ -267,8 +267,7 @@ def _failed(out: Output, error: Exception) -> int:
         return Exit.FAILED
     try:
         out.fail(found)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:
         abandon_stdout()
         print(f"parley: {found.text}", file=sys.stderr)

@@ -149,14 +149,19 @@ def show_value(value: Any) -> str:
 def set_up_streams() -> None:
     """Make the three standard files fit for whatever a command meets.
 
-    A closed one is replaced by the null device: its number would go to the next socket,
-    and what is printed to the peer. What an encoding does not have is escaped.
+    A closed one is replaced by the null device: its number would go to the next socket, and what is
+    printed to the peer. What is for people goes nowhere then, and not to standard output, where
+    `print` would put it. What an encoding does not have is escaped.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    # That standard input is closed is said when it is read.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # until the process ends
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -185,8 +190,7 @@ def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def _for_people(text: str) -> str:
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    return _harmless(text) if terminal else text
+    return _harmless(text) if sys.stdout.isatty() else text
 
 
 def _harmless(text: str) -> str:

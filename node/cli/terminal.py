@@ -44,7 +44,7 @@ class PeoplesConsole(Console):
             console=self,
             transient=not kept,
             disable=self.quiet or not (kept or self.is_terminal),
-            redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
+            redirect_stderr=sys.stderr.isatty(),
         )
 
     def _line(self, text: str) -> None:

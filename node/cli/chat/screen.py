@@ -77,5 +77,5 @@ class Screen:
 
 def edits_lines(out: Output, descriptor: int) -> bool:
     """Whether a person types at a terminal on which a line can be edited."""
-    at_terminal = os.isatty(descriptor) and sys.stdout is not None and sys.stdout.isatty()
+    at_terminal = os.isatty(descriptor) and sys.stdout.isatty()
     return at_terminal and not out.as_json and os.environ.get("TERM", "") not in _DUMB

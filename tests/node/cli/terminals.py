@@ -4,9 +4,10 @@ import os
 import pty
 import select
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
+import anyio
 import pytest
 
 
@@ -26,6 +27,20 @@ class Terminal:
         while select.select([self._descriptor], [], [], 0)[0]:
             self.seen += os.read(self._descriptor, 65_536).decode()
         return self.seen.replace("\r\n", "\n")
+
+    @asynccontextmanager
+    async def answered(self, typed: str) -> AsyncIterator[None]:
+        """Type one of these lines whenever a question has been asked meanwhile."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._answer, typed)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def _answer(self, typed: str) -> None:
+        for number, line in enumerate(typed.splitlines(keepends=True), 1):
+            while self.read().count("[yes/no] ") < number:
+                await anyio.wait_readable(self._descriptor)
+            self.type(line)
 
 
 @contextmanager

@@ -24,9 +24,9 @@ from tests.node.cli.terminals import at_terminal
 )
 async def test_an_answer(anyio_backend: str, typed: str, answer: bool) -> None:
     with at_terminal() as terminal:
-        terminal.type(typed)
         assert can_ask(Output(as_json=False))
-        assert await ask_on_terminal("Somebody new.\nIs it Bob?") is answer
+        async with terminal.answered(typed):
+            assert await ask_on_terminal("Somebody new.\nIs it Bob?") is answer
         shown = terminal.read()
     assert "Somebody new.\nIs it Bob? [yes/no] " in shown
     assert shown.count("[yes/no]") == min(typed.count("\n") or 1, 3)
@@ -34,9 +34,17 @@ async def test_an_answer(anyio_backend: str, typed: str, answer: bool) -> None:
 
 async def test_the_question_cannot_steer_the_terminal(anyio_backend: str) -> None:
     with at_terminal() as terminal:
-        terminal.type("no\n")
-        await ask_on_terminal("one\n\x1b[2Jtwo?")
+        async with terminal.answered("no\n"):
+            await ask_on_terminal("one\n\x1b[2Jtwo?")
         assert "\x1b" not in terminal.read()
+
+
+async def test_what_was_typed_before_is_no_answer(anyio_backend: str) -> None:
+    with at_terminal() as terminal:
+        terminal.type("yes\nyes\nyes, and half of a")
+        async with terminal.answered("no\n"):
+            assert not await ask_on_terminal("Is it Bob?")
+        assert terminal.read().count("[yes/no]") == 1
 
 
 async def test_nobody_has_to_answer(anyio_backend: str) -> None:

@@ -76,8 +76,8 @@ async def test_without_a_terminal_it_is_a_line(
 async def test_at_a_terminal_it_is_asked_for_once(anyio_backend: str) -> None:
     async with hosted() as host:
         with at_terminal() as terminal:
-            terminal.type("yes\n")
-            await call_on(host.place)
+            async with terminal.answered("yes\n"):
+                await call_on(host.place)
             await call_on(host.place)
             shown = terminal.read()
         assert shown.count("[yes/no]") == 1
@@ -89,9 +89,9 @@ async def test_at_a_terminal_it_is_asked_for_once(anyio_backend: str) -> None:
 async def test_a_no_leaves_nothing_and_tells_nothing(anyio_backend: str) -> None:
     async with hosted() as host:
         with at_terminal() as terminal:
-            terminal.type("no\n")
-            with pytest.raises(NotTrustedError, match=f"was not trusted: {host.node_id}"):
-                await call_on(host.place)
+            async with terminal.answered("no\n"):
+                with pytest.raises(NotTrustedError, match=f"was not trusted: {host.node_id}"):
+                    await call_on(host.place)
         assert on_record() == {}
         assert host.met == []  # not even a throw-away id
 

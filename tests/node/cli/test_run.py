@@ -69,6 +69,12 @@ def test_a_full_disk_is_told(processes: Processes, server: str, json: str) -> No
 def test_closed_standard_files(processes: Processes, server: str) -> None:
     call = f"$P call '{server}' parley.echo"
     assert _shell(processes, f"{call} x <&- >&- 2>&-").returncode == 0
+    place = server.partition("#")[0]
+    line = f"PARLEY_HOME={processes.home} $P call {place} parley.echo x 2>&-"
+    stranger = _shell(processes, line)
+    assert (stranger.returncode, stranger.stdout) == (0, b"x\n")  # nothing of who was met there
+    failed = _shell(processes, "$P call tcp://127.0.0.1:1 parley.echo x 2>&-")
+    assert (failed.returncode, failed.stdout) == (3, b"")
     closed = _shell(processes, f"{call} - <&-")
     assert (closed.returncode, closed.stdout) == (6, b"")
     assert closed.stderr == b"parley: standard input is closed\n"

@@ -40,9 +40,9 @@ def known(tmp_path: Path) -> KnownPeers:
 async def test_a_yes_puts_the_sender_on_record(anyio_backend: str, known: KnownPeers) -> None:
     async with meeting() as met:
         with at_terminal() as terminal:
-            terminal.type("yes\n")
             asking = strangers(known)
-            assert await asking.welcome(met.back, offer("report.pdf"))
+            async with terminal.answered("yes\n"):
+                assert await asking.welcome(met.back, offer("report.pdf"))
             assert await asking.welcome(met.back, offer())  # is not asked again
             shown = terminal.read()
         who = met.client.node_id
@@ -57,9 +57,9 @@ async def test_a_yes_puts_the_sender_on_record(anyio_backend: str, known: KnownP
 async def test_a_no_holds(anyio_backend: str, known: KnownPeers) -> None:
     async with meeting() as met:
         with at_terminal() as terminal:
-            terminal.type("no\n")
             asking = strangers(known)
-            assert not await asking.welcome(met.back, offer())
+            async with terminal.answered("no\n"):
+                assert not await asking.welcome(met.back, offer())
             assert not await asking.welcome(met.back, offer())
             assert terminal.read().count("[yes/no]") == 1
         assert len(known) == 0
@@ -125,8 +125,8 @@ async def test_a_question_about_others_holds_no_known_peer_up(
 async def test_who_proves_no_id_is_never_on_record(anyio_backend: str, known: KnownPeers) -> None:
     async with meeting(plaintext="only") as met:
         with at_terminal() as terminal:
-            terminal.type("yes\n")
-            assert await strangers(known).welcome(met.back, offer())
+            async with terminal.answered("yes\n"):
+                assert await strangers(known).welcome(met.back, offer())
             assert "Somebody who proves no id wants to send a" in terminal.read()
         assert len(known) == 0
 
