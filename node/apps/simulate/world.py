@@ -3,14 +3,15 @@
 When the time is up all nodes close as they would anywhere, and nothing is left running.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.lowlevel import checkpoint
 
 from crypto.auditor import AuditorKey
 from crypto.identity import Identity
@@ -56,16 +57,20 @@ async def simulate(
     Without `keeping` nobody keeps a journal. Raises JournalFailedError.
     """
     time, tally = SimulatedTime(), Tally()
-    journals = [keeping.journal(time) for _ in range(plan.nodes)] if keeping else []
-    nodes = [
-        Node(
-            Identity.create(plan.keys()),
-            config=plan.config(number),
-            clock=time.clock,
-            journal=journals[number] if journals else None,
+    journals: list[Journal] = []
+    nodes: list[Node] = []
+    for number in range(plan.nodes):
+        await checkpoint()  # so many keys take a while
+        if keeping:
+            journals.append(keeping.journal(time))
+        nodes.append(
+            Node(
+                Identity.create(plan.keys()),
+                config=plan.config(number),
+                clock=time.clock,
+                journal=journals[number] if keeping else None,
+            )
         )
-        for number in range(plan.nodes)
-    ]
 
     def behind() -> bool:
         return any(journal.metrics.waiting > _WAITING for journal in journals)
@@ -75,11 +80,7 @@ async def simulate(
         for number, (client, server) in enumerate(plan.links())
     ]
     async with anyio.create_task_group() as moving:
-        async with AsyncExitStack() as stack:
-            for link in links:
-                await stack.enter_async_context(link.wire)
-            for node in nodes:
-                await stack.enter_async_context(node)
+        async with entered(link.wire for link in links), entered(nodes):
             moving.start_soon(time.run, behind, passed)
             async with anyio.create_task_group() as life:
                 _publish(plan, time, nodes, tally, life)
@@ -92,6 +93,26 @@ async def simulate(
         if journal.failed is not None:
             raise journal.failed
     return tally
+
+
+@asynccontextmanager
+async def entered(contexts: Iterable[AbstractAsyncContextManager[object]]) -> AsyncIterator[None]:
+    """Enter all, one after the other, and leave all at once. Each has a task of its own: scopes in
+    scopes, hundreds deep, take minutes to cancel, or cannot be cancelled at all."""
+    over = anyio.Event()
+
+    async def hold(
+        context: AbstractAsyncContextManager[object], *, task_status: TaskStatus[None]
+    ) -> None:
+        async with context:
+            task_status.started()
+            await over.wait()
+
+    async with anyio.create_task_group() as tasks:
+        for context in contexts:
+            await tasks.start(hold, context)
+        yield
+        over.set()
 
 
 def _publish(

@@ -2,9 +2,13 @@
 
 from collections import Counter
 
+import anyio
+
 from node.apps.simulate.plan import Plan, Traffic
 from node.apps.simulate.tally import count
+from node.apps.simulate.world import entered
 from tests.node.apps.simulate.journals import Audited, Simulated, run
+from tests.node.network import settled
 
 
 def test_a_seed_gives_the_same_traffic_on_both_event_loops() -> None:
@@ -22,6 +26,16 @@ def test_only_the_traffic_that_is_asked_for() -> None:
     assert {topic for topic, _ in tally.calls} == {"kv.get", "kv.put"}
     assert tally.sessions == 1
     assert not tally.published.total() + tally.emits.total() + tally.files.total()
+
+
+async def test_hundreds_of_nodes_are_cancelled_at_once(anyio_backend: str) -> None:
+    # Twice as many as the scopes in scopes that asyncio's backend can cancel.
+    with anyio.CancelScope() as scope:
+        async with entered(anyio.create_task_group() for _ in range(2_000)):
+            await settled()
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
 
 
 def test_the_journals_say_what_the_applications_saw(simulated: Simulated, audited: Audited) -> None:
