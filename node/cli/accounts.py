@@ -47,7 +47,10 @@ def list_accounts(accounts: AccountsPath = None, as_json: Json = False) -> None:
     else:
         out.say(f"nobody has an account in {file.path}")
     for account in found:
-        out.say(f"{account.node_id}  {utc(account)}  {', '.join(account.names) or '-'}")
+        petname = out.petnames.of(account.node_id)
+        called = [] if petname in (None, *account.names) else [f"({petname})"]
+        names = ", ".join([*account.names, *called])
+        out.say(f"{account.node_id}  {utc(account)}  {names or '-'}")
     out.done(count=len(found), accounts=str(file.path))
 
 
@@ -61,7 +64,7 @@ def add(
     except IdentityError as error:
         raise ConfigError(f"{node_id} is not a node id: {error}") from error
     account = file.add(who, name, datetime.now(UTC))
-    out.say(f"{who} has an account")
+    out.say(f"{out.petnames.beside(who)} has an account")
     out.done(**_described(account), accounts=str(file.path))
 
 
@@ -71,7 +74,7 @@ def remove(who: Who, accounts: AccountsPath = None, as_json: Json = False) -> No
     account = find_peer(file, who)
     if not file.forget(account.node_id):
         raise ConfigError(f"{account.node_id} has just been struck out of {file.path}")
-    out.say(f"{account.node_id} has no account any more")
+    out.say(f"{out.petnames.beside(account.node_id)} has no account any more")
     out.done(**_described(account), accounts=str(file.path))
 
 

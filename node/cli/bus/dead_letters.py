@@ -143,4 +143,5 @@ def _show(out: Output, letter: DeadLetter) -> None:
     out.say(f"  group     {letter.group}, after {counted(letter.attempts, 'attempt')}")
     out.say(f"  data      {letter.body}")
     for failure in letter.history:
-        out.say(f"  attempt {failure.attempt} by {failure.consumer}: {failure.error}")
+        consumer = out.petnames.in_text(failure.consumer)
+        out.say(f"  attempt {failure.attempt} by {consumer}: {failure.error}")

@@ -141,7 +141,7 @@ def _consumers(out: Output, found: list[tuple[GroupInfo, list[ConsumerInfo]]]) -
             table.add_row(
                 escape(group.stream),
                 escape(group.name),
-                escape(each.name),
+                escape(out.petnames.in_text(each.name)),
                 f"{each.pending:,}",
                 f"{each.idle:,.1f}",
             )

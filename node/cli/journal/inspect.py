@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Annotated, Any, Final
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from crypto.auditor import AuditorKey
@@ -125,7 +126,7 @@ def _sessions(survey: JournalSurvey, petnames: Petnames) -> Table:
     for each in survey.sessions:
         table.add_row(
             each.session_id[:8],
-            petnames.beside_short(each.remote_node),
+            escape(petnames.beside_short(each.remote_node)),
             brief_time(each.started),
             brief_time(each.ended),
             "" if each.code is None else f"{each.code} {code_name(each.code)}",
@@ -143,8 +144,8 @@ def _tunnels(survey: JournalSurvey, petnames: Petnames) -> Table:
         table.add_row(
             each.trace.hex()[:8],
             f"{each.hop} of {each.length - 1}",
-            petnames.beside_short(each.before),
-            petnames.beside_short(each.after),
+            escape(petnames.beside_short(each.before)),
+            escape(petnames.beside_short(each.after)),
             brief_time(each.began),
             brief_time(each.ended),
             f"{each.forward:,}",

@@ -33,6 +33,7 @@ from node.journal.audit.rows import (
 )
 from node.journal.names import CLOSED, parse_name
 from node.logs import one_line
+from node.trust.petnames import Petnames
 
 MOST_SHOWN: Final = 200  # findings in a table; --json has them all
 
@@ -65,7 +66,7 @@ def verify(
                 out.event("finding", **_described(finding))
             shown += piece.findings[: MOST_SHOWN - len(shown)]
     for text, each in totals.items():
-        out.say(f"journal of {text}")
+        out.say(f"journal of {out.petnames.beside(text)}")
         out.say(f"  {counted(len(journals[text]), 'segment')}, {each.sentence}")
     every = sum(totals.values(), Totals())
     _show(out, shown, every.findings.total())
@@ -159,7 +160,9 @@ def _show(out: Output, findings: list[Finding], total: int) -> None:
         return
     table = table_of("findings", "finding", "where", "evidence")
     for each in findings:
-        table.add_row(each.kind, _where(each), escape(one_line(each.evidence)))
+        evidence = one_line(out.petnames.in_text(each.evidence))
+        where = _where(each, out.petnames)
+        table.add_row(each.kind, escape(where), escape(evidence))
     out.table(table)
     if total > len(findings):
         out.say(f"and {total - len(findings):,} more: --json shows all")
@@ -174,14 +177,15 @@ def _show_open(out: Output, found: dict[tuple[str, str, str, str], Which]) -> No
         out.event("not-ok", status=status, **where, **asdict(which))
         if number < MOST_SHOWN:
             places = f"{which.first:,} to {which.last:,}"
-            at = f"session {session[:8]} {direction}\njournal of {journal[:8]}"
-            table.add_row(status, at, f"{which.count:,}", places)
+            whose = out.petnames.beside_short(journal)
+            at = f"session {session[:8]} {direction}\njournal of {whose}"
+            table.add_row(status, escape(at), f"{which.count:,}", places)
     out.table(table)
     if len(found) > MOST_SHOWN:
         out.say(f"and {len(found) - MOST_SHOWN:,} more: --json shows all")
 
 
-def _where(finding: Finding) -> str:
+def _where(finding: Finding, petnames: Petnames) -> str:
     lines = []
     if finding.session is not None:
         place = "" if finding.place is None else f" {finding.place:,}"
@@ -189,7 +193,9 @@ def _where(finding: Finding) -> str:
     if finding.count > 1:
         lines.append(counted(finding.count, "event"))
     name = parse_name(finding.segment + CLOSED)
-    segment = finding.segment if name is None else f"{name.node[:8]} {name.start} {name.number}"
+    segment = finding.segment
+    if name is not None:
+        segment = f"{petnames.beside_short(name.node)} {name.start} {name.number}"
     lines.append(f"{segment} at {finding.offset:,}")
     if finding.time_ns is not None:
         lines.append(brief_time(finding.time_ns))

@@ -145,7 +145,7 @@ def put_on_record(out: Output, node_id: NodeId) -> None:
     and ends nothing."""
     words = fingerprint(node_id)
     out.event("met", node_id=str(node_id), words=words)
-    out.say(f"met   {node_id}")
+    out.say(f"met   {out.petnames.beside(node_id)}")
     out.say(f"      {in_two_lines(words, '      ')}")
     try:
         KnownPeers(default_known_peers()).add(node_id, None, datetime.now(UTC))

@@ -24,7 +24,7 @@ def accounts(tmp_path: Path) -> KnownPeers:
     return file
 
 
-def test_list(parley: Parley, accounts: KnownPeers) -> None:
+def test_list(parley: Parley, accounts: KnownPeers, tmp_path: Path) -> None:
     done = parley("accounts", "list")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
@@ -32,8 +32,16 @@ def test_list(parley: Parley, accounts: KnownPeers) -> None:
         f"{ALICE}  {ADDED}  alice",
         f"{BOB}  {ADDED}  -",
     ]
+    KnownPeers(tmp_path / "home" / "known_peers").add(ALICE, "anna", NOW)
+    assert f"{ALICE}  {ADDED}  alice, (anna)\n" in parley("accounts", "list").out
     assert parley("accounts", "list", "--json").lines == [
-        {"event": "account", "node_id": str(ALICE), "names": ["alice"], "added": ADDED},
+        {
+            "event": "account",
+            "node_id": str(ALICE),
+            "names": ["alice"],
+            "added": ADDED,
+            "petname": "anna",
+        },
         {"event": "account", "node_id": str(BOB), "names": [], "added": ADDED},
         {"event": "done", "count": 2, "accounts": str(accounts.path)},
     ]

@@ -1,5 +1,6 @@
 """`parley bus tail`, `groups` and `lag`: looking, which changes nothing."""
 
+from crypto.identity import Identity
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 from tests.node.cli.processes import Processes
 
@@ -55,6 +56,16 @@ def test_groups(parley: Parley, bus: str, publish: Publish) -> None:
         assert text in shown
     only = parley("bus", "groups", bus, "shop.paid", "--json")
     assert [line["event"] for line in only.lines] == ["done"]
+
+
+def test_a_consumer_of_a_known_peer_has_its_petname(
+    parley: Parley, bus: str, publish: Publish
+) -> None:
+    publish(1)
+    node_id = str(Identity.create().node_id)
+    consume(parley, bus, "mailer", "--count", "1", "--consumer", f"{node_id}/one")
+    assert parley("peers", "add", node_id, "bob").code == 0
+    assert f"\t{node_id} (bob)/one\t" in parley("bus", "groups", bus, "--consumers").out
 
 
 def test_lag(parley: Parley, bus: str, publish: Publish) -> None:

@@ -47,6 +47,18 @@ def test_pieces_make_no_difference(
     assert parley(*arguments).last == whole
 
 
+def test_petnames_stand_beside_ids(parley: Parley, journals: Path) -> None:
+    alice, bob = str(ALICE.node_id), str(BOB.node_id)
+    for name, who in (("anna", alice), ("[b]", bob)):
+        assert parley("peers", "add", who, name).code == 0
+    shown = parley("journal", "verify", str(altered(journals))).out
+    assert f"journal of {alice} (anna)\n" in shown
+    assert f" 9 {alice[:8]} (anna) 2027" in shown  # of a finding
+    assert f" received journal of {alice[:8]} (anna)\t" in shown  # of events that are not ok
+    inspected = parley("journal", "inspect", str(journals), "--sessions", "--node", alice).out
+    assert f"{bob[:8]} ([b])\t" in inspected  # no markup
+
+
 def test_findings(parley: Parley, journals: Path, key: Path) -> None:
     arguments = ("journal", "verify", str(altered(journals)), "--auditor-key", str(key))
     done = parley(*arguments, "--json")
