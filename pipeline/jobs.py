@@ -4,6 +4,7 @@ Both ways take the same steps, and a run makes good what a killed one before it 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter, sleep
 from typing import Final
 
@@ -55,25 +56,33 @@ def follow(
     refresh_every: float,
     stopped: Callable[[], bool],
     refreshed: Callable[[], None],
+    during: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> None:
     """Take in what comes, a batch `every` so many seconds, until `stopped` says so.
 
     Gold is brought up to date every `refresh_every` seconds, and at the end; `refreshed` is called
-    then. It ends behind a batch, so that gold has whole ones. Raises IngestError.
+    then. It ends behind a batch, so that gold has whole ones. `during` is entered with what is done
+    while somebody waits for it. Raises IngestError.
     """
     step = SilverStep(private_keys, payloads=payloads)
     place = Tables(spark, tables)
     query = start(spark, journals, tables, steps=[step], every=every)
     due = perf_counter() + refresh_every
+
+    def bring_up_to_date() -> None:
+        with during("bringing the gold tables up to date"):
+            refresh(place)
+        refreshed()
+
     try:
         while not stopped():
             if query.awaitTermination(_PATIENCE):
                 break  # by a failure: it raises below
             if perf_counter() >= due:
-                refresh(place)
-                refreshed()
+                bring_up_to_date()
                 due = perf_counter() + refresh_every
-        end_batch(query)
+        with during("ending the batch that is being made"):
+            end_batch(query)
         failure = query.exception()
     except PySparkException as error:
         raise IngestError(f"the journals could not be followed: {first_line(error)}") from error
@@ -81,8 +90,7 @@ def follow(
         query.stop()
     if failure is not None:
         raise IngestError(f"the journals could not be followed: {first_line(failure)}")
-    refresh(place)
-    refreshed()
+    bring_up_to_date()
 
 
 def end_batch(query: StreamingQuery) -> None:

@@ -10,7 +10,7 @@ from node.cli.log_lines import set_up_logging
 from node.cli.options import Json
 from node.cli.output import Output
 from node.cli.run import event_loop, until_interrupted
-from node.cli.stages import staged
+from node.cli.stages import during
 from node.discovery.discovery import SECONDS
 from node.discovery.discovery import find as search
 from node.logs import one_line
@@ -37,8 +37,7 @@ def find(
 
 
 async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> None:
-    with staged(out) as stage:
-        stage(f"looking for {seconds:g} s")
+    with during(out, f"looking for {seconds:g} s"):
         nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
         kind = ["(server)"] if node.server else []

@@ -26,6 +26,7 @@ from node.cli.log_lines import set_up_logging
 from node.cli.options import Json, Loop
 from node.cli.output import Output
 from node.cli.run import event_loop, until_interrupted
+from node.cli.stages import staged
 from node.cli.suggestions import words
 from node.errors import ConfigError, FileError
 from node.journal.options import SEGMENT_SIZE
@@ -156,8 +157,11 @@ def simulation(
     began = perf_counter()
     tally = _simulated(out, plan, Keeping(journals, key, segment_size), loop)
     seconds = perf_counter() - began
-    counts = count(journals)
-    faults = tamper(journals, tampering or (), seed)
+    with staged(out) as stage:
+        stage("counting what was kept")
+        counts = count(journals)
+        stage("planting faults")
+        faults = tamper(journals, tampering or (), seed)
     if faults:
         save_list(listed, faults)
     _show(out, tally, counts, seconds)

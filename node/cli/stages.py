@@ -29,8 +29,16 @@ class Stages:
 
 
 @contextmanager
+def during(out: Output, text: str) -> Iterator[None]:
+    """While it lasts, what is done is `text`: the only stage, or one that comes again and again."""
+    with staged(out) as stage:
+        stage(text)
+        yield
+
+
+@contextmanager
 def staged(out: Output) -> Iterator[Stages]:
     """While it lasts the stages are shown; they go when it ends."""
-    columns = SpinnerColumn(finished_text="·"), TextColumn("{task.description}")
+    columns = SpinnerColumn(finished_text="·"), TextColumn("{task.description}", markup=False)
     with out.bar(*columns, TimeElapsedColumn()) as progress:
         yield Stages(progress)

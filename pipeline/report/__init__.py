@@ -1,5 +1,5 @@
 """The report: one HTML page of the gold tables, for people, that opens anywhere.
 
-The page has no script and loads nothing, and every name in it was chosen by a stranger.
-`pipeline.report.page.report` makes it.
+The page has one script, its own, and loads nothing; every name in it was chosen by a stranger.
+`pipeline.report.writing` writes it.
 """

@@ -1,4 +1,4 @@
-"""The report as one HTML page: `report(gold)` from tables, `render(figures)` from figures.
+"""The report as one HTML page, of the figures that `pipeline.report.queries` collects.
 
 The page loads nothing and escapes every name. The one script that it has sorts, filters and turns
 the pages of tables; a policy in the page forbids every other one, by the script's hash, and all
@@ -11,16 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
 from pipeline.report import units
 from pipeline.report.cells import Nodes
-from pipeline.report.events import Scan
 from pipeline.report.federation import federation_section
-from pipeline.report.figures import ROWS, Figures
+from pipeline.report.figures import Figures
 from pipeline.report.findings import NODE_ID, findings_section
 from pipeline.report.html import Html, Markup, element
-from pipeline.report.queries import collect
 from pipeline.report.sections import (
     calls_section,
     nodes_section,
@@ -40,22 +36,11 @@ _POLICY: Final = (
 _TITLE: Final = "Parley: what the journals say"
 
 
-def report(
-    gold: Mapping[str, pa.Table],
-    scan: Scan | None = None,
-    *,
-    names: Mapping[str, str] | None = None,
-    rows: int = ROWS,
-) -> str:
-    """The page for gold tables, by their names (`pipeline.gold.making`), and events.
-
-    `names` are those by which the reader knows nodes, by node id; a table gets at most `rows` rows.
-    """
-    return render(collect(gold, scan, rows), names)
-
-
 def render(figures: Figures, names: Mapping[str, str] | None = None) -> str:
-    """The page for figures that were collected."""
+    """The page for figures that were collected.
+
+    `names` are those by which the reader knows nodes, by node id.
+    """
     nodes = Nodes(_all_nodes(figures), names)
     pages = {talk.session for talk in figures.talks}
     sections = (

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from pipeline.errors import NoTablesError
 from pipeline.gold.refresh import newest, read_all_gold
 from pipeline.gold.store import GoldStore
 from pipeline.report.figures import ROWS
-from pipeline.report.page import report
+from pipeline.report.page import render
+from pipeline.report.queries import collect
 
 
 def write_report(
@@ -22,20 +23,25 @@ def write_report(
     names: Mapping[str, str] | None = None,
     rows: int = ROWS,
     without_events: bool = False,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Write the report of the gold tables as one HTML file, whole or not at all.
 
     `names` are those by which the reader knows nodes; a table gets at most `rows` rows; the events
-    of sessions are read as well, unless it is `without_events`.
+    of sessions are read as well, unless it is `without_events`; `stage` hears what is done next.
 
     Raises NoTablesError without tables, or for one that is damaged; OSError.
     """
+    stage("reading the tables")
     gold = read_all_gold(store)
     _, mark = newest(store)
     if gold is None or mark is None:
         raise NoTablesError("there are no tables: `parley pipeline run` makes them")
     scan = None if without_events else partial(_scan, store, mark.batch)
-    page = report(gold, scan, names=names, rows=rows)
+    stage("choosing what is shown" if scan is None else "reading the events of sessions")
+    figures = collect(gold, scan, rows)
+    stage("writing the page")
+    page = render(figures, names)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
     ) as file:

@@ -18,7 +18,7 @@ from node.cli.bus.display import moment_of
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted
 from node.cli.run import run
-from node.cli.stages import staged
+from node.cli.stages import during
 from node.errors import ConfigError, ParleyError
 
 AT_ONCE: Final = 1_000  # dead letters that are dropped together
@@ -69,8 +69,7 @@ def replay_dead(
 
     async def replaying(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
-            with staged(out) as stage:
-                stage("handing dead letters to their groups")
+            with during(out, "handing dead letters to their groups"):
                 done = await opened_bus.replay_dead(name, ids or None, group=group)
         out.say(f"{counted(len(done), 'dead letter')} replayed")
         _require_all(name, ids, set(done))
@@ -96,9 +95,8 @@ def drop_dead(
         dropped = 0
         async with opened(options, out, bus) as opened_bus:
             letters = _letters(opened_bus, name, group)
-            found = [one.id async for one in letters if not wanted or one.id in wanted]
-            with staged(out) as stage:
-                stage("dropping dead letters")
+            with during(out, "dropping dead letters"):
+                found = [one.id async for one in letters if not wanted or one.id in wanted]
                 for start in range(0, len(found), AT_ONCE):
                     dropped += await opened_bus.drop_dead(name, found[start : start + AT_ONCE])
         out.say(f"{counted(dropped, 'dead letter')} dropped")

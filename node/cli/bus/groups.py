@@ -21,7 +21,7 @@ from node.cli.exits import Exit
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
-from node.cli.stages import staged
+from node.cli.stages import during
 from node.cli.suggestions import words
 from node.cli.terminal import table_of
 from node.errors import ParleyError
@@ -41,11 +41,12 @@ def groups(
 
     async def looking(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
-            streams = [] if name is not None else await opened_bus.streams()
-            found = await opened_bus.groups(name)
-            # Of the store, since the names of these groups are whole already.
-            store = await opened_bus.opened()
-            who = [(g, await store.consumers(g.stream, g.name)) for g in found if consumers]
+            with during(out, "counting what groups have not read"):
+                streams = [] if name is not None else await opened_bus.streams()
+                found = await opened_bus.groups(name)
+                # Of the store, since the names of these groups are whole already.
+                store = await opened_bus.opened()
+                who = [(g, await store.consumers(g.stream, g.name)) for g in found if consumers]
         _streams(out, streams)
         _groups(out, found)
         if consumers:
@@ -73,7 +74,8 @@ def lag(
 
     async def looking(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
-            found = await wanted_groups(opened_bus, name, group)
+            with during(out, "counting what groups have not read"):
+                found = await wanted_groups(opened_bus, name, group)
         for each in found:
             # What the store cannot count may be any number.
             late = most is not None and (each.lag is None or each.lag + each.pending > most)
@@ -189,8 +191,7 @@ def replay(
         async with opened(options, out, bus) as opened_bus:
             with suppress(BusRefusedError):  # a peer without the right to look is not told
                 await wanted_groups(opened_bus, name, group)
-            with staged(out) as stage:
-                stage(f"having {one_line(group)} read on from {start}")
+            with during(out, f"having {one_line(group)} read on from {start}"):
                 await opened_bus.replay(name, group, position)
         out.say(f"{group} reads {name} from {start} on")
         out.done(name=name, group=group, start=start)

@@ -17,7 +17,7 @@ from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted
 from node.cli.run import run
-from node.cli.stages import staged
+from node.cli.stages import during
 from node.cli.suggestions import words
 from node.cli.values import parse_duration, parse_size
 from node.errors import ConfigError
@@ -95,8 +95,7 @@ def trim(
 
     async def trimming(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
-            with staged(out) as stage:
-                stage("removing the oldest events")
+            with during(out, "removing the oldest events"):
                 gone = await opened_bus.trim(
                     name, max_length=max_length, max_age=age, before=first, max_bytes=size
                 )

@@ -44,7 +44,7 @@ def inspect(
             survey = JournalSurvey(text, with_tunnels=tunnels)
             surveys.append(survey)
             for segment in segments:
-                bar.about(str(segment.name))
+                bar.about(segment.name)
                 survey.segment(segment, segment is segments[-1], read_segment(segment, bar))
     for survey in surveys:
         _show(out, survey, with_sessions=sessions)

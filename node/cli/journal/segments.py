@@ -19,6 +19,7 @@ from node.errors import ConfigError, FileError
 from node.journal.audit.audit import Audit
 from node.journal.audit.compact import event_rows
 from node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow, TunnelRow
+from node.journal.names import SegmentName
 from node.journal.records import Record
 from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges, read_range
 
@@ -71,8 +72,9 @@ class Bar:
         with self._progress:
             yield
 
-    def about(self, text: str) -> None:
+    def about(self, name: SegmentName) -> None:
         """What is being read."""
+        text = f"{name.node[:8]} {name.start} {name.number}"
         self._progress.update(self._task, description=text)
 
     def advance(self, size: int) -> None:
@@ -116,7 +118,7 @@ def audited(
         audit = Audit(auditors, payloads=payloads)
         count = size = 0
         for segment in segments:
-            bar.about(f"{segment.name.node[:8]} {segment.name.start} {segment.name.number}")
+            bar.about(segment.name)
             for record in read_segment(segment, bar):
                 audit.record(segment.name.stem, record)
                 count += 1

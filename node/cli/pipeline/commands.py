@@ -7,7 +7,8 @@ once, and the next run repeats what it had begun.
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from time import sleep
 from types import FrameType
@@ -32,7 +33,7 @@ from node.cli.pipeline.session import (
     spark_session,
 )
 from node.cli.pipeline.session import Tables as TablesDirectory
-from node.cli.stages import staged
+from node.cli.stages import during, staged
 from node.errors import FileError
 from node.trust.known_peers import KnownPeers, default_known_peers
 
@@ -120,12 +121,12 @@ def follow(
     if stop.is_set():
         out.done()
         return
-    # In this order: a session in this process takes SIGINT for itself.
-    with (
-        places(journals, tables, remote),
-        spark_session(master, remote, memory) as spark,
-        _stop() as stop,
-    ):
+    with ExitStack() as ending:
+        ending.enter_context(places(journals, tables, remote))
+        with during(out, "starting Spark"):
+            spark = ending.enter_context(spark_session(master, remote, memory))
+        # After it: a session in this process takes SIGINT for itself.
+        stop = ending.enter_context(_stop())
         from pipeline.jobs import follow as follow_job
 
         out.say("following; Ctrl-C stops")
@@ -140,7 +141,10 @@ def follow(
             refresh_every=refresh,
             stopped=stop.is_set,
             refreshed=refreshed,
+            during=partial(during, out),
         )
+        with during(out, "stopping Spark"):
+            ending.close()
     out.done()
 
 
@@ -167,13 +171,17 @@ def report(
     out = Output(as_json)
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")
-    with staged(out) as stage, gold_store(tables, master, remote, memory) as store:
+    with staged(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
         from pipeline.report.writing import write_report
 
-        stage("reading the tables and writing the page")
         try:
             write_report(
-                store, html, names=_known_names(), rows=rows, without_events=without_events
+                store,
+                html,
+                names=_known_names(),
+                rows=rows,
+                without_events=without_events,
+                stage=stage,
             )
         except OSError as error:
             raise FileError(f"{html} cannot be written: {error.strerror}") from error

@@ -7,7 +7,7 @@ ends with one sentence.
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob, has_magic
 from pathlib import Path
@@ -106,9 +106,14 @@ def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | No
 
 @contextmanager
 def gold_store(
-    tables: str, master: str | None, remote: str | None, memory: str
+    tables: str,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    stage: Callable[[str], None],
 ) -> Iterator["GoldStore"]:
-    """Where gold is: a directory, or else what Spark sees. Raises as `spark_session`."""
+    """Where gold is: a directory, or else what Spark sees, which is told to `stage`. Raises as
+    `spark_session`."""
     if remote is None:
         try:
             from pipeline.again import gold_directory
@@ -118,11 +123,13 @@ def gold_store(
         if directory is not None:
             yield directory
             return
+    stage("starting Spark")
     with spark_session(master, remote, memory) as spark:
         from pipeline.gold.cluster import GoldCluster
         from pipeline.tables import Tables
 
         yield GoldCluster(Tables(spark, tables))
+        stage("stopping Spark")
 
 
 def are_small(journals: str) -> bool:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -114,13 +114,15 @@ def test_follow_ends_on_the_first_signal(
         *arguments: object,
         stopped: Callable[[], bool],
         refreshed: Callable[[], None],
+        during: Callable[[str], AbstractContextManager[None]],
         **options: object,
     ) -> None:
         assert options == {"payloads": True, "every": 0.5, "refresh_every": 60.0}
         assert not stopped()
         signal.raise_signal(number)
         assert stopped()
-        refreshed()
+        with during("bringing the gold tables up to date"):
+            refreshed()
 
     monkeypatch.setattr(jobs, "follow", follow)
     done = parley("pipeline", "follow", *WHERE, "--every", "0.5", "--json")
@@ -134,7 +136,12 @@ def test_report_writes_a_page_or_says_why_not(
 ) -> None:
     given: list[dict[str, object]] = []
 
-    def write_report(store: GoldDirectory | GoldCluster, path: Path, **options: object) -> None:
+    def write_report(
+        store: GoldDirectory | GoldCluster,
+        path: Path,
+        stage: Callable[[str], None],
+        **options: object,
+    ) -> None:
         given.append(options)
         if isinstance(store, GoldCluster):
             raise NoTablesError("there are no tables")
