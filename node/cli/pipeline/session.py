@@ -5,6 +5,7 @@ ends with one sentence.
 """
 
 import fcntl
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from node.cli.log_lines import set_up_logging
 from node.errors import ConfigError, FileError, UnreachableError
 from node.logs import needs_extra
 
@@ -76,21 +78,39 @@ def spark_session(
         raise _without_extra(error) from error
     if remote is not None:
         _check_server(remote)
+    with _tracebacks_unlogged():
+        try:
+            session = open_session(
+                master=master, remote=remote, memory=memory, java_options=_BRIEF if brief else ""
+            )
+        except PySparkException as error:
+            if error.getCondition() == "JAVA_GATEWAY_EXITED":
+                raise ConfigError(
+                    "Spark's Java ended before it was ready; it says why above. Is --memory "
+                    f"{memory} a size that it takes, and that this machine has?"
+                ) from error
+            raise UnreachableError(f"no session of Spark: {_first_line(error)}") from error
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextmanager
+def _tracebacks_unlogged() -> Iterator[None]:
+    """How a command ends is said in a sentence, be it by Ctrl-C or by Java's end: what Spark's way to
+    its Java, py4j, logs of that is left out."""
+    set_up_logging("error")
+    root = logging.getLogger()
+    root.addFilter(_is_not_of_py4j)
     try:
-        session = open_session(
-            master=master, remote=remote, memory=memory, java_options=_BRIEF if brief else ""
-        )
-    except PySparkException as error:
-        if error.getCondition() == "JAVA_GATEWAY_EXITED":
-            raise ConfigError(
-                "Spark's Java ended before it was ready; it says why above. Is --memory "
-                f"{memory} a size that it takes, and that this machine has?"
-            ) from error
-        raise UnreachableError(f"no session of Spark: {_first_line(error)}") from error
-    try:
-        yield session
+        yield
     finally:
-        session.stop()
+        root.removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | None":

@@ -1,6 +1,7 @@
 """`parley pipeline`: what its commands are told and say; their jobs are replaced here."""
 
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ import pytest
 from node.cli.pipeline import commands
 from node.cli.pipeline import session as sessions
 from node.cli.pipeline.session import LOCK
-from pipeline import again, jobs
+from pipeline import again, jobs, spark
 from pipeline.errors import NoTablesError
 from pipeline.gold.cluster import GoldCluster
 from pipeline.gold.outcome import Outcome
@@ -245,6 +246,20 @@ def test_follow_waits_for_journals_that_are_not_there_yet(
     done = parley(*arguments)
     assert (done.code, len(asked)) == (0, 1)
     assert [line["event"] for line in done.lines] == ["waiting", "done"]
+
+
+def test_ctrl_c_while_spark_starts_is_a_sentence(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(**_: object) -> None:
+        of_py4j = ("root", logging.ERROR, "site-packages/py4j/java_gateway.py", 1_070)
+        logging.getLogger().handle(logging.LogRecord(*of_py4j, "KeyboardInterrupt", (), None))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark, "open_session", interrupted)
+    done = parley("pipeline", "run", *WHERE)
+    assert (done.code, done.err) == (130, "parley: interrupted by SIGINT\n")
+    assert not logging.getLogger().filters
 
 
 @pytest.mark.process
