@@ -98,7 +98,7 @@ def spark_session(
 
 @contextmanager
 def _tracebacks_unlogged() -> Iterator[None]:
-    """How a command ends is said in a sentence, be it by Ctrl-C or by Java's end: what Spark's way to
+    """How a command ends is said in a sentence, by Ctrl-C or by Java's end: what Spark's way to
     its Java, py4j, logs of that is left out."""
     set_up_logging("error")
     root = logging.getLogger()
