@@ -14,7 +14,7 @@ from node.cli.output import Output
 from node.cli.own_key import own_key_path
 from node.cli.suggestions import algorithms
 from node.errors import FileError
-from node.trust.home import make_directories
+from node.trust.shared_file import locked
 from node.trust.words import fingerprint
 
 KeyPath = Annotated[
@@ -46,8 +46,10 @@ def new(
     identity = Identity.create(names)
     if path is None:
         path = own_key_path()
-        make_directories(path.parent)
-    save_identity(path, identity, passphrase)
+        with locked(path, FileError):  # a first node may be making it
+            save_identity(path, identity, passphrase)
+    else:
+        save_identity(path, identity, passphrase)
     _show(Output(as_json), path, identity, passphrase is not None)
 
 

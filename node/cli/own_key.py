@@ -5,19 +5,23 @@ that is said. A key that is there and cannot be used is an error: whoever has an
 another one unasked.
 """
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from crypto.errors import KeyFileUnreadableError
+from crypto.errors import KeyFileTooOpenError, KeyFileUnreadableError
 from crypto.identity import Identity
-from crypto.keyfile import load_identity, save_identity
+from crypto.keyfile import describe_keyfile, load_identity, save_identity
 from node.errors import ConfigError
 from node.trust.home import home_directory, make_directories
+from node.trust.shared_file import locked
 
 _NAME: Final = "identity.key"
+# What a file system says that has no hard links, as FAT and some mounts have none.
+_NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def own_key_path() -> Path:
@@ -53,8 +57,23 @@ def _make(path: Path, passphrase: bytes | None) -> None:
             os.link(fresh, path)  # never over another one, as a rename would be
         except FileExistsError:
             return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _move(fresh, path)
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)  # whoever is told this id may keep it for longer than we do
     finally:
         os.close(descriptor)
+
+
+def _move(fresh: Path, path: Path) -> None:
+    """The same without links: whoever makes a key there holds a lock meanwhile."""
+    try:
+        describe_keyfile(fresh)
+    except KeyFileTooOpenError as error:
+        raise ConfigError(f"no file in {path.parent} can be its owner's alone") from error
+    with locked(path, ConfigError):
+        if not os.path.lexists(path):
+            os.rename(fresh, path)

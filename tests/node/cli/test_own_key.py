@@ -1,5 +1,6 @@
 """The person's own key: made once, whoever asks first; kept, shown, and never replaced."""
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from crypto.errors import KeyFileMalformedError, KeyFileTooOpenError, PassphraseNeededError
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
+from node.cli import own_key
 from node.cli.own_key import own_identity, own_key_path
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
@@ -39,6 +41,42 @@ def test_two_that_make_it_at_once_have_the_same(home: Path) -> None:
         made = list(threads.map(lambda _: own_identity(None, silent).node_id, range(16)))
     assert len(set(made)) == 1
     assert os.listdir(home) == ["identity.key"]
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system as FAT is, and some mounts."""
+
+    def link(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+
+
+def test_where_there_are_no_links_it_is_made_once_too(no_links: None, home: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda _: own_identity(None, silent).node_id, range(16)))
+    assert len(set(made)) == 1
+    assert own_key_path().stat().st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(home)) == ["identity.key", "identity.key.lock"]
+
+
+def test_where_others_could_read_it_none_is_kept(
+    no_links: None, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def save(path: Path, identity: Identity, passphrase: bytes | None) -> None:
+        save_identity(path, identity, passphrase)
+        path.chmod(0o755)  # as FAT has it of all files
+
+    monkeypatch.setattr(own_key, "save_identity", save)
+    own_identity(None, said.append)
+    assert said == [
+        f"no key can be kept (no file in {home} can be its owner's alone): "
+        "this one is thrown away, and nobody knows you again"
+    ]
+    assert os.listdir(home) == []
 
 
 @pytest.mark.slow
