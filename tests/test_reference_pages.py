@@ -105,6 +105,21 @@ def test_what_is_given_by_name_only_is_shown_so() -> None:
     assert seen > 10
 
 
+def test_so_is_what_methods_take() -> None:
+    classes = {name.rpartition(".")[2]: find(name) for name in LISTED}
+    method = r"^### (\w+)\.(\w+)\n\n```python\n(?:@classmethod\n)?((?:async )?def .*?)\n```"
+    seen = 0
+    for cls, member, code in re.findall(method, "".join(build().values()), re.S | re.M):
+        (tree,) = ast.parse(f"{code}: ...").body
+        assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+        real = inspect.signature(getattr(classes[cls], member)).parameters.values()
+        by_name = [one.name for one in real if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        shown = [one.arg for one in tree.args.kwonlyargs]
+        assert (cls, member, shown) == (cls, member, by_name)
+        seen += bool(by_name)
+    assert seen > 40
+
+
 def test_sections_become_lists() -> None:
     text = """Do it.
 
