@@ -5,7 +5,8 @@ without a word (`parley.__main__`); both change when the command itself runs.
 
 typer hands every value of every option to pydantic, also one that is not given, and to import that
 takes longer than all that `parley call` does. A text for a text, digits for a number, and a path
-are taken as they are here; typer has whatever is left, such as a word where a number belongs.
+are taken as they are here; typer has whatever is left, such as a word where a number belongs. Help
+speaks of numbers and paths, and not of Python's types.
 """
 
 import gc
@@ -13,8 +14,9 @@ import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from typer._coercion import RuntimeParam, build_runtime_param
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -97,7 +99,23 @@ def _plain(parameters: list[Any]) -> list[Any]:
         if isinstance(parameter, TyperArgument | TyperOption):
             described = parameter.type_descriptor
             parameter._runtime_param = PlainFirst(described.parameter_info, described.annotation)
+            # An attribute of it alone stands before the method of its class.
+            vars(parameter)["display_type_rich"] = partial(_shown_type, parameter)
     return parameters
+
+
+def _shown_type(parameter: TyperArgument | TyperOption, ctx: Any) -> str | None:
+    """What a value is, as help shows it: in a word that needs no Python, where typer has its types;
+    nothing of a flag, which has none, and of an argument, which has a name."""
+    described = parameter.type_descriptor
+    if described.is_choice:
+        return " | ".join(str(choice) for choice in described.choices or ())
+    if isinstance(parameter, TyperArgument) or parameter.is_flag:
+        return None
+    if parameter.metavar is not None:
+        return parameter.metavar
+    kind = next(iter(get_args(described.annotation)), described.annotation)
+    return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")
 
 
 def _text(value: Any) -> str | None:

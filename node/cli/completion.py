@@ -48,7 +48,9 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="For which shell.", show_default=False)],
+    shell: Annotated[
+        Shell, typer.Argument(metavar="SHELL", help="For which shell.", show_default=False)
+    ],
 ) -> None:
     """Print the script that completes parley's commands; `source` it from the shell's start."""
     if shell is Shell.BASH:

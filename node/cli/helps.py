@@ -15,14 +15,26 @@ class Help(NamedTuple):
     examples: tuple[str, ...]
 
 
+# Whose examples stand below the list of all commands; a family's are those of its first ones.
+_FIRST: Final = ("demo", "serve", "call")
+
+
 def epilog(path: str) -> str | None:
     """What stands at the end of a command's help: its examples; None without one."""
-    entry = HELPS.get(path)
-    if entry is None or not entry.examples:
+    examples = _examples(path)
+    if not examples:
         return None
-    shown = "\n".join(f"  {line}" for line in entry.examples).replace("[", r"\[")
+    shown = "\n".join(f"  {line}" for line in examples).replace("[", r"\[")
     # One line each: a single end of a line is a blank there.
     return "For example:\n\n" + shown.replace("\n", "\n\n")
+
+
+def _examples(path: str) -> tuple[str, ...]:
+    """Its own, or the first one of each of a few commands below it."""
+    own = HELPS[path].examples if path else ()
+    below = _FIRST if not path else [name for name in HELPS if name.startswith(f"{path} ")]
+    firsts = [HELPS[name].examples[:1] for name in below]
+    return own or tuple(example for first in firsts for example in first)[: len(_FIRST)]
 
 
 # A command's words, then what is said of it.

@@ -156,7 +156,9 @@ class _Commands(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         found, path = super().__getitem__(name), f"{self._path}{name}"
         if isinstance(found, Family):
-            group: Any = _Group(name=name, help=found.help, no_args_is_help=True)
+            group: Any = _Group(
+                name=name, help=found.help, no_args_is_help=True, epilog=epilog(path)
+            )
             if found.alone:
                 of_name = typer.Typer(name=name, add_completion=False, cls=_Group)
                 made = of_name.callback(invoke_without_command=True, epilog=epilog(path))
@@ -212,6 +214,7 @@ app = typer.Typer(
     cls=_Parley,
     name="parley",
     help="A secure peer-to-peer messaging node.",
+    epilog=epilog(""),
     no_args_is_help=True,
     add_completion=False,  # `parley completion` prints it, and no command edits files of a shell
     pretty_exceptions_enable=False,
