@@ -16,17 +16,13 @@ from typer.completion import (  # type: ignore[attr-defined]  # its own, without
 PROGRAM: Final = "parley"
 VARIABLE: Final = "_PARLEY_COMPLETE"  # how typer is asked, by its own naming
 
-# Not typer's own script for bash, which gives up at the first colon: bash takes a word
-# apart there, and replaces only what stands after it. Every address has one.
+# Not typer's own script for bash, which gives up at the first colon: bash takes a word apart there,
+# and replaces only what stands after it, which is $2. Every address has one.
 _BASH: Final = r"""
 _parley_completion() {
     local line="${COMP_LINE:0:COMP_POINT}" head="" answer
     local word="${line##*[[:space:]]}"
-    if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then
-        head="${word%:*}:"
-    elif [[ $word == @* && $COMP_WORDBREAKS == *@* ]]; then
-        head="@"
-    fi
+    [[ $word != *"$2" ]] || head="${word%"$2"}"
     COMPREPLY=()
     while IFS= read -r answer; do
         answer="${answer%%$'\t'*}"

@@ -1,11 +1,17 @@
 """`parley completion`: the scripts, and the answers that shells get: in this process, and by a
 real bash."""
 
+import fcntl
 import json
 import os
+import pty
+import select
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +25,7 @@ from node.cli.completion import Shell
 from node.cli.explanations import EXPLANATIONS
 from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import TIMEOUT
 
 ALICE = NodeId(b"\x01" * 32)
 PLACE, ELSEWHERE = "tcp://127.0.0.1:7000", "tcp://127.0.0.1:7100"
@@ -172,35 +179,48 @@ def test_every_code_is_offered(answer: Callable[..., list[str]]) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("parley ping ", ["@alice", PLACE, ELSEWHERE]),
-        ("parley ping @al", ["alice"]),  # and what stands after an @ at the beginning
-        # Bash replaces what stands after the last colon, and that only.
-        ("parley ping tcp:", [PLACE[4:], ELSEWHERE[4:]]),
-        ("parley ping tcp://127.0.0.1:71", ["7100"]),
-        (f"parley ping {PLACE}#", [f"7000#{ALICE}"]),
-        ("parley ping --kex=x25519,", ["x25519,x25519-mlkem768"]),
-        ("parley ping nowhere", []),
-    ],
-)
-def test_a_real_bash(home: Path, line: str, expected: list[str]) -> None:
-    script = """
-        source <(parley completion bash)
-        [[ $(complete -p parley) == *"-F _parley_completion parley" ]] || exit 1
-        COMP_LINE=$1 COMP_POINT=${#1}
-        _parley_completion parley
-        (( ${#COMPREPLY[@]} == 0 )) || printf '%s\\n' "${COMPREPLY[@]}"
-    """
+def test_a_person_at_a_real_bash(home: Path) -> None:
     path = f"{home}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script, "bash", line],
-        env={**os.environ, "PATH": path, "PARLEY_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=25,
-        check=True,
+    environment = {"PATH": path, "PARLEY_HOME": str(home), "TERM": "dumb", "INPUTRC": os.devnull}
+    with typing_at(["bash", "--norc", "--noprofile", "-i"], environment) as (write, wait_for):
+        write("set +o history; PS1='> '; source <(parley completion bash); echo rea''dy\n")
+        wait_for("ready\r\n> ")
+        for begun, rest in (
+            ("parley jour", "nal "),
+            ("parley ping @al", "ice "),
+            ("parley ping tcp:", "//127.0.0.1:7"),  # bash replaces what is behind the last colon
+            ("parley ping tcp://127.0.0.1:71", "00 "),
+            (f"parley ping {PLACE}#", f"{ALICE} "),
+            ("parley ping --kex=x25519,", "x25519-mlkem768 "),
+        ):
+            write(f"{begun}\t")
+            wait_for(begun + rest)
+            write("\x15")  # away with the line
+
+
+@contextmanager
+def typing_at(
+    command: list[str], environment: dict[str, str]
+) -> Iterator[tuple[Callable[[str], object], Callable[[str], None]]]:
+    """A program with a wide terminal of its own: what types there, and what waits for a text."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 300, 0, 0))
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
     )
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == expected
+    os.close(theirs)
+    shown = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal shown
+        while text not in shown:
+            assert select.select([ours], [], [], TIMEOUT)[0], shown
+            shown += os.read(ours, 4_096).decode().replace("\a", "")  # a bell
+        shown = shown.partition(text)[2]
+
+    try:
+        yield (lambda text: os.write(ours, text.encode())), wait_for
+    finally:
+        process.kill()
+        process.wait(TIMEOUT)
+        os.close(ours)
