@@ -9,7 +9,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from typing import Any, Final
 from node.cli.options import TABLE, NodeOptions
 from node.cli.run import make_node
 from node.config import NodeConfig
-from node.errors import ConfigError
+from node.errors import ConfigError, ParleyError
 from node.handlers.catalogue import TOPICS_CALL
 from node.journal.journal import Journal
 from node.node import Node
@@ -79,24 +79,34 @@ class Application:
         """Have the running node offer it.
 
         Raises:
-            ConfigError: what its function gives is nothing that can be entered.
+            ConfigError: its function fails, or what it gives is nothing that can be entered.
         """
-        given = None if self._function is None else self._function(node)
-        if inspect.isawaitable(given):
-            given = await given
-        if given is None:
+        async with AsyncExitStack() as entered:
+            try:
+                given = None if self._function is None else await self._given(node, self._function)
+                if given is not None:
+                    await entered.enter_async_context(given)
+            except ParleyError:
+                raise
+            except Exception as error:  # an application may fail in any way
+                raise _failed(f"{self.target} failed", error) from error
             self._tell(node)
             yield
-        elif isinstance(given, AbstractAsyncContextManager):
-            async with given:
-                self._tell(node)
-                yield
+            if given is not None:
                 await node.aclose()  # its handlers may use what is left now
-        else:
-            raise ConfigError(
-                f"{self.target} gave {type(given).__name__}, which is not an asynchronous context "
-                "manager: is @asynccontextmanager missing?"
-            )
+
+    async def _given(
+        self, node: Node, function: Callable[[Node], Any]
+    ) -> AbstractAsyncContextManager[object] | None:
+        given = function(node)
+        if inspect.isawaitable(given):
+            given = await given
+        if given is None or isinstance(given, AbstractAsyncContextManager):
+            return given
+        raise ConfigError(
+            f"{self.target} gave {type(given).__name__}, which is not an asynchronous context "
+            "manager: is @asynccontextmanager missing?"
+        )
 
     def _tell(self, node: Node) -> None:
         if self._tells and not node.handlers.calls.has(TOPICS_CALL):
@@ -131,12 +141,12 @@ def _imported(place: str, directory: Path) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{place}.".startswith(f"{error.name}."):
             raise ConfigError(f"there is no module {place} in {directory.resolve()}") from error
-        raise _failed(place, error) from error
+        raise _failed(f"{place} cannot be imported", error) from error
     except Exception as error:  # an application may fail in any way
-        raise _failed(place, error) from error
+        raise _failed(f"{place} cannot be imported", error) from error
 
 
-def _failed(place: str, error: Exception) -> ConfigError:
+def _failed(what: str, error: Exception) -> ConfigError:
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     else:
@@ -146,4 +156,4 @@ def _failed(place: str, error: Exception) -> ConfigError:
         if ours:
             where = f"{ours[-1].filename}, line {ours[-1].lineno}"
     text = error.msg if isinstance(error, SyntaxError) else str(error)
-    return ConfigError(f"{place} cannot be imported: {type(error).__name__}: {text} ({where})")
+    return ConfigError(f"{what}: {type(error).__name__}: {text} ({where})")

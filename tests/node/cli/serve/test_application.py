@@ -9,7 +9,7 @@ import pytest
 
 from node.cli.options import TABLE, NodeOptions
 from node.cli.serve.application import Application
-from node.errors import ConfigError
+from node.errors import ConfigError, UnreachableError
 from node.node import Node
 from tests.node.network import PATIENCE, meeting, new_node
 
@@ -71,6 +71,46 @@ async def test_what_is_offered_need_not_be_told(anyio_backend: str, tmp_path: Pa
     async with new_node() as node:
         with pytest.raises(ConfigError, match="is @asynccontextmanager missing"):
             await Application(f"{name}:wrong", tmp_path).offered(node).__aenter__()
+
+
+FAILING = """
+from contextlib import asynccontextmanager
+from parley.errors import UnreachableError
+
+def app(node):
+    node.handler
+
+async def later(node):
+    open("/nowhere/shop.db")
+
+@asynccontextmanager
+async def opened(node):
+    raise ValueError("no database")
+    yield
+
+def elsewhere(node):
+    raise UnreachableError("nobody is there")
+"""
+
+
+@pytest.mark.anyio
+async def test_a_function_that_fails_is_no_bug_of_parley_s(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    place = f"{tmp_path}/shop_failing.py"
+    name = module(tmp_path, FAILING, "shop_failing")
+    async with new_node() as node:
+        for function, why in (
+            ("app", f"AttributeError: 'Node' object has no attribute 'handler' ({place}, line 6)"),
+            ("later", f"[Errno 2] No such file or directory: '/nowhere/shop.db' ({place}, line 9)"),
+            ("opened", f"ValueError: no database ({place}, line 13)"),
+        ):
+            with pytest.raises(ConfigError) as failed:
+                await Application(f"{name}:{function}", tmp_path).offered(node).__aenter__()
+            assert str(failed.value).startswith(f"{name}:{function} failed: ")
+            assert str(failed.value).endswith(why)
+        with pytest.raises(UnreachableError, match="nobody is there"):
+            await Application(f"{name}:elsewhere", tmp_path).offered(node).__aenter__()
 
 
 LIFESPAN = """
