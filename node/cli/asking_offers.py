@@ -4,6 +4,7 @@ from typing import Any
 
 import anyio
 
+from crypto.identity import NodeId
 from node.cli.offers import ToldOffer, ask_offers
 from node.cli.options import TABLE, NodeOptions, in_context
 from node.errors import ParleyError
@@ -34,14 +35,19 @@ def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[T
 async def _ask(
     options: NodeOptions, target: Address, policy: TrustPolicy, seconds: float
 ) -> list[ToldOffer]:
-    if target.node_id is None and not _is_known(policy, target):
+    there = target.node_id or _on_record(policy, target)
+    if there is None:
         raise ParleyError(f"nobody is known at {target.place}")
+    identity = options.identity()
+    if there == identity.node_id:
+        identity = options.throw_away()  # a node never talks to itself
     with anyio.fail_after(seconds):
-        async with Node(options.identity(), config=options.config()) as node:
+        async with Node(identity, config=options.config()) as node:
             peer = await node.connect(str(target), trust=policy)
             return await ask_offers(peer, timeout=seconds)
 
 
-def _is_known(policy: TrustPolicy, target: Address) -> bool:
+def _on_record(policy: TrustPolicy, target: Address) -> NodeId | None:
     known_peers = known_peers_of(policy)
-    return known_peers is not None and known_peers.by_name(target.place) is not None
+    peer = None if known_peers is None else known_peers.by_name(target.place)
+    return None if peer is None else peer.node_id

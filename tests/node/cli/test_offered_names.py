@@ -18,6 +18,7 @@ from node.cli.offers import ToldOffer
 from node.errors import ParleyError
 from node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import Processes
 
 THERE = "tcp://127.0.0.1:7000"
 
@@ -59,6 +60,11 @@ def test_names_of_a_known_node_are_asked_for(parley: Parley, server: str) -> Non
     ]
     assert names("topic", address=server) == ["parley.clock"]
     assert names("call", "test.n", address=server, timeout=30.0) == ["test.nested"]
+
+
+def test_so_are_those_of_one_s_own_node(processes: Processes) -> None:
+    _, (address,) = processes.serve()
+    assert names("topic", address=address) == ["parley.clock"]
 
 
 def test_nobody_is_met_for_the_first_time(parley: Parley, server: str) -> None:
