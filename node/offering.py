@@ -5,7 +5,6 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 
 from collections.abc import Callable, Collection
 from functools import partial
-from inspect import iscoroutinefunction
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -28,6 +27,7 @@ from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
+from node.transport.waiting import is_async
 from node.typed.data_type import data_type
 from node.typed.models import N
 
@@ -151,7 +151,8 @@ class Offering:
         concurrency: int | None = None,
         answers: Collection[tuple[int, int]] = (),
     ) -> Callable[[S], S]:
-        """Register the handler of streams that peers open: `async def handler(stream)`.
+        """Register the handler of streams that peers open: `async def handler(stream)`. With
+        `CallRefused` it refuses one (Reset 20 for code 20, 12 for code 19, 35 for others).
 
         `answers` are the types (category, subcategory) of events that answer requests.
 
@@ -333,7 +334,7 @@ class Offering:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
             raise ConfigError("a topic is one name; patterns are for on_subscribe")
-        if iscoroutinefunction(state):
+        if is_async(state):
             raise ConfigError("a state is a plain function: it is asked in the step of joining")
         if writers is not None:
             require_room_for_epoch(self.config.info)

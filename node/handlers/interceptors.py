@@ -6,12 +6,12 @@ itself. The first that was registered is the outermost. Where none is registered
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import iscoroutinefunction
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from lbm.codec import Encodable
 from node.errors import ConfigError
 from node.logs import LogRation
+from node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.peer")
 
@@ -142,12 +142,10 @@ class Interceptors:
             )
         if not callable(interceptor):
             raise ConfigError(f"an interceptor is a function, not {interceptor!r}")
-        if way == "out" and "stream" in kinds:
-            called = getattr(interceptor, "__call__", interceptor)  # noqa: B004 - of an object
-            if len(chains) > 1 or iscoroutinefunction(interceptor) or iscoroutinefunction(called):
-                raise ConfigError(
-                    "open_stream does not wait: its interceptors are plain functions of their own"
-                )
+        if way == "out" and "stream" in kinds and (len(chains) > 1 or is_async(interceptor)):
+            raise ConfigError(
+                "open_stream does not wait: its interceptors are plain functions of their own"
+            )
         for chain in chains:
             chain.append(interceptor)
         return interceptor

@@ -505,6 +505,46 @@ async def test_a_stream_is_refused(code: int, reset: CloseCode) -> None:
         assert refused.value.code == reset
 
 
+@pytest.mark.parametrize("intercepted", [False, True])
+async def test_how_a_handler_ends_a_stream_is_the_same_inside_of_interceptors(
+    intercepted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with meeting() as met:
+        if intercepted:
+            met.server.intercept("stream")(Seen())
+
+        @met.server.on_stream("refuses")
+        async def refuses(stream: Stream) -> None:
+            async with anyio.create_task_group():
+                raise CallRefused(64)
+
+        @met.server.on_stream("busy")
+        async def busy(stream: Stream) -> None:
+            raise CallRefused(ResultCode.OVERLOADED)
+
+        @met.server.on_stream("asks")
+        async def asks(stream: Stream) -> None:
+            await met.back.call("nothing")  # a refusal of its own, which says nothing to the peer
+
+        @met.server.on_stream("closed", allow="admin", concurrency=1)
+        async def closed(stream: Stream) -> None:
+            pytest.fail("it was not to run")
+
+        ends = {}
+        for label in ("refuses", "busy", "asks", "closed"):
+            with pytest.raises(StreamResetError) as ended:
+                await met.peer.open_stream(label).receive()
+            ends[label] = ended.value.code
+        assert ends == {
+            "refuses": CloseCode.REFUSED,
+            "busy": CloseCode.OVERLOADED,
+            "asks": CloseCode.INTERNAL_ERROR,
+            "closed": CloseCode.NOT_AUTHORISED,
+        }
+        failures = [one for one in caplog.messages if one.endswith("failed")]
+        assert failures == ["the handler of stream 'asks' failed"]
+
+
 async def test_a_stream_that_is_not_allowed_or_fails_is_seen_so() -> None:
     async with meeting() as met:
         seen = Seen()
