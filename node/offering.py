@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
-from node.handlers.catalogue import AT_ONCE, TOPICS_CALL, Catalogue
+from node.handlers.catalogue import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
 from node.handlers.hints import checked
 from node.handlers.interceptors import I, Kind, Way
 from node.handlers.propagation import propagate
@@ -28,6 +28,7 @@ from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
 from node.transport.waiting import is_async
+from node.trust.rations import Rations
 from node.typed.data_type import data_type
 from node.typed.models import N
 
@@ -363,12 +364,14 @@ class Offering:
         """Answer calls of `parley.topics`: a peer is told what this node offers to it, with types
         and docstrings. Nothing is told without this, nor of what `allow=` would not grant to the
         peer that asks. For a pattern a function of `allow=` is asked about its text, `admin.*`.
+        One address is answered 64 times at once and once a second; beyond it code 19 is.
 
         Raises:
             ParleyError: it is offered already. ConfigError: `allow` is wrong.
         """
-        config = self.config
-        catalogue = Catalogue(self.handlers, self.topics, config.role, config.limits.max_payload)
+        role, largest = self.config.role, self.config.limits.max_payload
+        ration = Rations(OF_AN_ADDRESS).require
+        catalogue = Catalogue(self.handlers, self.topics, role, largest, ration)
         self.on_call(TOPICS_CALL, allow=allow, concurrency=AT_ONCE)(catalogue.answer)
 
     def bus(
