@@ -80,9 +80,9 @@ class Offering:
         It runs around each request of these kinds, of peers (`in`) or of this node (`out`), inside
         of those that were registered before; `allow=` and `concurrency=` come after it.
 
-        Kinds are `call`, `event` (`in` alone), `subscribe`, `note` (those that come, or are
-        published) and `stream`. Those of streams that are opened are plain functions, since
-        `open_stream` does not wait.
+        Kinds are `call`, `event`, `subscribe`, `note` (those that come, or are published) and
+        `stream`. Those of streams that are opened are plain functions, since `open_stream` does
+        not wait. An event is sent, or a stream opened, once all of them have proceeded.
 
         Raises:
             ConfigError: an unknown kind, or a function that does not fit it.

@@ -9,6 +9,7 @@ import pytest
 from node.errors import ConfigError, StreamResetError
 from node.handlers.interceptors import Intercepted, Interceptors, Proceed
 from node.protocol.codes import CloseCode, ResultCode
+from node.trust.policies import AnyPeer
 from parley import (
     Call,
     CallRefused,
@@ -51,13 +52,13 @@ def test_there_are_chains_for_what_is_asked_both_ways() -> None:
     chains = Interceptors()
     seen = Seen()
     chains.add(seen, ("call", "event", "note", "stream", "subscribe"), "in")
-    chains.add(seen, ("call", "note", "subscribe"), "out")
-    assert (chains.call_in, chains.note_out, chains.stream_out) == ([seen], [seen], [])
+    chains.add(seen, ("call", "event", "note", "subscribe"), "out")
+    assert (chains.call_in, chains.event_out, chains.stream_out) == ([seen], [seen], [])
 
 
 @pytest.mark.parametrize(
     ("kinds", "way"),
-    [((), "in"), (("calls",), "in"), (("call", "x"), "in"), (("event",), "out"), (("call",), "up")],
+    [((), "in"), (("calls",), "in"), (("call", "x"), "in"), (("call",), "up")],
 )
 def test_a_kind_or_way_that_does_not_exist_adds_nothing(kinds: Any, way: Any) -> None:
     chains = Interceptors()
@@ -292,6 +293,41 @@ async def test_named_events_are_seen() -> None:
         assert reply.data == "hi"
         assert seen.what == ["event in hello"]
         assert isinstance(seen.ones[0].request, NamedEvent)
+
+
+async def test_named_events_are_seen_on_their_way_out_and_may_be_refused() -> None:
+    async with meeting() as met:
+        seen, came = Seen(), []
+
+        @met.client.intercept("event", way="out")
+        async def gate(one: Intercepted, proceed: Proceed) -> Any:
+            if one.name == "secret":
+                raise CallRefused(64)
+            return None if one.name == "forgotten" else await proceed(one)
+
+        met.client.intercept("event", way="out")(seen)
+
+        @met.server.on("*")
+        async def hello(event: NamedEvent) -> str:
+            came.append(event.name)
+            return "hi"
+
+        await met.peer.emit("told")
+        assert (await met.peer.emit("asked").reply(timeout=9.0)).data == "hi"
+        replies = [reply.data async for reply in met.peer.emit("all").replies(timeout=8.0)]
+        assert replies == ["hi"]
+        place = await met.server.listen("memory://events")
+        async with met.client.link(place, trust=AnyPeer()) as link:
+            assert (await link.emit("linked").reply(timeout=7.0)).data == "hi"
+        for emission in (met.peer.emit("secret"), met.peer.emit("secret").reply()):
+            with pytest.raises(CallRefused):
+                await emission
+        with pytest.raises(ParleyError, match="did not proceed"):
+            await met.peer.emit("forgotten")
+        assert came == ["told", "asked", "all", "linked"]
+        assert seen.what == [f"event out {name}" for name in came]
+        assert seen.ones[0].peer is met.peer
+        assert [one.timeout for one in seen.ones[:3]] == [None, 9.0, 8.0]
 
 
 async def test_who_is_cancelled_inside_is_cancelled_outside() -> None:
