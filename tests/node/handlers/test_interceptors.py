@@ -324,8 +324,9 @@ async def test_named_events_are_seen_on_their_way_out_and_may_be_refused() -> No
                 await emission
         with pytest.raises(ParleyError, match="did not proceed"):
             await met.peer.emit("forgotten")
-        assert came == ["told", "asked", "all", "linked"]
-        assert seen.what == [f"event out {name}" for name in came]
+        told = ["told", "asked", "all", "linked"]
+        assert sorted(came) == sorted(told)  # handlers begin in any order
+        assert seen.what == [f"event out {name}" for name in told]
         assert seen.ones[0].peer is met.peer
         assert [one.timeout for one in seen.ones[:3]] == [None, 9.0, 8.0]
 
