@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -104,6 +105,14 @@ class Page:
     def ask(self, script: str, *given: Any) -> Any:
         return self.driver.execute_script(f"return {script}", *given)
 
+    def flows(self, title: str, row: str) -> bool:
+        """Whether a column of a row of a table says that something goes on now."""
+        script = (
+            "[...document.querySelectorAll('tbody tr')].find((one) => one.textContent"
+            ".includes(arguments[1])).querySelector(`td[data-title='${arguments[0]}']`).textContent"
+        )
+        return not self.ask(script, title, row).startswith("0 ")
+
     def complaints(self) -> list[str]:
         """What the browser has to say: of scripts that failed, and of what the policy kept out."""
         return [line["message"] for line in self.log()]
@@ -173,6 +182,8 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
             page.go("peers")
             page.find("td", HOSTILE.replace(" ", "_"))
             page.find("td", LONG[:100])
+            for title in ("Bytes in", "Bytes out"):
+                page.until(partial(page.flows, title, "shop-0"))
             page.click("td button.link", HOSTILE.replace(" ", "_"))
             for text in (SCRIPT, f"files.{SCRIPT}"):
                 page.find("dialog li, dialog dd", text)
