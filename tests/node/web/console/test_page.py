@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from node.web.console.places import ConsolePlace, write_page
 from node.web.server import serving
 from tests.browser import NEEDS_BROWSER, chromium
 from tests.node.web.console.busy import HOSTILE, LONG, SCRIPT, Busy, busy, quiet
@@ -247,6 +248,12 @@ async def test_a_link_opens_it_once_and_a_session_can_be_left(
             page.driver.get(link)
             page.find("main p", "used already")
             page.open(found.served.link())
+            # As `parley console --open` has it.
+            place = ConsolePlace(found.served.url, str(found.node.node_id), "")
+            page.click(".foot button", "Leave")
+            page.find("h1", "needs a new link")
+            page.open(write_page(tmp_path, place, found.served.link()).as_uri())
+            assert page.ask("location.href") == f"{found.served.url}/"
 
         await look(use, page)
 
