@@ -122,10 +122,14 @@ async def test_peers_are_closed_and_forgotten(tmp_path: Path, anyio_backend: Any
         assert (await visitor.do("nothing"))[0] == 409
 
 
-async def test_drain_is_handed_on(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_drain_is_handed_on_and_each_action_logged(
+    tmp_path: Path, anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async with quiet(tmp_path) as found, visiting(found.served, may_act=True) as visitor:
-        status, _ = await visitor.do("drain")
+        status, done = await visitor.do("drain")
         assert (status, found.drained.is_set()) == (200, True)
+        (line,) = [one for one in caplog.records if one.name == "parley.console"]
+        assert (vars(line)["event"], line.message) == ("console.drain", f"console: {done}")
         assert found.console.view()["node"]["draining"]
         found.console.on_drain = None
         assert (await visitor.do("drain"))[0] == 409
