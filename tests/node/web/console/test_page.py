@@ -20,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from node.bus.bus import Bus
+from node.bus.errors import BusUnavailableError
 from node.web.console.places import ConsolePlace, write_page
 from node.web.server import serving
 from tests.browser import NEEDS_BROWSER, chromium
@@ -333,8 +335,11 @@ def named(page: Page, within: str = "") -> None:
 
 
 async def test_an_operator_acts_where_the_link_lets_him(
-    tmp_path: Path, anyio_backend: Any, page: Page
+    tmp_path: Path, anyio_backend: Any, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def fail(*_: Any, **options: Any) -> None:
+        raise BusUnavailableError("it is away")
+
     async with busy(tmp_path) as found:
 
         def only_look(page: Page) -> None:
@@ -358,7 +363,17 @@ async def test_an_operator_acts_where_the_link_lets_him(
             page.find("#notices .good", "Closed the connection")
             page.until(lambda: "shop-3" not in page.text("tbody"))
             page.go("buses")
-            page.click("button.letters", "3 dead letters")
+            with monkeypatch.context() as failing:
+                failing.setattr(Bus, "dead_letters", fail)
+                page.click("button.letters", "3 dead letters")
+                page.find("dialog .alarm", "it is away")
+                assert not page.all("dialog .letter, dialog .empty")
+                failing.undo()
+                failing.setattr(Bus, "drop_dead", fail)
+                page.click("dialog button", "Try again")
+                page.click("dialog button.action", "Drop all")
+                page.click("dialog.question button.danger")
+                page.find("#notices:popover-open .bad", "It failed: it is away")  # above the panel
             page.click("dialog input[type=checkbox]")
             page.click("dialog button.action", "Drop these")
             page.click("dialog.question button.danger")
