@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from anyio import to_thread
 
@@ -51,7 +52,7 @@ class _Reread:
     settings: Settings
     config: NodeConfig
     trust: TrustPolicy | None  # None: as it is
-    roles: dict[NodeId, frozenset[str]]
+    roles: dict[NodeId, frozenset[str]] | None  # likewise: an application may have loaded some
     level: str
     taken: list[str]
     restart: list[str]
@@ -120,11 +121,17 @@ class Reloader:
             settings,
             config,
             trust,
-            {} if settings.serve.roles is None else read_roles(settings.serve.roles),
+            self._read_roles(settings.serve.roles),
             options.log_level or settings.serve.log_level,
             taken,
             restart,
         )
+
+    def _read_roles(self, path: Path | None) -> dict[NodeId, frozenset[str]] | None:
+        """Those of the file; none where there was one before."""
+        if path is not None:
+            return read_roles(path)
+        return None if self._settings.serve.roles is None else {}
 
     def _tell(self, reread: _Reread, out: Output) -> None:
         names = ", ".join(reread.taken) or "nothing else"
@@ -158,8 +165,9 @@ async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> No
             if (old.members, old.carry) != (new.federation.members, new.federation.carry):
                 change(new.federation.members, new.federation.carry)
                 undo.callback(change, old.members, old.carry)
-        undo.callback(setattr, node.roles, "loaded", node.roles.loaded)
-        node.roles.loaded = reread.roles
+        if reread.roles is not None:
+            undo.callback(setattr, node.roles, "loaded", node.roles.loaded)
+            node.roles.loaded = reread.roles
         await (node.review() if reread.trust is None else node.change_trust(reread.trust))
         undo.pop_all()
     change_level(reread.level, access=new.serve.access_log)

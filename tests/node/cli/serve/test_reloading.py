@@ -152,6 +152,9 @@ async def test_roles_are_those_of_the_file(
         assert roles.of(OTHER) == {"cook"}
         await server.reload(SETTINGS)
         assert roles.of(OTHER) == frozenset()
+        roles.load(file)  # by an application: the settings say nothing of roles
+        assert await server.reload(SETTINGS) == [("reload.done", [])]
+        assert roles.of(OTHER) == {"cook"}
 
 
 async def test_roles_are_read_once_and_go_back_with_the_rest(
