@@ -51,7 +51,8 @@ def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path
         environment={"PARLEY_HOME": str(tmp_path / "home")},  # that of `parley`, too
     )
     assert b"parley_connections_limit 100.0\n" in read(running.event("metrics")["url"])
-    assert parley("console", "--json").last["url"] == running.event("console")["url"]
+    console = running.event("console")["url"]
+    assert parley("console", "--json").last["url"] == console
     (address,) = running.event("ready")["addresses"]
     assert parley("call", address, "version").out == "1\n"
     assert parley("topics", address).out.splitlines()[-2:] == [
