@@ -548,6 +548,12 @@ def test_the_documents_ask_uv_for_what_they_need() -> None:
         assert (path, TOOL.findall(text), NEEDS.findall(text)) == (path, [], [])
 
 
+def test_the_pipeline_can_read_whatever_hash_nodes_agreed_on() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    fast, pipeline = (extras["optional-dependencies"][name] for name in ("fast", "pipeline"))
+    assert next(needed for needed in fast if needed.startswith("blake3")) in pipeline
+
+
 def test_ci_runs_the_readme_s_commands_as_they_are() -> None:
     ci = (ROOT / ".ci" / "run").read_text()
     readme = (ROOT / "README.md").read_text()

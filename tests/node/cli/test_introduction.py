@@ -98,12 +98,14 @@ async def test_a_no_leaves_nothing_and_tells_nothing(anyio_backend: str) -> None
 
 async def test_a_known_peer_elsewhere_is_no_stranger(anyio_backend: str) -> None:
     async with hosted() as host:
-        KnownPeers(default_known_peers()).add(host.node_id, "bob", SEEN)
+        known_peers = KnownPeers(default_known_peers())
+        known_peers.add(host.node_id, "tcp://elsewhere:1", SEEN)
+        known_peers.add(host.node_id, "bob", SEEN)
         with at_terminal() as terminal:
             await call_on(host.place)
             shown = terminal.read()
         assert shown == f"parley: the node at {host.place} is bob, who is on record already\n"
-        assert on_record() == {host.node_id: ("bob", host.place)}
+        assert on_record() == {host.node_id: ("tcp://elsewhere:1", "bob", host.place)}
 
 
 async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: str) -> None:
