@@ -8,7 +8,7 @@ import pytest
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key
 from node.apps.simulate.tally import Tally, count
-from node.cli.simulate import _named
+from node.cli.simulation.journals import _named
 from tests.node.apps.simulate.journals import audit, listed
 from tests.node.cli.conftest import Parley
 
