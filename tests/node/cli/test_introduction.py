@@ -122,6 +122,8 @@ async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: st
         assert own.node_id not in host.met
         with pytest.raises(ConfigError, match="is the node of the key that you dial it with"):
             await call_on(host.place, identity_path=own_key_path())
+        with pytest.raises(NotTrustedError, match="the peer has our own node id"):
+            await call_on(host.place, trust="any")  # nobody looked who is there
 
 
 async def test_who_has_to_be_known_is_not_introduced(
