@@ -47,7 +47,7 @@ from node.cli.serve.journal import (
     watch_journal,
 )
 from node.cli.serve.metrics import MetricsAddress, metered
-from node.cli.serve.reloading import Reloader, RunningServer, load_roles
+from node.cli.serve.reloading import Reloader, RunningServer
 from node.cli.serve.supervisor import Supervisor
 from node.logs import one_line
 from node.node import Node
@@ -184,7 +184,7 @@ async def serving(
     # Around the node, so that it can be asked while it drains.
     async with metered(node, settings.serve, out), node:
         if settings.serve.roles is not None:
-            load_roles(node, settings.serve)
+            node.roles.load(settings.serve.roles)
         rights = BusRights(settings.bus, node.roles)
         if application is None:
             offer_builtin_calls(node)

@@ -5,13 +5,13 @@ named in the log, each time until there was one.
 """
 
 import logging
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
+from crypto.identity import NodeId
 from node.cli.exits import failure
 from node.cli.log_lines import change_level
 from node.cli.options import NodeOptions
@@ -22,7 +22,7 @@ from node.config import CHANGEABLE, NodeConfig
 from node.handlers.role_file import read_roles
 from node.node import Node
 from node.server.federation import Federation
-from node.settings import ServeSettings, Settings
+from node.settings import Settings
 from node.settings.changes import changed, taken_up
 from node.trust.policies import TrustPolicy
 
@@ -47,6 +47,7 @@ class _Reread:
     settings: Settings
     config: NodeConfig
     trust: TrustPolicy
+    roles: dict[NodeId, frozenset[str]]
     level: str
     taken: list[str]
     restart: list[str]
@@ -106,8 +107,6 @@ class Reloader:
             restart += [name for name in taken if name.startswith("federation.")]
             taken = [name for name in taken if not name.startswith("federation.")]
         settings = taken_up(self._settings, new)
-        if settings.serve.roles is not None:
-            read_roles(settings.serve.roles)  # so that what is wrong with it is known now
         options = self._options.over(settings)
         config, running = options.config(), served.node.config
         limits = {name: getattr(config, name) for name in CHANGEABLE}
@@ -115,6 +114,7 @@ class Reloader:
             settings,
             replace(running, **limits),
             options.listening_trust(),
+            {} if settings.serve.roles is None else read_roles(settings.serve.roles),
             options.log_level or settings.serve.log_level,
             taken,
             restart,
@@ -138,11 +138,6 @@ class Reloader:
             )
 
 
-def load_roles(node: Node, settings: ServeSettings) -> None:
-    """Have the roles of the settings' file, or none; raises FileError."""
-    node.roles.load(settings.roles or os.devnull)
-
-
 async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
     """Change what runs; what does not go is raised, and what went before it is taken back."""
     node, rights, new = served.node, served.rights, reread.settings
@@ -157,7 +152,8 @@ async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> No
             if (old.members, old.carry) != (new.federation.members, new.federation.carry):
                 change(new.federation.members, new.federation.carry)
                 undo.callback(change, old.members, old.carry)
+        undo.callback(setattr, node.roles, "loaded", node.roles.loaded)
+        node.roles.loaded = reread.roles
         await node.change_trust(reread.trust)
-        load_roles(node, new.serve)
         undo.pop_all()
     change_level(reread.level, access=new.serve.access_log)

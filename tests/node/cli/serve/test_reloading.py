@@ -17,8 +17,10 @@ from node.cli.output import Output
 from node.cli.serve.bus import BusRights
 from node.cli.serve.reloading import Reloader, RunningServer
 from node.cli.serve.supervisor import Supervisor
+from node.errors import ConfigError
 from node.server.federation import Federation
 from node.settings import load_settings
+from node.trust.policies import TrustPolicy
 from parley import Peer
 from tests.node.network import eventually, meeting
 
@@ -148,6 +150,35 @@ async def test_roles_are_those_of_the_file(
         assert roles.of(OTHER) == {"cook"}
         await server.reload(SETTINGS)
         assert roles.of(OTHER) == frozenset()
+
+
+async def test_roles_are_read_once_and_go_back_with_the_rest(
+    anyio_backend: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        node, file = server.served.node, tmp_path / "roles"
+        change, fails = node.change_trust, False
+
+        async def meanwhile(trust: TrustPolicy) -> None:
+            file.write_text("somebody writes it anew\n")
+            if fails:
+                raise ConfigError("no such trust")
+            await change(trust)
+
+        monkeypatch.setattr(node, "change_trust", meanwhile)
+        text = SETTINGS.replace("log_level", "roles = 'roles'\nlog_level")
+        file.write_text(f"{OTHER} clerk\n")
+        assert await server.reload(text) == [("reload.done", ["serve.roles"])]
+        assert node.roles.of(OTHER) == {"clerk"}
+        fails = True
+        file.write_text(f"{OTHER} cook\n")
+        assert await server.reload(text) == [
+            ("reload.failed", "the settings were read again, and stay as they were: no such trust")
+        ]
+        assert node.roles.of(OTHER) == {"clerk"}
 
 
 @pytest.mark.parametrize("as_json", [False, True])
