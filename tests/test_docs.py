@@ -525,6 +525,36 @@ def options(command: Any) -> Iterator[str]:
         yield from options(below)
 
 
+def misspelt(line: str) -> str | None:
+    """The first word of a command line behind `parley` that no command has, or option that the
+    command has not."""
+    command, arguments = typer.main.get_command(app), False
+    for word in line.split():
+        below = {} if arguments else getattr(command, "commands", {})
+        option = re.match(r"--[a-z][a-z-]+", word)
+        if word in below:
+            command = below[word]
+        elif option is not None:
+            known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+            if option.group() not in known | {"--help", "--version"}:
+                return word
+        elif below and re.fullmatch(r"[a-z]+", word):
+            return word
+        else:
+            arguments = True
+    return None
+
+
+def test_every_command_in_the_documents_is_one() -> None:
+    for path in DOCUMENTS:
+        text = path.read_text("utf-8").replace("\\\n", " ")
+        lines = re.findall(r"`(?:uv run (?:--\S+ \S+ )?)?parley ([a-z][^`|#;&]*)`", text)
+        lines += re.findall(
+            r"^ *(?:\w*\$ )?(?:uv run (?:--\S+ \S+ )?)?parley ([a-z][^|#;&\n]*)", text, re.M
+        )
+        assert (path, [line for line in lines if misspelt(line)]) == (path, [])
+
+
 def test_every_option_of_every_command_is_described() -> None:
     text = (ROOT / "docs" / "reference" / "commands.md").read_text()
     found = set(options(typer.main.get_command(app))) - {"--help"}

@@ -115,9 +115,8 @@ def announce_federation(out: Output, settings: FederationSettings) -> None:
     """Say what part is taken."""
     if settings == FederationSettings():
         return
-    links = counted(len(settings.places), "link")
-    members = counted(len(settings.all_members), "member")
-    out.say(f"a server of a federation: {links}, {members}")
+    links, members = len(settings.places), len(settings.all_members)
+    out.say(f"a server of a federation: {counted(links, 'link')}, {counted(members, 'member')}")
     out.event(
         "federation",
         links=list(settings.links),
