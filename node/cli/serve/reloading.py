@@ -1,4 +1,5 @@
-"""SIGHUP at `parley serve`: its settings are read again, and what may change does, all or nothing.
+"""SIGHUP at `parley serve` and `parley run`: settings are read again, and what may change does, all
+or nothing.
 
 A file that is broken leaves everything as it was, and the log says why. What needs a restart is
 named in the log, each time until there was one.
@@ -8,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from anyio import to_thread
 
@@ -16,6 +18,7 @@ from node.cli.exits import failure
 from node.cli.log_lines import change_level
 from node.cli.options import NodeOptions
 from node.cli.output import Output, unread
+from node.cli.serve.application import Application
 from node.cli.serve.bus import BusRights
 from node.cli.serve.supervisor import Supervisor
 from node.config import CHANGEABLE, NodeConfig
@@ -31,13 +34,15 @@ logger = logging.getLogger("parley.settings")
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """What runs, and has settings that may change."""
+    """What runs, and has settings that may change. Limits and trust of a node that the module of
+    an `application` has made are the module's."""
 
     node: Node
     federation: Federation | None
     rights: BusRights
     supervisor: Supervisor
     out: Output
+    application: Application | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,8 @@ class _Reread:
 
     settings: Settings
     config: NodeConfig
-    trust: TrustPolicy
-    roles: dict[NodeId, frozenset[str]]
+    trust: TrustPolicy | None  # None: as it is
+    roles: dict[NodeId, frozenset[str]] | None  # likewise: an application may have loaded some
     level: str
     taken: list[str]
     restart: list[str]
@@ -108,17 +113,25 @@ class Reloader:
             taken = [name for name in taken if not name.startswith("federation.")]
         settings = taken_up(self._settings, new)
         options = self._options.over(settings)
-        config, running = options.config(), served.node.config
-        limits = {name: getattr(config, name) for name in CHANGEABLE}
+        config, trust = served.node.config, None
+        if served.application is None or served.application.own_node(options) is None:
+            new_config, trust = options.config(), options.listening_trust()
+            config = replace(config, **{name: getattr(new_config, name) for name in CHANGEABLE})
         return _Reread(
             settings,
-            replace(running, **limits),
-            options.listening_trust(),
-            {} if settings.serve.roles is None else read_roles(settings.serve.roles),
+            config,
+            trust,
+            self._read_roles(settings.serve.roles),
             options.log_level or settings.serve.log_level,
             taken,
             restart,
         )
+
+    def _read_roles(self, path: Path | None) -> dict[NodeId, frozenset[str]] | None:
+        """Those of the file; none where there was one before."""
+        if path is not None:
+            return read_roles(path)
+        return None if self._settings.serve.roles is None else {}
 
     def _tell(self, reread: _Reread, out: Output) -> None:
         names = ", ".join(reread.taken) or "nothing else"
@@ -152,8 +165,9 @@ async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> No
             if (old.members, old.carry) != (new.federation.members, new.federation.carry):
                 change(new.federation.members, new.federation.carry)
                 undo.callback(change, old.members, old.carry)
-        undo.callback(setattr, node.roles, "loaded", node.roles.loaded)
-        node.roles.loaded = reread.roles
-        await node.change_trust(reread.trust)
+        if reread.roles is not None:
+            undo.callback(setattr, node.roles, "loaded", node.roles.loaded)
+            node.roles.loaded = reread.roles
+        await (node.review() if reread.trust is None else node.change_trust(reread.trust))
         undo.pop_all()
     change_level(reread.level, access=new.serve.access_log)
