@@ -215,6 +215,8 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
         def federation(page: Page) -> None:
             page.go("federation")
             page.until(lambda: len(page.all(".server")) == 7)
+            assert len(page.all(".ways button")) == 2
+            page.find(".chip", "2 tunnels")
             page.click(".ways button", "edge → hub")
             page.until(lambda: len(page.all(".edge.used")) == 3)
             names = [one.text.split()[0] for one in page.all(".side .way li")]
