@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import alone, compiled, quick
 from tests.redis_server import PROGRAM, RedisServer, redis_program
-from tests.scheduling import Shares, in_order
+from tests.scheduling import Shares, import_share, in_order
 
 # What it asserts is to be explained as in the tests themselves.
 pytest.register_assert_rewrite("tests.node.network")
@@ -221,11 +221,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """The collector has nothing to do while tests are made, and none of them to look at later:
     a quarter of the time that this takes, and a third of a second of each `gc.collect()`."""
     gc.disable()
     try:
+        if not quick.is_asked_for(session.config):
+            import_share(session.config)
         return (yield)
     finally:
         if not alone.is_here():
