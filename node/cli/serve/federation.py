@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from node.apps.codes.calls import offer_code_calls
-from node.cli.output import Output
+from node.cli.completion.suggestions import words
+from node.cli.output import Output, counted
 from node.cli.run import require_other
-from node.cli.suggestions import words
 from node.node import Node
 from node.server.calls import offer_federation_calls
 from node.server.federation import Federation
@@ -116,7 +116,7 @@ def announce_federation(out: Output, settings: FederationSettings) -> None:
     if settings == FederationSettings():
         return
     links, members = len(settings.places), len(settings.all_members)
-    out.say(f"a server of a federation: {links} links, {members} members")
+    out.say(f"a server of a federation: {counted(links, 'link')}, {counted(members, 'member')}")
     out.event(
         "federation",
         links=list(settings.links),

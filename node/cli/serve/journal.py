@@ -4,12 +4,12 @@ A journal that fails is always reported; `on_failure` decides whether the node g
 """
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from node.cli.completion.suggestions import words
 from node.cli.output import Output
-from node.cli.suggestions import words
 from node.journal.journal import Journal
 from node.settings.journal import FSYNC, ON_FAILURE
 
@@ -49,6 +49,21 @@ OnFailure = Annotated[
         autocompletion=words(*ON_FAILURE),
     ),
 ]
+
+
+def journal_told(
+    directory: Path | None,
+    auditors: list[str] | None,
+    fsync: str | None,
+    on_failure: str | None,
+) -> dict[str, Any]:
+    """What the options say of the table `[journal]`."""
+    return {
+        "directory": directory,
+        "auditors": auditors,
+        "fsync": fsync,
+        "on_failure": on_failure,
+    }
 
 
 def announce_journal(out: Output, journal: Journal) -> None:
