@@ -10,7 +10,7 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any, Final
@@ -126,12 +126,12 @@ PATHS: Final = {
 
 
 def count_paths(
-    count: int = COUNT, beside: Mapping[str, str] | None = None
+    count: int = COUNT, beside: Mapping[str, str] | None = None, names: Iterable[str] = PATHS
 ) -> list[dict[str, Any]]:
-    """A row for each path: function calls for one operation, both sides together, over `count`
-    operations; those by package; and with other settings, if there are any (variables)."""
+    """A row for each of these paths: function calls for one operation, both sides together, over
+    `count` operations; those by package; and with other settings, if there are any (variables)."""
     rows = []
-    for name in PATHS:
+    for name in names:
         row = asyncio.run(_counted(name, count, {}))
         if beside:
             row["beside"] = asyncio.run(_counted(name, count, beside))["calls"]

@@ -1,8 +1,50 @@
-"""Tests of tests/scheduling.py: each group is given out as a whole."""
+"""Tests of tests/scheduling.py: each group is given out as a whole, and each module has a process
+that imports it first."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.scheduling import PIECE, in_order, pieces
+from tests.scheduling import PIECE, import_share, in_order, pieces
+
+
+@pytest.mark.parametrize(
+    ("worker", "args", "imported"),
+    [
+        ("gw0", ["shared"], {"shared.deep.test_b"}),
+        ("gw1", ["shared"], {"shared.test_a", "shared.test_d"}),
+        ("gw0", ["shared/test_a.py"], set()),
+        (None, ["shared"], set()),
+    ],
+    ids=["first", "second", "of a part", "of all in one process"],
+)
+def test_each_process_imports_a_share_first(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    worker: str | None,
+    args: list[str],
+    imported: set[str],
+) -> None:
+    for name in ("deep/test_b", "test_a", "test_d"):
+        path = tmp_path / f"shared/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "shared/test_c.py").write_text("import of what is broken")  # the first's
+    monkeypatch.syspath_prepend(tmp_path)
+    config: Any = SimpleNamespace(args=args, rootpath=tmp_path, getini=lambda _: ["shared"])
+    if worker is not None:
+        config.workerinput = {"workerid": worker, "workercount": 2}
+    before = set(sys.modules)
+    try:
+        import_share(config)
+        found = {name for name in set(sys.modules) - before if "test_" in name}
+    finally:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
+    assert found == imported
 
 
 def test_a_group_is_one_piece_and_a_file_is_several() -> None:

@@ -5,6 +5,7 @@ in that group alone.
 """
 
 import hashlib
+from functools import cache
 from typing import Protocol
 
 Point = tuple[int, int] | None  # None: the neutral element
@@ -19,6 +20,9 @@ class Group(Protocol):
     m: Point
     n: Point
 
+    def __hash__(self) -> int:
+        """One group is one object."""
+
     def add(self, one: Point, other: Point) -> Point:
         """The sum."""
 
@@ -32,8 +36,9 @@ class Group(Protocol):
         """What was sent; ValueError if it is not a point as `encode` writes it."""
 
 
+@cache
 def times(group: Group, scalar: int, point: Point) -> Point:
-    """A multiple, by doubling and adding."""
+    """A multiple, by doubling and adding; vectors ask for the same ones again and again."""
     result: Point = None
     while scalar:
         if scalar & 1:
@@ -59,9 +64,10 @@ class Edwards25519:
     def add(self, one: Point, other: Point) -> Point:
         """Section 5.1.4, in affine coordinates."""
         (x1, y1), (x2, y2) = one or (0, 1), other or (0, 1)
-        product = self.d * x1 * x2 * y1 * y2
-        x = (x1 * y2 + x2 * y1) * pow(1 + product, -1, self.p) % self.p
-        y = (y1 * y2 + x1 * x2) * pow(1 - product, -1, self.p) % self.p
+        product = self.d * x1 * x2 * y1 * y2 % self.p
+        both = pow(1 - product * product, -1, self.p)  # of (1 + product) and (1 - product)
+        x = (x1 * y2 + x2 * y1) * (1 - product) * both % self.p
+        y = (y1 * y2 + x1 * x2) * (1 + product) * both % self.p
         return None if (x, y) == (0, 1) else (x, y)
 
     def negate(self, point: Point) -> Point:

@@ -270,7 +270,7 @@ def padding_vectors() -> dict[str, Any]:
 def _of_size(size: int) -> dict[int, Any]:
     """Cells that encode to exactly `size` bytes: {22: bytes, 16: number that fills up}."""
     for filler in (0, 24, 256):
-        for length in range(size):
+        for length in range(max(0, size - 16), size):  # all else takes 16 bytes at most
             cells = {16: filler, 22: bytes(length)}
             if len(encode_payload(cells)) == size:
                 return cells

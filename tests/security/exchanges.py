@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from crypto.exchange import EphemeralKey, KexAlgorithm
 from crypto.randomness import random_bytes
 from crypto.registry import KEX, Suite
-from tests.alive import alive, settled
+from tests.alone import alive
 
 _VEIL: Final = bytes(255 - byte for byte in range(256))
 _TYPES: Final = frozenset({bytes, bytearray, memoryview, str, int})
@@ -144,7 +144,7 @@ def _held(without: set[int], types: Collection[type]) -> list[Any]:
     found: dict[int, Any] = {}
     while holders:
         held = gc.get_referents(*holders)
-        new = {id(t): t for t in held if type(t) in looked_for and id(t) not in settled}
+        new = {id(t): t for t in held if type(t) in looked_for}
         found.update((place, thing) for place, thing in new.items() if type(thing) in types)
         holders = [
             thing

@@ -16,7 +16,7 @@ from crypto.registry import CIPHERS, Suite
 from crypto.schedule import HandshakeSecrets, handshake_secrets
 from node.protocol.handshake import Agreed
 from node.protocol.observer import Checkpoint
-from tests.alive import alive, settled
+from tests.alone import alive
 
 # What encrypts and decrypts under a key, in any of the ciphers.
 AEADS = tuple({type(cipher.new(bytes(cipher.key_size))) for cipher in CIPHERS.values()})
@@ -217,7 +217,7 @@ def _reached() -> tuple[set[bytes], list[AeadKey]]:
         untracked = {
             id(thing): thing
             for thing in gc.get_referents(*waiting)
-            if type(thing) not in _PLAIN and not gc.is_tracked(thing) and id(thing) not in settled
+            if type(thing) not in _PLAIN and not gc.is_tracked(thing)
         }
         waiting = [thing for at, thing in untracked.items() if at not in seen]
         seen.update(untracked)

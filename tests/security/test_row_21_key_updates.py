@@ -26,7 +26,7 @@ from tests.node.network import PATIENCE
 from tests.node.protocol.pair import open_pair
 from tests.security.key_search import Witnesses, kept_keys
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.alone]
 
 ROUNDS: Final = 12
 CALLS: Final = 20
@@ -209,7 +209,6 @@ async def test_rekeys_cross_each_other_and_plain_updates_under_load(anyio_backen
 # What is kept, looked at between two events.
 
 
-@pytest.mark.alone
 def test_the_search_finds_what_was_kept() -> None:
     """Without this, finding nothing would mean nothing."""
     witnesses = Witnesses(), Witnesses()
@@ -234,7 +233,6 @@ def test_the_search_finds_what_was_kept() -> None:
     assert kept_keys(witnesses) == []
 
 
-@pytest.mark.alone
 def test_an_update_leaves_nothing_even_if_the_other_side_keeps_its_own_back() -> None:
     """A peer that answers an offer of ours and then says no more: our direction has the
     rekey's key, goes on to others, and must not keep what the rekey gave it."""

@@ -406,7 +406,7 @@ MEBIBYTE: Final = 1 << 20
 MOST: Final = 16 * MEBIBYTE
 LARGE: Final = 50_000
 TIMES: Final = 600
-BATCHES: Final = 150  # of 256 calls each
+BATCHES: Final = 80  # of 256 calls each
 Flood = Callable[[ReferencePeer, int], object]
 
 FLOODS: Final[dict[str, Flood]] = {

@@ -32,7 +32,7 @@ from node.protocol.observer import Checkpoint
 from node.testing import connect_nodes
 from node.trust.policies import Pinned
 from parley import Call, Node, NodeConfig, ParleyError, Stream
-from tests.alive import alive
+from tests.alone import alive
 from tests.node.network import PATIENCE, eventually
 from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair
 from tests.security.key_search import Witnesses, kept_keys
@@ -294,6 +294,7 @@ def logged(record: logging.LogRecord) -> str:
 # Keys dropped.
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("ending", ["close", "lost", "violation", "refused", "timeout"])
 def test_no_key_outlives_its_connection(ending: str) -> None:
     """Whoever still holds the connection holds no key, in the midst of a rekey too."""
