@@ -1,11 +1,12 @@
 """What metrics cost a server under load: `python -m benchmarks.metered`.
 
-Two servers, each a process of its own over loopback TCP: one counts and is asked for its metrics
-each second, the other one counts nothing. This process has 200 connections to each, and makes 5,000
-calls a second, five at once on a connection and then on the next one: to one server for a while,
-then to the other, in turns.
+Two servers, each a process of its own over loopback TCP: one counts, the other one counts nothing.
+This process has 200 connections to each, and makes 5,000 calls a second, five at once on a
+connection and then on the next one: to one server for a moment, then to the other, in turns.
 Compared is the processor time of the servers for the calls of two turns next to each other, which
-is steadier than time on a machine that others use too; turns are long enough for one scrape each.
+is steadier than time on a machine that others use too; turns are short and many, so that what
+others do meets both. Then the counting server, which still has its connections, is asked for its
+metrics again and again, and the time of one answer is added as often as a Prometheus asks.
 `--beside DIRECTORY` takes the uncounting server from another checkout, such as one from before
 there were metrics.
 """
@@ -20,8 +21,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import cycle
+from math import sqrt
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -34,7 +36,8 @@ CONNECTIONS: Final = 200
 RATE: Final = 5_000  # calls in a second
 TOGETHER: Final = 5  # on one connection
 TICK: Final = 0.01  # seconds
-SCRAPED: Final = 100  # ticks between two scrapes: a second
+SCRAPES: Final = 50  # of which the middle one counts
+SCRAPED: Final = (1.0, 15.0)  # seconds between two of a Prometheus that is keen, or usual
 SMALL: Final = bytes(128)
 _SERVER: Final = Path(__file__).with_name("metered_server.py")
 
@@ -81,16 +84,13 @@ async def turn(served: Served, seconds: float, rate: int, together: int) -> floa
     peers, peer, count, each = cycle(served.peers), served.peers[0], 0, round(rate * TICK)
     calls: set[asyncio.Task[Any]] = set()
     began, start = process_seconds(served.pid), time.perf_counter()
-    ticks = round(seconds / TICK)
-    for tick in range(1, ticks + 1):
+    for tick in range(1, round(seconds / TICK) + 1):
         for number in range(each):
             peer = peer if number % together else next(peers)
             task = asyncio.create_task(peer.call("echo", SMALL))
             calls.add(task)
             task.add_done_callback(calls.discard)
         count += each
-        if served.url and tick % SCRAPED == min(ticks, SCRAPED) // 2:
-            await scrape(served.url)
         await asyncio.sleep(max(0.0, start + tick * TICK - time.perf_counter()))
     await asyncio.gather(*calls)
     return (process_seconds(served.pid) - began) / count * 1e6
@@ -106,6 +106,16 @@ async def scrape(url: str) -> bytes:
     return text
 
 
+async def scrape_time(served: Served, times: int = SCRAPES) -> float:
+    """Ask so often for the metrics; returns microseconds of its processor time for one answer."""
+    spent = []
+    for _ in range(times):
+        began = process_seconds(served.pid)
+        await scrape(served.url)
+        spent.append(process_seconds(served.pid) - began)
+    return median(spent) * 1e6
+
+
 async def compare(
     seconds: float,
     rounds: int,
@@ -115,9 +125,9 @@ async def compare(
     together: int = TOGETHER,
     beside: Path | None = None,
 ) -> dict[str, Any]:
-    """A row: microseconds of processor time for a call with metrics and without (medians); the
-    median and the quartiles of the rounds' ratios; and the ratio of the lowest tenth of the turns
-    with metrics to that of those without, which others disturb least (`least`)."""
+    """A row: microseconds of processor time for a call with metrics and without (medians), and for
+    a scrape; the median of the rounds' ratios with the bounds between which it lies in 19 of 20
+    measurements; and that ratio with scrapes, by the seconds between two of them."""
     async with AsyncExitStack() as stack:
         on = await stack.enter_async_context(server("counted", connections))
         off = await stack.enter_async_context(server("uncounted", connections, beside))
@@ -129,27 +139,36 @@ async def compare(
             found = {first.pid: await turn(first, seconds, rate, together)}
             found[second.pid] = await turn(second, seconds, rate, together)
             pairs.append((found[on.pid], found[off.pid]))
-    ratios = [counted / uncounted for counted, uncounted in pairs]
-    low, _, high = quantiles(ratios, n=4, method="inclusive") if rounds > 1 else ratios * 3
-    least = [sorted(side)[rounds // 10] for side in zip(*pairs, strict=True)]
+        scrape_us = await scrape_time(on)
+    ratios = sorted(counted / uncounted for counted, uncounted in pairs)
+    # Order statistics: so many ranks about the middle hold the true median (two deviations).
+    about = round(sqrt(rounds))
+    low, high = ratios[max(0, rounds // 2 - about)], ratios[min(rounds - 1, rounds // 2 + about)]
+    off_us, ratio = median(other for _, other in pairs), median(ratios)
     return {
         "connections": connections,
         "rate": rate,
         "on_us": round(median(one for one, _ in pairs), 2),
-        "off_us": round(median(other for _, other in pairs), 2),
-        "ratio": round(median(ratios), 4),
-        "quartiles": [round(low, 4), round(high, 4)],
-        "least": round(least[0] / least[1], 4),
+        "off_us": round(off_us, 2),
+        "scrape_us": round(scrape_us),
+        "ratio": round(ratio, 4),
+        "bounds": [round(low, 4), round(high, 4)],
+        "with_scrapes": {
+            every: round(ratio + scrape_us / every / (off_us * rate), 4) for every in SCRAPED
+        },
     }
 
 
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
-    low, high = row["quartiles"]
+    low, high = row["bounds"]
+    scraped = " and ".join(
+        f"{ratio:.3f} with one in {every:g} s" for every, ratio in row["with_scrapes"].items()
+    )
     return (
         f"{row['connections']} connections, {row['rate']:,} calls/s: {row['on_us']:.1f} us of "
-        f"processor time a call with metrics, {row['off_us']:.1f} without: "
-        f"{row['ratio']:.3f} (quartiles {low:.3f} to {high:.3f}), {row['least']:.3f} undisturbed"
+        f"processor time a call with metrics, {row['off_us']:.1f} without: {row['ratio']:.3f} "
+        f"({low:.3f} to {high:.3f}); a scrape takes {row['scrape_us']:,} us: {scraped}"
     )
 
 
@@ -158,8 +177,8 @@ def main() -> None:
     options = argparse.ArgumentParser(prog="python -m benchmarks.metered", description=__doc__)
     options.add_argument("--json", action="store_true", help="a JSON object")
     options.add_argument("--together", type=int, default=TOGETHER, help="calls on a connection")
-    options.add_argument("--seconds", type=float, default=1.0, help="of each turn")
-    options.add_argument("--rounds", type=int, default=40, help="pairs of turns")
+    options.add_argument("--seconds", type=float, default=0.2, help="of each turn")
+    options.add_argument("--rounds", type=int, default=300, help="pairs of turns")
     options.add_argument("--beside", type=Path, help="another checkout, for the one without")
     given = options.parse_args()
     row = uvloop.run(

@@ -1,4 +1,4 @@
-"""Makes the table from which shells are answered, `node/cli/completions.json`, of the commands.
+"""Makes `node/cli/completion/completions.json` of the commands: shells are answered from it.
 
 `docs.build_reference` writes it together with the pages.
 """
@@ -10,9 +10,9 @@ from typing import Any
 import typer.main
 from typer.core import TyperArgument, TyperOption
 
-from node.cli import suggestions
+from node.cli.completion import suggestions
+from node.cli.completion.suggestions import NamesOf, OneOfThese
 from node.cli.main import app
-from node.cli.suggestions import NamesOf, OneOfThese
 
 
 def build() -> str:

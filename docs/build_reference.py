@@ -25,7 +25,7 @@ from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES, Page
 from docs.reference_shown import SHOWN, Shown
 from docs.signatures import call, definition, fields, parameter, signature, type_text
-from node.cli.answering import TABLE
+from node.cli.completion.answering import TABLE
 
 DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
 OURS: Final = ("node", "crypto", "lbm", "pipeline")

@@ -17,7 +17,7 @@ def main() -> None:
         # Not as an exception: some of what is imported would swallow it, or tell of it.
         signal.signal(signal.SIGINT, _leave)
     if "_PARLEY_COMPLETE" in os.environ:
-        from node.cli.answering import answered
+        from node.cli.completion.answering import answered
 
         if answered(os.environ):
             return

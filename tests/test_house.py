@@ -36,8 +36,8 @@ LATE = {
     ("node.cli.exits", "node.trust.known_peers"): SOON,
     ("node.cli.main", "importlib.metadata"): SOON,
     (
-        "node.cli.offered_names",
-        "node.cli.asking_offers",
+        "node.cli.topics.offered_names",
+        "node.cli.topics.asking_offers",
     ): SOON,
     ("node.cli.output", "node.cli.terminal"): SOON,
     ("node.cli.output", "node.trust.petnames"): SOON,
@@ -64,7 +64,7 @@ LATE = {
     ("node.transport.ground", "node.transport.asyncio_backend"): LOOP,
     ("node.transport.ground", "node.transport.trio_backend"): LOOP,
     ("parley", "parley.shadows"): FAILED,
-    ("parley.__main__", "node.cli.answering"): "signals are handled before any import",
+    ("parley.__main__", "node.cli.completion.answering"): "signals are handled before any import",
     ("parley.__main__", "node.cli.main"): "signals are handled before the slow imports begin",
     ("parley.__main__", "parley.shadows"): FAILED,
 }

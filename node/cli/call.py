@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from node.cli.completion.suggestions import places
 from node.cli.exits import LONGEST_QUOTE
 from node.cli.introduction import dialled
-from node.cli.offered_names import offered
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
 from node.cli.run import run
-from node.cli.suggestions import places
+from node.cli.topics.offered_names import offered
 from node.cli.values import given_value
 from node.errors import CallRefused, ConfigError
 

@@ -6,10 +6,10 @@ import typer
 from rich import box
 from rich.table import Table
 
+from node.cli.completion.suggestions import words
 from node.cli.explanations import EXPLANATIONS, Explanation, Kind, explain
 from node.cli.options import Json
 from node.cli.output import Output
-from node.cli.suggestions import words
 from node.errors import ConfigError
 from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE
 

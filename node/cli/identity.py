@@ -8,11 +8,11 @@ import typer
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
 from node.cli.algorithm_lists import parse_names
+from node.cli.completion.suggestions import algorithms
 from node.cli.given_files import file_path, read_passphrase
 from node.cli.options import Json, PassphraseFile
 from node.cli.output import Output
 from node.cli.own_key import own_key_path
-from node.cli.suggestions import algorithms
 from node.errors import FileError
 from node.trust.home import make_directories
 from node.trust.words import fingerprint

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from node.cli.beginning import PlainCommand, PlainGroup
-from node.cli.completion import PROGRAM
+from node.cli.completion.command import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
 from node.cli.helps import HELPS, epilog
 from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
@@ -40,12 +40,12 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         {"new": "identity.new", "show": "identity.show", "path": "identity.show_path"},
     ),
     "serve": "serve.command.serve",
-    "run": "run_application.run_application",
+    "run": "application.command.run_application",
     "console": "console.console",
     "relay": "relay.relay",
     "find": "find.find",
     "call": "call.call",
-    "topics": "topics.topics",
+    "topics": "topics.command.topics",
     "ping": "ping.ping",
     "sub": "sub.sub",
     "pub": "pub.pub",
@@ -55,8 +55,8 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
     "demo": "demo.command.demo",
     "simulate": Family(
         "",
-        {"federation": "federation_simulation.federation_simulation"},
-        alone="simulate.simulation",
+        {"federation": "simulation.federation.federation_simulation"},
+        alone="simulation.journals.simulation",
     ),
     "bus": Family(
         "Publish and consume events of a durable bus; look after it.",
@@ -109,11 +109,11 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
     "context": Family(
         "Names for the nodes that you speak with, and how you do.",
         {
-            "add": "context.add",
-            "use": "context.use",
-            "list": "context.list_contexts",
-            "show": "context.show",
-            "remove": "context.remove",
+            "add": "context.command.add",
+            "use": "context.command.use",
+            "list": "context.command.list_contexts",
+            "show": "context.command.show",
+            "remove": "context.command.remove",
         },
     ),
     "accounts": Family(
@@ -133,7 +133,7 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         },
     ),
     "doctor": "doctor.command.doctor",
-    "completion": "completion.completion",
+    "completion": "completion.command.completion",
     "errors": "errors.errors",
     "demo-responder": "demo.command.demo_responder",
     "demo-server": "demo.command.demo_server",

@@ -16,11 +16,11 @@ from crypto.identity import Identity
 from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS
 from node.cli.algorithm_lists import parse_names, parse_required
-from node.cli.context_file import Context, Contexts
+from node.cli.completion.suggestions import algorithms, any_algorithm, contexts, words
+from node.cli.context.file import Context, Contexts
+from node.cli.context.places import VARIABLE, PlaceCommand, placed
 from node.cli.given_files import read_network_key, read_passphrase, warn
 from node.cli.own_key import own_identity
-from node.cli.places import VARIABLE, PlaceCommand, placed
-from node.cli.suggestions import algorithms, any_algorithm, contexts, words
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError
 from node.protocol.codes import ROLES

@@ -12,9 +12,9 @@ import typer
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
+from node.cli.completion.suggestions import known_names
 from node.cli.options import Json
 from node.cli.output import Output
-from node.cli.suggestions import known_names
 from node.errors import AddressError, ConfigError, FileError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers

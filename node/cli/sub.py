@@ -9,10 +9,10 @@ from node.cli.call import Address
 from node.cli.introduction import dialling_node
 from node.cli.lines import Pace
 from node.cli.link import GiveUpAfter, kept_link, remarks
-from node.cli.offered_names import offered
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted, show_value
 from node.cli.run import run
+from node.cli.topics.offered_names import offered
 from node.cli.values import given_value
 from node.links.subscription import LinkSubscription
 

@@ -12,8 +12,9 @@ def test_a_row_says_what_calls_cost_with_metrics_and_without() -> None:
     row = uvloop.run(compare(0.05, 2, connections=2, rate=400, together=2))
     assert row["on_us"] > 0
     assert row["off_us"] > 0
-    assert row["quartiles"][0] <= row["ratio"] <= row["quartiles"][1]
-    assert f"{row['ratio']:.3f} (quartiles" in line(row)
+    assert row["bounds"][0] <= row["ratio"] <= row["bounds"][1]
+    assert row["ratio"] < row["with_scrapes"][15.0] < row["with_scrapes"][1.0]
+    assert f"{row['ratio']:.3f} ({row['bounds'][0]:.3f} to" in line(row)
 
 
 def test_one_server_counts_and_the_other_does_not() -> None:

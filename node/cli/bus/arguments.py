@@ -7,7 +7,7 @@ import typer
 
 from node.bus.errors import InvalidEventError
 from node.bus.ids import FIRST, NEW, Position, parse_id
-from node.cli.suggestions import bus_addresses, words
+from node.cli.completion.suggestions import bus_addresses, words
 from node.cli.values import parse_duration
 from node.errors import ConfigError
 from node.logs import one_line

@@ -17,12 +17,12 @@ from node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
 from node.cli.bus.arguments import AnyGroup, Bus, Group, Name, parse_position
 from node.cli.bus.connection import opened
 from node.cli.bus.display import brief_moment, moment_of
+from node.cli.completion.suggestions import words
 from node.cli.exits import Exit
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
 from node.cli.stages import staged
-from node.cli.suggestions import words
 from node.cli.terminal import table_of
 from node.errors import ParleyError
 from node.logs import one_line

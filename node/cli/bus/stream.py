@@ -13,12 +13,12 @@ from node.bus.ids import FIRST, NEW
 from node.cli.bus.arguments import Bus, Name, parse_position
 from node.cli.bus.connection import kept_open, opened
 from node.cli.bus.display import described, show_event
+from node.cli.completion.suggestions import words
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted
 from node.cli.run import run
 from node.cli.stages import staged
-from node.cli.suggestions import words
 from node.cli.values import parse_duration, parse_size
 from node.errors import ConfigError
 

@@ -12,15 +12,15 @@ from node.apps.chat.messages import Message, clean_name
 from node.apps.chat.room import Room
 from node.cli.chat.screen import Screen, edits_lines
 from node.cli.chat.talk import HELP, Standing, Talk
-from node.cli.context_file import Contexts
+from node.cli.completion.suggestions import places
+from node.cli.context.file import Contexts
+from node.cli.context.places import MARK
 from node.cli.introduction import dialling_node
 from node.cli.lines import input_descriptor
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, in_context, takes_node_options
 from node.cli.output import Output
-from node.cli.places import MARK
 from node.cli.run import make_node, run
-from node.cli.suggestions import places
 from node.errors import ConfigError
 from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
 

@@ -15,6 +15,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from node.cli.completion.suggestions import bus_files, places
 from node.cli.doctor.addresses import check_address, check_settings
 from node.cli.doctor.bus import check_bus, check_store
 from node.cli.doctor.connection import Facts, weaknesses
@@ -26,7 +27,6 @@ from node.cli.introduction import dialling_node
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
 from node.cli.run import described, meet, run
-from node.cli.suggestions import bus_files, places
 from node.logs import one_line
 from node.peer.peer import Peer
 from node.protocol.codes import VERSION

@@ -11,8 +11,8 @@ import typer
 
 from node.bus.bus_address import open_store, without_password
 from node.cli.bus.connection import NODES, file_of
+from node.cli.completion.suggestions import bus_files
 from node.cli.output import Output
-from node.cli.suggestions import bus_files
 from node.errors import ConfigError
 from node.handlers.rules import Roles
 from node.node import Node

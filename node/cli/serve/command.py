@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import anyio
 import typer
 
+from node.cli.completion.suggestions import words
 from node.cli.options import (
     DIALECTS,
     AllowInsecure,
@@ -47,8 +48,7 @@ from node.cli.serve.journal import (
 )
 from node.cli.serve.metrics import MetricsAddress, metered
 from node.cli.serve.reloading import Reloader, RunningServer, load_roles
-from node.cli.suggestions import words
-from node.cli.supervisor import Supervisor
+from node.cli.serve.supervisor import Supervisor
 from node.logs import one_line
 from node.node import Node
 from node.settings import Settings, load_settings

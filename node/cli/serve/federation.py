@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from node.apps.codes.calls import offer_code_calls
+from node.cli.completion.suggestions import words
 from node.cli.output import Output
 from node.cli.run import require_other
-from node.cli.suggestions import words
 from node.node import Node
 from node.server.calls import offer_federation_calls
 from node.server.federation import Federation

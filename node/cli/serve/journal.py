@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
+from node.cli.completion.suggestions import words
 from node.cli.output import Output
-from node.cli.suggestions import words
 from node.journal.journal import Journal
 from node.settings.journal import FSYNC, ON_FAILURE
 

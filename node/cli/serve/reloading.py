@@ -17,7 +17,7 @@ from node.cli.log_lines import change_level
 from node.cli.options import NodeOptions
 from node.cli.output import Output, unread
 from node.cli.serve.bus import BusRights
-from node.cli.supervisor import Supervisor
+from node.cli.serve.supervisor import Supervisor
 from node.config import CHANGEABLE, NodeConfig
 from node.handlers.role_file import read_roles
 from node.node import Node

@@ -14,11 +14,11 @@ from node.apps.transfer.names import same_file_key
 from node.apps.transfer.receiver import PER_PEER
 from node.apps.transfer.retries import RETRIES, OneSession, OpenSessions, send_over_link
 from node.apps.transfer.sender import Source, safe_name
+from node.cli.context.places import MARK, placed
 from node.cli.introduction import dialling_node
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
-from node.cli.places import MARK, placed
 from node.cli.run import described, run
 from node.cli.transfer.display import Display
 from node.cli.transfer.giving import (

@@ -188,5 +188,5 @@ def test_a_command_imports_itself_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(done.stdout.splitlines()[-1].split())
-    of_main = ("main", "beginning", "completion", "exits", "helps", "output")
+    of_main = ("beginning", "completion", "completion.command", "exits", "helps", "main", "output")
     assert imported == {f"node.cli.{name}" for name in of_main}

@@ -10,8 +10,8 @@ from node.cli.exits import Exit
 from node.cli.log_lines import set_up_logging
 from node.cli.output import CommandFailure, Output
 from node.trust.known_peers import KnownPeers, default_known_peers
+from tests.node.cli.completion.test_suggestions import ALICE, NOW
 from tests.node.cli.conftest import Parley, said
-from tests.node.cli.test_suggestions import ALICE, NOW
 
 
 @pytest.fixture(autouse=True)

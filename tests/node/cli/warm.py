@@ -5,6 +5,7 @@ forked has a process id, signals, files and an end of its own, as any other. It 
 Python reads before the first import (`PYTHONPATH` and the like): for that, start a Python.
 """
 
+import atexit
 import contextlib
 import gc
 import io
@@ -99,6 +100,7 @@ def warm(
 def _parent() -> socket.socket:
     """Where jobs are sent; what reads them ends with this process, which closes it."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    atexit.register(ours.close)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST)
     with its:
         subprocess.Popen(

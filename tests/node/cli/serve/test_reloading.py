@@ -16,7 +16,7 @@ from node.cli.options import TABLE, NodeOptions
 from node.cli.output import Output
 from node.cli.serve.bus import BusRights
 from node.cli.serve.reloading import Reloader, RunningServer
-from node.cli.supervisor import Supervisor
+from node.cli.serve.supervisor import Supervisor
 from node.server.federation import Federation
 from node.settings import load_settings
 from parley import Peer

@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 
 from crypto.identity import Identity, NodeId
-from node.cli import offered_names
-from node.cli.asking_offers import known_offers
-from node.cli.offered_names import FRESH, MOST_NAMES, MOST_NODES, offered, remember, remembered
-from node.cli.offers import ToldOffer
+from node.cli.topics import offered_names
+from node.cli.topics.asking_offers import known_offers
+from node.cli.topics.offered_names import (
+    FRESH,
+    MOST_NAMES,
+    MOST_NODES,
+    offered,
+    remember,
+    remembered,
+)
+from node.cli.topics.offers import ToldOffer
 from node.errors import ParleyError
 from node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.conftest import Parley

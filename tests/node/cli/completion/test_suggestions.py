@@ -7,8 +7,8 @@ import pytest
 
 from crypto.identity import NodeId
 from crypto.registry import NAMES
-from node.cli import suggestions
-from node.cli.suggestions import (
+from node.cli.completion import suggestions
+from node.cli.completion.suggestions import (
     algorithms,
     any_algorithm,
     bus_addresses,

@@ -4,8 +4,8 @@ from typing import Any
 
 import anyio
 
-from node.cli.offers import ToldOffer, ask_offers
 from node.cli.options import TABLE, NodeOptions, in_context
+from node.cli.topics.offers import ToldOffer, ask_offers
 from node.errors import ParleyError
 from node.node import Node
 from node.transport.address import Address

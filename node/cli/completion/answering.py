@@ -131,7 +131,7 @@ def _values(of: Any, begun: str) -> list[Offer] | None:
         return [(word, "") for word in of]
     if not of:
         return []
-    complete = getattr(import_module("node.cli.suggestions"), of["name"])
+    complete = getattr(import_module("node.cli.completion.suggestions"), of["name"])
     if "parameter" in of:
         complete = complete(of["parameter"])
     found: list[Offer] = complete(begun)

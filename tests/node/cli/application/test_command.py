@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crypto.auditor import AuditorPrivateKey
-from node.cli import reload
-from node.cli.reload import Files, without_reload
+from node.cli.application import reload
+from node.cli.application.reload import Files, without_reload
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

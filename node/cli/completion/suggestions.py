@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto.registry import NAMES, PARAMETERS
-from node.cli.context_file import Contexts
+from node.cli.context.file import Contexts
 from node.errors import AddressError, ParleyError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers

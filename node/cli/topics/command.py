@@ -13,12 +13,12 @@ import typer
 
 from node.cli.call import Address, Timeout
 from node.cli.introduction import dialled
-from node.cli.offered_names import remember
-from node.cli.offers import KINDS, ToldOffer, ask_offers
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
-from node.cli.type_names import fields_of, type_name
+from node.cli.topics.offered_names import remember
+from node.cli.topics.offers import KINDS, ToldOffer, ask_offers
+from node.cli.topics.type_names import fields_of, type_name
 from node.errors import ConfigError
 from node.logs import one_line
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from typer.core import TyperArgument
 
 from node.cli.beginning import PlainCommand
-from node.cli.context_file import Context, Contexts
+from node.cli.context.file import Context, Contexts
 from node.errors import AddressError, ConfigError, ParleyError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeers, default_known_peers

@@ -8,14 +8,14 @@ import pytest
 from crypto.auditor import AuditorKey
 from crypto.identity import Identity
 from crypto.keyfile import save_identity
-from node.cli import context_file
-from node.cli.context_file import Context, Contexts
-from node.cli.places import placed
-from node.cli.suggestions import contexts, places
+from node.cli.completion.suggestions import contexts, places
+from node.cli.context import file as context_file
+from node.cli.context.file import Context, Contexts
+from node.cli.context.places import placed
 from node.errors import ConfigError, FileError
 from node.trust.known_peers import KnownPeers, default_known_peers
+from tests.node.cli.completion.test_suggestions import ALICE, NOW
 from tests.node.cli.conftest import Parley, said
-from tests.node.cli.test_suggestions import ALICE, NOW
 
 PLACE = "tcp://127.0.0.1:1"
 HOME = Context(address=PLACE)

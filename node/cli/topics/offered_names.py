@@ -18,12 +18,12 @@ from urllib.parse import quote
 
 import typer
 
-from node.cli.places import placed
+from node.cli.context.places import placed
 from node.errors import ConfigError
 from node.trust.known_peers import default_known_peers
 
 if TYPE_CHECKING:
-    from node.cli.offers import ToldOffer
+    from node.cli.topics.offers import ToldOffer
 
 # Seconds: for a node to answer, for all that is done for it, and until the process is over.
 ANSWER: Final = 1.5
@@ -111,7 +111,7 @@ def _names(params: dict[str, Any]) -> Names:
 
 def _ask(address: str, params: dict[str, Any]) -> None:
     """Ask the node, if it is known, and keep what it says."""
-    from node.cli.asking_offers import known_offers
+    from node.cli.topics.asking_offers import known_offers
 
     with suppress(Exception):
         remember(address, known_offers(address, params, ANSWER))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from node.cli.offers import MOST_OFFERS, TOPICS_CALL, ToldOffer, ask_offers
-from node.cli.topics import bundle, shown
+from node.cli.topics.command import bundle, shown
+from node.cli.topics.offers import MOST_OFFERS, TOPICS_CALL, ToldOffer, ask_offers
 from node.errors import CallRefused, ParleyError
 from parley import Call
 from tests.node.cli.conftest import Parley, said

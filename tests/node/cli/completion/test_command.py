@@ -13,9 +13,9 @@ import pytest
 
 from crypto.identity import NodeId
 from docs import build_completions
-from node.cli import answering
-from node.cli.answering import TABLE, answered, offers
-from node.cli.completion import Shell
+from node.cli.completion import answering
+from node.cli.completion.answering import TABLE, answered, offers
+from node.cli.completion.command import Shell
 from node.cli.explanations import EXPLANATIONS
 from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
@@ -132,13 +132,15 @@ def test_the_table_is_that_of_the_commands() -> None:
 
 @pytest.mark.process
 def test_to_answer_imports_no_command() -> None:
-    assert imported_by("parley bus consume --") == imported_by("parley ") == {"node.cli.answering"}
+    alone = {"node.cli.completion", "node.cli.completion.answering"}
+    assert imported_by("parley bus consume --") == imported_by("parley ") == alone
     assert "typer" not in imported_by("parley call ")
 
 
 def imported_by(line: str) -> set[str]:
     code = (
-        "import sys; from node.cli.answering import offers; assert offers(sys.argv[1]) is not None;"
+        "import sys; from node.cli.completion.answering import offers;"
+        "assert offers(sys.argv[1]) is not None;"
         "print(*(m for m in sys.modules if m.startswith(('node.cli.', 'typer', 'node.node'))))"
     )
     command = [sys.executable, "-c", code, line]

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from node.cli.application.reload import keep_running
 from node.cli.options import Listen, NodeOptions, takes_node_options
-from node.cli.reload import keep_running
 from node.cli.run import run
 from node.cli.serve.announcing import Announce, AnnounceName
 from node.cli.serve.application import Application

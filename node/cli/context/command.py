@@ -9,10 +9,10 @@ import typer
 from crypto.auditor import AuditorKey
 from crypto.errors import InvalidKeyError
 from crypto.keyfile import describe_keyfile
-from node.cli.context_file import Context, Contexts, require_value
+from node.cli.completion.suggestions import contexts, known_addresses, words
+from node.cli.context.file import Context, Contexts, require_value
 from node.cli.options import Json
 from node.cli.output import Output
-from node.cli.suggestions import contexts, known_addresses, words
 from node.errors import ConfigError
 from node.logs import one_line
 from node.transport.address import Address

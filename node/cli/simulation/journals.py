@@ -22,11 +22,11 @@ from node.apps.simulate.tally import Counts, Tally, count
 from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Fault, save_list
 from node.apps.simulate.world import Keeping, simulate
+from node.cli.completion.suggestions import words
 from node.cli.log_lines import set_up_logging
 from node.cli.options import Json, Loop
 from node.cli.output import Output
 from node.cli.run import event_loop, until_interrupted
-from node.cli.suggestions import words
 from node.errors import ConfigError, FileError
 from node.journal.options import SEGMENT_SIZE
 from node.journal.segments import list_segments

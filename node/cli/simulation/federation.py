@@ -13,11 +13,11 @@ from rich.table import Table
 from node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
 from node.apps.simulate.federation.report import CLAIMS, FederationReport
 from node.apps.simulate.federation.run import simulate_federation
+from node.cli.completion.suggestions import words
 from node.cli.exits import Exit
 from node.cli.log_lines import set_up_logging
 from node.cli.options import Json
 from node.cli.output import Output
-from node.cli.suggestions import words
 from node.federation.limits import MOST_LINKS
 from node.protocol.federation_types import MOST_SERVERS
 

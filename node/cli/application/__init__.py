@@ -1,0 +1,1 @@
+"""`parley run`: serves an application's own node, anew whenever its files change."""

@@ -1,0 +1,1 @@
+"""`parley simulate`: journals of made-up traffic, and whole federations on a made-up clock."""
