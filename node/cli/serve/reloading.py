@@ -16,7 +16,7 @@ from node.cli.exits import failure
 from node.cli.log_lines import change_level
 from node.cli.options import NodeOptions
 from node.cli.output import Output, unread
-from node.cli.serve.bus import BusRights
+from node.cli.serve.bus import BusRights, require_bus
 from node.cli.serve.supervisor import Supervisor
 from node.config import CHANGEABLE, NodeConfig
 from node.handlers.role_file import read_roles
@@ -101,10 +101,12 @@ class Reloader:
 
     def _reread(self, served: RunningServer) -> _Reread:
         new = self._read()
+        require_bus(new.bus)
         taken, restart = changed(self._settings, new)
-        if served.federation is None:  # one that begins needs more than members
-            restart += [name for name in taken if name.startswith("federation.")]
-            taken = [name for name in taken if not name.startswith("federation.")]
+        missing = () if served.federation else ("federation.",)  # which has more than members
+        missing += () if self._settings.bus.url else ("bus.",)
+        restart = sorted([*restart, *(name for name in taken if name.startswith(missing))])
+        taken = [name for name in taken if name not in restart]
         settings = taken_up(self._settings, new)
         if settings.serve.roles is not None:
             read_roles(settings.serve.roles)  # so that what is wrong with it is known now
