@@ -103,9 +103,10 @@ class Reloader:
         new = self._read()
         require_bus(new.bus)
         taken, restart = changed(self._settings, new)
-        missing = () if served.federation else ("federation.",)  # which has more than members
-        missing += () if self._settings.bus.url else ("bus.",)
-        restart = sorted([*restart, *(name for name in taken if name.startswith(missing))])
+        # What did not begin with the server needs more than what may change of it.
+        there = {"federation": served.federation, "bus": self._settings.bus.url}
+        restart += [name for name in taken if there.get(name.partition(".")[0], True) is None]
+        restart.sort()
         taken = [name for name in taken if name not in restart]
         settings = taken_up(self._settings, new)
         if settings.serve.roles is not None:
