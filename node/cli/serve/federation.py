@@ -8,7 +8,7 @@ import typer
 
 from node.apps.codes.calls import offer_code_calls
 from node.cli.completion.suggestions import words
-from node.cli.output import Output
+from node.cli.output import Output, counted
 from node.cli.run import require_other
 from node.node import Node
 from node.server.calls import offer_federation_calls
@@ -116,7 +116,7 @@ def announce_federation(out: Output, settings: FederationSettings) -> None:
     if settings == FederationSettings():
         return
     links, members = len(settings.places), len(settings.all_members)
-    out.say(f"a server of a federation: {links} links, {members} members")
+    out.say(f"a server of a federation: {counted(links, 'link')}, {counted(members, 'member')}")
     out.event(
         "federation",
         links=list(settings.links),

@@ -68,7 +68,7 @@ def test_a_server_says_what_part_it_takes(processes: Processes, tmp_path: Path) 
     file = tmp_path / "parley.toml"
     file.write_text(f'[federation]\nmembers = ["{node_id}"]\naccounts = "any"\n')
     running = processes.start("serve", "--config", str(file))
-    assert running.line() == "a server of a federation: 0 links, 1 members"
+    assert running.line() == "a server of a federation: 0 links, 1 member"
     running.line()
     assert running.stop().code == 0
 
