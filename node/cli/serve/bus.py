@@ -44,20 +44,14 @@ BusAllow = Annotated[
 
 class BusRights:
     """Who may do what to the bus of a server: what its settings say, which may change, of nodes
-    and of `roles`.
-
-    Raises:
-        ConfigError: there are rights, and no bus.
-    """
+    and of `roles`."""
 
     def __init__(self, settings: BusSettings, roles: Roles) -> None:
         self._roles = roles
         self.change(settings)
 
     def change(self, settings: BusSettings) -> None:
-        """Have these from the next request on; raises as when it was made."""
-        if settings.allow and settings.url is None:
-            raise ConfigError("there are rights, and no bus to offer: name --bus")
+        """Have these from the next request on."""
         self._rights = settings.rights
 
     def allow(self, request: BusRequest) -> bool | Awaitable[bool]:
@@ -74,6 +68,12 @@ class BusRights:
         if not roles or who is None:
             return False
         return self._roles.include(roles, who, request.peer.backend.now())
+
+
+def require_bus(settings: BusSettings) -> None:
+    """Raise ConfigError if there are rights, and no bus."""
+    if settings.allow and settings.url is None:
+        raise ConfigError("there are rights, and no bus to offer: name --bus")
 
 
 @asynccontextmanager

@@ -24,7 +24,14 @@ from node.cli.serve.access_log import AccessLog
 from node.cli.serve.announcing import Announce, AnnounceName, announced
 from node.cli.serve.application import Application
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
-from node.cli.serve.bus import BusAllow, BusRights, BusUrl, announce_bus, offered
+from node.cli.serve.bus import (
+    BusAllow,
+    BusRights,
+    BusUrl,
+    announce_bus,
+    offered,
+    require_bus,
+)
 from node.cli.serve.console import ConsoleAddress, watched
 from node.cli.serve.federation import (
     AccountsOption,
@@ -189,6 +196,7 @@ async def _serving(
     async with metered(node, settings.serve, out), node:
         if settings.serve.roles is not None:
             node.roles.load(settings.serve.roles)
+        require_bus(settings.bus)
         rights = BusRights(settings.bus, node.roles)
         if application is None:
             offer_builtin_calls(node)

@@ -19,7 +19,7 @@ from node.cli.log_lines import change_level
 from node.cli.options import NodeOptions
 from node.cli.output import Output, unread
 from node.cli.serve.application import Application
-from node.cli.serve.bus import BusRights
+from node.cli.serve.bus import BusRights, require_bus
 from node.cli.serve.supervisor import Supervisor
 from node.config import CHANGEABLE, NodeConfig
 from node.handlers.role_file import read_roles
@@ -107,10 +107,13 @@ class Reloader:
 
     def _reread(self, served: RunningServer) -> _Reread:
         new = self._read()
+        require_bus(new.bus)
         taken, restart = changed(self._settings, new)
-        if served.federation is None:  # one that begins needs more than members
-            restart += [name for name in taken if name.startswith("federation.")]
-            taken = [name for name in taken if not name.startswith("federation.")]
+        # What did not begin with the server needs more than what may change of it.
+        there = {"federation": served.federation, "bus": self._settings.bus.url}
+        restart += [name for name in taken if there.get(name.partition(".")[0], True) is None]
+        restart.sort()
+        taken = [name for name in taken if name not in restart]
         settings = taken_up(self._settings, new)
         options = self._options.over(settings)
         config, trust = served.node.config, None

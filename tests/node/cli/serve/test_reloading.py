@@ -123,6 +123,16 @@ async def test_what_changed_is_taken_up_and_what_cannot_be_is_named(
         assert server.peer.is_open
 
 
+async def test_a_bus_that_begins_needs_a_restart(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        bus = f"{SETTINGS}[bus]\nurl = 'sqlite:///bus.db'\nallow = ['*=publish:*']"
+        done, needs = await server.reload(bus)
+        assert done == ("reload.done", [])
+        assert needs == ("reload.needs-restart", ["bus.allow", "bus.url"])
+
+
 async def test_whoever_is_not_trusted_any_more_is_ended(
     anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
