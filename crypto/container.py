@@ -102,7 +102,9 @@ class Container:
         if not costs:
             return body
         if passphrase is None:
-            raise PassphraseNeededError("the key file is sealed: it takes a passphrase")
+            raise PassphraseNeededError(
+                f"the key file {os.fspath(path)} is sealed: it takes a passphrase"
+            )
         passes, memory_kib, salt, nonce = _COSTS.unpack(costs)
         try:
             cost = PassphraseCost(passes, memory_kib)
@@ -112,7 +114,9 @@ class Container:
         try:
             return XChaCha20Poly1305(key).decrypt(nonce, body, header)
         except INVALID_TAG_ERRORS as error:
-            raise WrongPassphraseError("wrong passphrase, or the key file was altered") from error
+            raise WrongPassphraseError(
+                f"wrong passphrase, or the key file {os.fspath(path)} was altered"
+            ) from error
 
     def is_sealed(self, path: PathLike) -> bool:
         """Say whether a file is sealed under a passphrase; raises as `load` does."""

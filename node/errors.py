@@ -171,7 +171,7 @@ def handshake_error(code: int, text: str, reason: str) -> HandshakeError:
     if code == CloseCode.PEER_NOT_TRUSTED:
         return NotTrustedError(reason)
     if code == CloseCode.AUTHENTICATION_FAILED:
-        return NotTrustedError(text, code)
+        return NotTrustedError(text or reason, code)  # nothing was said if it was us who refused
     if code == CloseCode.CONNECTION_LOST:
         text = "the other side hung up during the handshake"
     return HandshakeError(code, text)

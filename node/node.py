@@ -216,7 +216,7 @@ class Node(Changing):
                 with anyio.move_on_after(self.config.drain_timeout):
                     await self._drain()
         self._sessions.end("the node stops, and there is no transport")
-        with anyio.move_on_after(CLOSE_TIMEOUT):
+        with ungrouped(), anyio.move_on_after(CLOSE_TIMEOUT):
             for peers in self._inner_first():
                 async with anyio.create_task_group() as closing:
                     for peer in peers:

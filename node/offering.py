@@ -5,13 +5,12 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 
 from collections.abc import Callable, Collection
 from functools import partial
-from inspect import iscoroutinefunction
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
-from node.handlers.catalogue import AT_ONCE, TOPICS_CALL, Catalogue
+from node.handlers.catalogue import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
 from node.handlers.hints import checked
 from node.handlers.interceptors import I, Kind, Way
 from node.handlers.propagation import propagate
@@ -28,6 +27,8 @@ from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
+from node.transport.waiting import is_async
+from node.trust.rations import Rations
 from node.typed.data_type import data_type
 from node.typed.models import N
 
@@ -79,9 +80,9 @@ class Offering:
         It runs around each request of these kinds, of peers (`in`) or of this node (`out`), inside
         of those that were registered before; `allow=` and `concurrency=` come after it.
 
-        Kinds are `call`, `event` (`in` alone), `subscribe`, `note` (those that come, or are
-        published) and `stream`. Those of streams that are opened are plain functions, since
-        `open_stream` does not wait.
+        Kinds are `call`, `event`, `subscribe`, `note` (those that come, or are published) and
+        `stream`. Those of streams that are opened are plain functions, since `open_stream` does
+        not wait. An event is sent, or a stream opened, once all of them have proceeded.
 
         Raises:
             ConfigError: an unknown kind, or a function that does not fit it.
@@ -151,7 +152,8 @@ class Offering:
         concurrency: int | None = None,
         answers: Collection[tuple[int, int]] = (),
     ) -> Callable[[S], S]:
-        """Register the handler of streams that peers open: `async def handler(stream)`.
+        """Register the handler of streams that peers open: `async def handler(stream)`. With
+        `CallRefused` it refuses one (Reset 20 for code 20, 12 for code 19, 35 for others).
 
         `answers` are the types (category, subcategory) of events that answer requests.
 
@@ -333,7 +335,7 @@ class Offering:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
             raise ConfigError("a topic is one name; patterns are for on_subscribe")
-        if iscoroutinefunction(state):
+        if is_async(state):
             raise ConfigError("a state is a plain function: it is asked in the step of joining")
         if writers is not None:
             require_room_for_epoch(self.config.info)
@@ -362,12 +364,14 @@ class Offering:
         """Answer calls of `parley.topics`: a peer is told what this node offers to it, with types
         and docstrings. Nothing is told without this, nor of what `allow=` would not grant to the
         peer that asks. For a pattern a function of `allow=` is asked about its text, `admin.*`.
+        One address is answered 64 times at once and once a second; beyond it code 19 is.
 
         Raises:
             ParleyError: it is offered already. ConfigError: `allow` is wrong.
         """
-        config = self.config
-        catalogue = Catalogue(self.handlers, self.topics, config.role, config.limits.max_payload)
+        role, largest = self.config.role, self.config.limits.max_payload
+        ration = Rations(OF_AN_ADDRESS).require
+        catalogue = Catalogue(self.handlers, self.topics, role, largest, ration)
         self.on_call(TOPICS_CALL, allow=allow, concurrency=AT_ONCE)(catalogue.answer)
 
     def bus(

@@ -525,6 +525,36 @@ def options(command: Any) -> Iterator[str]:
         yield from options(below)
 
 
+def misspelt(line: str) -> str | None:
+    """The first word of a command line behind `parley` that no command has, or option that the
+    command has not."""
+    command, arguments = typer.main.get_command(app), False
+    for word in line.split():
+        below = {} if arguments else getattr(command, "commands", {})
+        option = re.match(r"--[a-z][a-z-]+", word)
+        if word in below:
+            command = below[word]
+        elif option is not None:
+            known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+            if option.group() not in known | {"--help", "--version"}:
+                return word
+        elif below and re.fullmatch(r"[a-z]+", word):
+            return word
+        else:
+            arguments = True
+    return None
+
+
+def test_every_command_in_the_documents_is_one() -> None:
+    for path in DOCUMENTS:
+        text = path.read_text("utf-8").replace("\\\n", " ")
+        lines = re.findall(r"`(?:uv run (?:--\S+ \S+ )?)?parley ([a-z][^`|#;&]*)`", text)
+        lines += re.findall(
+            r"^ *(?:\w*\$ )?(?:uv run (?:--\S+ \S+ )?)?parley ([a-z][^|#;&\n]*)", text, re.M
+        )
+        assert (path, [line for line in lines if misspelt(line)]) == (path, [])
+
+
 def test_every_option_of_every_command_is_described() -> None:
     text = (ROOT / "docs" / "reference" / "commands.md").read_text()
     found = set(options(typer.main.get_command(app))) - {"--help"}
@@ -546,6 +576,12 @@ def test_the_documents_ask_uv_for_what_they_need() -> None:
     for path in texts:
         text = path.read_text("utf-8")
         assert (path, TOOL.findall(text), NEEDS.findall(text)) == (path, [], [])
+
+
+def test_the_pipeline_can_read_whatever_hash_nodes_agreed_on() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    fast, pipeline = (extras["optional-dependencies"][name] for name in ("fast", "pipeline"))
+    assert next(needed for needed in fast if needed.startswith("blake3")) in pipeline
 
 
 def test_ci_runs_the_readme_s_commands_as_they_are() -> None:

@@ -5,7 +5,6 @@ is acknowledged or set aside.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import iscoroutinefunction
 from typing import Any, Final, Self, TypeVar
 
 import anyio
@@ -38,6 +37,7 @@ from node.bus.store import Store
 from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.transport.backend import Backend
+from node.transport.waiting import is_async
 
 H = TypeVar("H", bound=Handler)
 
@@ -213,9 +213,7 @@ class Bus:
         retries = Pauses(first=retry_delay, longest=max_retry_delay)
 
         def register(handler: H) -> H:
-            if not iscoroutinefunction(handler) and not iscoroutinefunction(
-                getattr(handler, "__call__", None)  # noqa: B004 - whether it is async is asked
-            ):
+            if not is_async(handler):
                 raise ConfigError(f"the handler of {name} must be a coroutine function")
             self._roster.add(Duty(handler, terms, group, concurrency, retries))
             return handler

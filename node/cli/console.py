@@ -13,7 +13,7 @@ from node.cli.options import Json
 from node.cli.output import Output
 from node.cli.serve.console import consoles
 from node.errors import ConfigError, UnreachableError
-from node.web.console.places import ConsolePlace, link_from, places
+from node.web.console.places import ConsolePlace, link_from, places, write_page
 
 Act = Annotated[
     bool,
@@ -39,7 +39,7 @@ def console(
         raise ConfigError(f"{len(found)} consoles run here, name one of them: {several}")
     ((place, link),) = found
     out.say(link)
-    if open_it and not webbrowser.open(link):
+    if open_it and not webbrowser.open(write_page(consoles(), place, link).as_uri()):
         out.remark("there is no browser here to open it with")
     out.done(link=link, url=place.url, node_id=place.node_id, may_act=act)
 

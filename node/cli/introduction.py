@@ -119,7 +119,9 @@ async def _introduce(out: Output, known_peers: KnownPeers, there: NodeId, place:
 
 
 def _called(peer: KnownPeer) -> str:
-    return peer.names[0] if peer.names else str(peer.node_id)
+    """What the person calls a peer, or else where it was met first, or its id."""
+    named = [name for name in peer.names if "://" not in name]
+    return (*named, *peer.names, str(peer.node_id))[0]
 
 
 def _say(text: str) -> None:

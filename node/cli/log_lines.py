@@ -64,11 +64,11 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "event": own.pop("event", OTHER),
             "text": record.getMessage(),
-            **own,
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(plain(line), default=str)
+        # Another library may call a field of its own like one of these.
+        return json.dumps(plain(line | own | line), default=str)
 
 
 def _said(value: object) -> object:

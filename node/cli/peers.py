@@ -15,6 +15,7 @@ from crypto.identity import NodeId
 from node.cli.completion.suggestions import known_names
 from node.cli.options import Json
 from node.cli.output import Output
+from node.cli.terminal import table_of_nodes
 from node.errors import AddressError, ConfigError, FileError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
@@ -48,11 +49,10 @@ def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> Non
     for peer in peers:
         out.event("peer", **_described(peer))
     if peers:
-        out.say(f"{'node id':52}  {'first seen':20}  names")
+        rows = ((str(peer.node_id), utc(peer), peer.names) for peer in peers)
+        out.table(table_of_nodes("peers on record", "first seen", rows))
     else:
         out.say(f"nobody is on record in {known.path}")
-    for peer in peers:
-        out.say(f"{peer.node_id}  {utc(peer):20}  {', '.join(peer.names) or '-'}")
     out.done(count=len(peers), known_peers=str(known.path))
 
 

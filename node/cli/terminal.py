@@ -4,9 +4,11 @@ Apart from `output`, since rich takes as long to import as all that a short comm
 """
 
 import sys
+from collections.abc import Iterable
 
 from rich import box
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 
@@ -61,4 +63,15 @@ def table_of(title: str, *head: str) -> Table:
     table = Table(title=f"{title} (times are UTC)", title_justify="left", box=box.SIMPLE_HEAD)
     for name in head:
         table.add_column(name, overflow="fold")
+    return table
+
+
+def table_of_nodes(title: str, since: str, rows: Iterable[tuple[str, str, Iterable[str]]]) -> Table:
+    """Nodes of a file: the id, the day since when, and the names. At 80 columns an id is whole."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("node id", no_wrap=True)
+    table.add_column(since, no_wrap=True)
+    table.add_column("names", overflow="fold")
+    for node_id, when, names in rows:
+        table.add_row(node_id, when[:10], escape(",\n".join(names)) or "-")
     return table

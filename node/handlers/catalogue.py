@@ -2,7 +2,8 @@
 (docs/protocol.md section 9).
 
 It tells of nothing that the peer may not use. Whether it may is asked of the rules of `allow=` as
-for a request, but no handler runs, and nothing is logged of what is left out.
+for a request, but no handler runs, and nothing is logged of what is left out. One answer may ask
+all rules there are, so answers are rationed.
 """
 
 import inspect
@@ -17,6 +18,7 @@ from node.handlers.registry import LONGEST_NAME, Entry, Handlers
 from node.handlers.rules import Rule
 from node.handlers.topic import Topic
 from node.messaging.topics import PUBLISH
+from node.protocol.allowance import Rate
 from node.protocol.codes import ResultCode, Supercategory, supercategory
 from node.remote.remote import Remote
 from node.remote.requests import Call
@@ -29,45 +31,62 @@ LARGEST_ANSWER: Final = 64 * 1024
 # Of one entry: characters of its docstring, and of each schema, which is left out if it is longer.
 LONGEST_DOC: Final = 2_000
 LONGEST_SCHEMA: Final = 8 * 1024
-# Answers that are made at a time: each asks all rules.
+# Answers that are made at a time, and for one address: as many as make one whole list of a
+# large node.
 AT_ONCE: Final = 4
+OF_AN_ADDRESS: Final = Rate(64, 1.0)
+
+Place = tuple[str, str, str]
+Told = dict[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """Something that is registered: where it stands in the order (kind, name, namespace), between
-    which roles and by which rules it may be used, and what is told of it."""
+    which roles and by which rules it may be used, and what makes what is told of it."""
 
-    place: tuple[str, str, str]
+    place: Place
     takes: Callable[[Supercategory | None], bool]
     rules: tuple[Rule, ...]
-    told: dict[str, Value]
+    tell: Callable[[], Told]
 
 
 class Catalogue:
     """What `handlers` and `topics` offer. `role` is what this node is in handshakes; an answer has
-    `LARGEST_ANSWER` bytes at most, and half of `max_payload` where that is less."""
+    `LARGEST_ANSWER` bytes at most, and half of `max_payload` where that is less. `ration` is asked
+    before each with the name of the peer and the time, and raises CallRefused."""
 
     def __init__(
-        self, handlers: Handlers, topics: Mapping[str, Topic[Any]], role: str, max_payload: int
+        self,
+        handlers: Handlers,
+        topics: Mapping[str, Topic[Any]],
+        role: str,
+        max_payload: int,
+        ration: Callable[[str, float], None],
     ) -> None:
+        self._ration = ration
         self._handlers = handlers
         self._topics = topics
         self._role = role
         self._largest = min(max_payload // 2, LARGEST_ANSWER)
 
-    async def answer(self, call: Call) -> dict[str, Value]:
+    async def answer(self, call: Call) -> Told:
         """What this node offers to you, with its types: calls, events, streams and topics."""
         prefix, after, brief = _asked(call.data)
+        peer = call.peer
+        self._ration(peer.name, peer.backend.now())
+        wanted = (
+            one
+            for one in self._everything()
+            if one.place[1].startswith(prefix) and (after is None or one.place > after)
+        )
         offers: list[Value] = []
         size = 0
-        for offered in sorted(self._everything(), key=lambda one: one.place):
+        for offered in sorted(wanted, key=lambda one: one.place):
+            if not await self._is_for(offered, peer):
+                continue
             place = offered.place
-            if not place[1].startswith(prefix) or (after is not None and place <= after):
-                continue
-            if not await self._is_for(offered, call.peer):
-                continue
-            entry, cost = _entry(place, {} if brief else offered.told)
+            entry, cost = _entry(place, {} if brief else await self._told(offered, peer))
             if cost > self._largest:
                 entry, cost = _entry(place, {})
             if cost > self._largest:
@@ -79,18 +98,22 @@ class Catalogue:
         return {"offers": offers, "more": False}
 
     async def _is_for(self, offered: Listed, peer: Remote) -> bool:
-        """Whether a peer may use it; of a topic, `told` says then whether it may publish too."""
-        kind, name, _ = offered.place
+        """Whether a peer may use it."""
+        name = offered.place[1]
         if not offered.takes(supercategory(peer.role, self._role) if peer.role else None):
             return False
         if peer.path and not self._handlers.exported(name):
             return False
-        if not await self._permitted(offered.rules, peer, name):
-            return False
+        return await self._permitted(offered.rules, peer, name)
+
+    async def _told(self, offered: Listed, peer: Remote) -> Told:
+        """What is told of it; of a topic also whether the peer may publish."""
+        kind, name, _ = offered.place
+        told = offered.tell()
         writers = self._handlers.calls.find(PUBLISH + name) if kind == "topic" else None
         if writers is not None and await self._permitted(writers.rules, peer, PUBLISH + name):
-            offered.told["writable"] = True
-        return True
+            told["writable"] = True
+        return told
 
     async def _permitted(self, rules: Iterable[Rule], peer: Remote, name: str) -> bool:
         for rule in rules:
@@ -117,27 +140,31 @@ class Catalogue:
         def takes(pair: Supercategory | None) -> bool:
             return topic.takes(pair) and (decides is None or decides.takes(pair))
 
-        function = None if decides is None else described(decides.handler)[0]
-        told = _told(function, None, topic.note_type)
-        if topic.position is not None:
-            told["remembers"] = True
-        return Listed(("topic", topic.name, ""), takes, topic.rules, told)
+        def tell() -> Told:
+            function = None if decides is None else described(decides.handler)[0]
+            told = _told(function, None, topic.note_type)
+            if topic.position is not None:
+                told["remembers"] = True
+            return told
+
+        return Listed(("topic", topic.name, ""), takes, topic.rules, tell)
 
 
 def _of_handler(kind: str, entry: Entry[Any], namespace: str = "") -> Listed:
-    function, takes, gives = described(entry.handler)
-    told = _told(function, takes, gives)
-    if inspect.isasyncgenfunction(function):
-        told["items"] = True
-    if entry.once:
-        told["once"] = True
-    return Listed((kind, entry.name, namespace), entry.takes, entry.rules, told)
+    def tell() -> Told:
+        function, takes, gives = described(entry.handler)
+        told = _told(function, takes, gives)
+        if inspect.isasyncgenfunction(function):
+            told["items"] = True
+        if entry.once:
+            told["once"] = True
+        return told
+
+    return Listed((kind, entry.name, namespace), entry.takes, entry.rules, tell)
 
 
-def _told(
-    function: Any, takes: DataType[Any] | None, gives: DataType[Any] | None
-) -> dict[str, Value]:
-    told: dict[str, Value] = {}
+def _told(function: Any, takes: DataType[Any] | None, gives: DataType[Any] | None) -> Told:
+    told: Told = {}
     doc = inspect.cleandoc(getattr(function, "__doc__", None) or "")
     if doc:
         told["doc"] = doc if len(doc) <= LONGEST_DOC else doc[: LONGEST_DOC - 2] + ".."
@@ -148,15 +175,15 @@ def _told(
     return told
 
 
-def _entry(place: tuple[str, str, str], told: Mapping[str, Value]) -> tuple[dict[str, Value], int]:
+def _entry(place: Place, told: Told) -> tuple[Told, int]:
     """What an answer says of it, and how many bytes that takes."""
     kind, name, namespace = place
-    where: dict[str, Value] = {"namespace": namespace} if namespace else {}
-    entry: dict[str, Value] = {"kind": kind, "name": name, **where, **told}
+    where: Told = {"namespace": namespace} if namespace else {}
+    entry: Told = {"kind": kind, "name": name, **where, **told}
     return entry, len(encode_value(entry))
 
 
-def _asked(data: Value) -> tuple[str, tuple[str, str, str] | None, bool]:
+def _asked(data: Value) -> tuple[str, Place | None, bool]:
     """The prefix, where to go on, and whether names are enough."""
     wanted = {} if data is None else data
     if not isinstance(wanted, dict):

@@ -6,12 +6,12 @@ itself. The first that was registered is the outermost. Where none is registered
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import iscoroutinefunction
 from typing import Any, Final, Literal, TypeVar, get_args
 
 from lbm.codec import Encodable
 from node.errors import ConfigError
 from node.logs import LogRation
+from node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.peer")
 
@@ -100,6 +100,7 @@ class Interceptors:
         "call_in",
         "call_out",
         "event_in",
+        "event_out",
         "note_in",
         "note_out",
         "stream_in",
@@ -113,6 +114,7 @@ class Interceptors:
         self.call_in = Chain("call", "in")
         self.call_out = Chain("call", "out")
         self.event_in = Chain("event", "in")
+        self.event_out = Chain("event", "out")
         self.note_in = Chain("note", "in")
         self.note_out = Chain("note", "out")
         self.stream_in = Chain("stream", "in")
@@ -122,8 +124,9 @@ class Interceptors:
         self._chains = {
             (chain.kind, chain.way): chain
             for chain in (
-                *(self.call_in, self.call_out, self.event_in, self.note_in, self.note_out),
-                *(self.stream_in, self.stream_out, self.subscribe_in, self.subscribe_out),
+                *(self.call_in, self.call_out, self.event_in, self.event_out),
+                *(self.note_in, self.note_out, self.stream_in, self.stream_out),
+                *(self.subscribe_in, self.subscribe_out),
             )
         }
 
@@ -137,17 +140,14 @@ class Interceptors:
         chains = [self._chains[kind, way] for kind in kinds if (kind, way) in self._chains]
         if not chains or len(chains) < len(kinds):
             raise ConfigError(
-                f"intercepted are {', '.join(KINDS)}, 'in' or 'out' (events: 'in'), "
-                f"not {kinds!r}, {way!r}"
+                f"intercepted are {', '.join(KINDS)}, 'in' or 'out', not {kinds!r}, {way!r}"
             )
         if not callable(interceptor):
             raise ConfigError(f"an interceptor is a function, not {interceptor!r}")
-        if way == "out" and "stream" in kinds:
-            called = getattr(interceptor, "__call__", interceptor)  # noqa: B004 - of an object
-            if len(chains) > 1 or iscoroutinefunction(interceptor) or iscoroutinefunction(called):
-                raise ConfigError(
-                    "open_stream does not wait: its interceptors are plain functions of their own"
-                )
+        if way == "out" and "stream" in kinds and (len(chains) > 1 or is_async(interceptor)):
+            raise ConfigError(
+                "open_stream does not wait: its interceptors are plain functions of their own"
+            )
         for chain in chains:
             chain.append(interceptor)
         return interceptor

@@ -34,13 +34,16 @@ class Roles:
     assigned, loaded from a file, or told by a function (`ask`); a node has all of these.
 
     (The role that a peer claims in the handshake is another thing, and gives no rights.)
+
+    Attributes:
+        loaded: the roles of each node id that come from a file.
     """
 
-    __slots__ = ("_asked", "_failures", "_loaded", "_roles")
+    __slots__ = ("_asked", "_failures", "_roles", "loaded")
 
     def __init__(self) -> None:
         self._roles: dict[NodeId, frozenset[str]] = {}
-        self._loaded: dict[NodeId, frozenset[str]] = {}
+        self.loaded: dict[NodeId, frozenset[str]] = {}
         self._asked: RolesFunction | None = None
         self._failures = LogRation()
 
@@ -75,7 +78,7 @@ class Roles:
             FileError: it cannot be read, has more than 1 MiB, or a line is malformed; nothing has
                 changed.
         """
-        self._loaded = read_roles(path)
+        self.loaded = read_roles(path)
 
     def ask(self, function: RolesFunction | None) -> None:
         """Have a function, sync or async, say what roles a node id has beside these; None: nobody.
@@ -88,7 +91,7 @@ class Roles:
         if node_id is None:
             return frozenset()
         roles = self._roles.get(node_id, frozenset())
-        return roles | self._loaded[node_id] if node_id in self._loaded else roles
+        return roles | self.loaded[node_id] if node_id in self.loaded else roles
 
     async def include(self, wanted: frozenset[str], node_id: NodeId, now: float) -> bool:
         """Whether a node has one of these roles, by whatever says so."""

@@ -70,7 +70,8 @@ class Journal:
         self.on_alarm = on_alarm
         self.failed: JournalFailedError | None = None
         self.recovered: list[Recovered] = []
-        self._run: Run | None = None
+        self._run: Run | None = None  # once it has begun
+        self._taken = False
         self._local_keys: list[list[str | bytes | None]] = []
         self._on_stop: Callable[[], None] = _nothing
 
@@ -189,20 +190,20 @@ class Journal:
             JournalBusyError: it serves a node already, or another process writes this node's
                 journal. JournalFailedError: the disk cannot be written.
         """
-        if self._run is not None:
+        if self._taken:
             raise JournalBusyError("this journal serves a node already")
+        self._taken = True  # before the thread is done, so that no other node takes it
         run = Run(self.settings, identity.node_id, backend, self._has_failed)
-        self._run = run  # before the thread is done, so that no other node takes it
         try:
             await anyio.to_thread.run_sync(run.prepare)
         except BaseException as error:
-            self._run = None
+            self._taken = False
             run.unlock()
             if isinstance(error, OSError):
                 text = f"cannot write the journal in {self.directory}: {error.strerror}"
                 raise JournalFailedError(text) from error
             raise
-        self.failed = None
+        self._run, self.failed = run, None
         self.recovered = run.recovered
         self._local_keys = identity.cells()
         self._on_stop = on_stop
@@ -223,7 +224,7 @@ class Journal:
                 "the journal's disk takes nothing: its end is not written",
                 extra={"event": "journal.end-lost"},
             )
-        self._run = None
+        self._run, self._taken = None, False
 
     @property
     def gate(self) -> Gate:

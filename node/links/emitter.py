@@ -54,8 +54,8 @@ class WaitingEmitter(Generic[C]):
     async def room(self, timeout: float | None) -> float | None:
         """Wait for a connection with room; raises as `Reachable.connected`."""
         reached, left = await self._waited.connected(timeout)
-        self._emitter = self._emitter_of(reached)
-        return left
+        self._emitter = emitter = self._emitter_of(reached)
+        return left if emitter.has_room else await emitter.room(left)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
         """Send an event to which no reply is wanted."""

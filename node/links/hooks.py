@@ -4,7 +4,6 @@ when it is down. What they raise is logged and changes nothing.
 
 import logging
 from collections.abc import Awaitable, Callable
-from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import anyio
@@ -12,6 +11,7 @@ import anyio
 from node.errors import ConfigError, PeerClosedError
 from node.transport.backend import Backend
 from node.transport.loop import Runner
+from node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.link")
 
@@ -46,7 +46,7 @@ class Hooks:
     def call(self, loop: Backend, argument: Any) -> None:
         """Call them all."""
         for hook in self._hooks:
-            if not iscoroutinefunction(hook):
+            if not is_async(hook):
                 try:
                     hook(argument)
                 except Exception:

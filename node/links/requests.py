@@ -205,7 +205,7 @@ class LinkRequests(Sessions):
         Raises:
             FormatError: as `Peer.emit`.
         """
-        emitter = WaitingEmitter(self, lambda peer: peer.endpoint.emitter)
+        emitter = WaitingEmitter(self, lambda peer: peer.endpoint.emitter_of(name))
         return Emission(emitter, name, namespace, make_payload(data, format))
 
     def bus(self, config: "BusConfig | None" = None) -> "Bus":

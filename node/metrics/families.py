@@ -84,25 +84,28 @@ def family(measure: Measure, value: float | Histogram) -> MetricFamily:
     return MetricFamily(measure, (Sample((), value),))
 
 
-# Names of one measure that are told; those registered later are told together.
+# Names of one measure that are told; those beyond are told together.
 MOST_NAMES: Final = 200
 OTHER_NAMES: Final = "other"
 
 
 def named(
-    measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]
+    measure: Measure,
+    samples: Iterable[tuple[tuple[str, ...], float | Histogram]],
+    *,
+    name_size: int = 1,
 ) -> MetricFamily:
-    """A family by the names that begin its labels, of which the first 200 are told, and those
-    beyond as the sum of them, `other`; samples of equal labels count together."""
-    names: set[str] = set()
+    """A family by the names that begin its labels, of `name_size` labels each. The first 200 are
+    told, and those beyond as the sum of them, `other`; samples of equal labels count together."""
+    names: set[tuple[str, ...]] = set()
     found: dict[tuple[str, ...], float | Histogram] = {}
     for labels, value in samples:
-        name, *rest = labels
+        name, rest = labels[:name_size], labels[name_size:]
         if len(names) < MOST_NAMES:
             names.add(name)
         elif name not in names:
-            name = OTHER_NAMES
-        key = (name, *rest)
+            name = (OTHER_NAMES,) * name_size
+        key = (*name, *rest)
         found[key] = _sum(found[key], value) if key in found else value
     return labelled(measure, found.items())
 

@@ -5,12 +5,14 @@ the call's own counting. A histogram is therefore three counters: how many (`.co
 (`.sum`), and how many up to each bound (`.bucket`, attribute `le`), as Prometheus has them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from threading import Event, get_ident
-from typing import Final, Protocol
+from threading import Event, get_ident, local
+from typing import Any, Final, Protocol
 
+import anyio
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
 from node.errors import ParleyError
@@ -18,8 +20,11 @@ from node.metrics.catalogue import CATALOGUE
 from node.metrics.families import Histogram, Measure, MetricFamily, Sample
 from node.metrics.metrics import Metrics
 
-# Seconds that a reader's thread waits for the node's loop to tell its numbers.
-PATIENCE: Final = 1.0
+logger = logging.getLogger("parley.metrics")
+
+# Seconds that a reader's thread waits for all numbers; and those of it in which they are fetched.
+PATIENCE: Final = 4.0
+FETCHING: Final = 3.0
 _UNITS: Final = {"": "1", "seconds": "s", "bytes": "By"}
 _PARTS: Final = (".count", ".sum", ".bucket")
 
@@ -29,6 +34,9 @@ class FromThread(Protocol):
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
         """Call back in the loop."""
+
+    def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> object:
+        """Run a function as a task, until the node ends."""
 
 
 class Observed(Protocol):
@@ -51,7 +59,8 @@ def observed(
 ) -> Iterator[None]:
     """While it lasts, instruments of the meter `parley` tell the numbers of `node`, each under its
     name in docs/howto/metrics.md, as `parley.calls_received`. It is entered in the node's own loop;
-    readers may ask from any thread, and get nothing if the loop does not answer in a second.
+    readers may ask from any thread, and get nothing if the loop does not answer in 4 seconds. One
+    that asks in that loop gets what was fetched last, such as the lag of a bus; it cannot wait.
 
     `provider` is the program's own by default; `attributes` go with each number, such as a name to
     tell several nodes of one process apart.
@@ -75,45 +84,72 @@ def observed(
             reading.ended = True  # the API cannot take an instrument back
 
 
+class _Collection(local):
+    """What one thread collects: all families at once, and each instrument its own of them."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, MetricFamily] = {}
+        self.told: set[str] | None = None
+
+
 class _Reading:
-    """What one collection reads: all families once, and each instrument its own of them."""
+    """All numbers of a node, for the instruments that ask for them one by one."""
 
     def __init__(self, node: Observed, attributes: Mapping[str, str]) -> None:
         self._node = node
         self._attributes = attributes
         self._thread = get_ident()
-        self._families: dict[str, MetricFamily] = {}
-        self._told: set[str] = set()
+        self._collection = _Collection()
         self.ended = False
 
     def tell(self, measure: Measure, part: str, _: CallbackOptions) -> Iterable[Observation]:
         """The samples of one instrument."""
-        key = measure.name + part
-        if key in self._told or not self._families:  # another collection
-            self._told.clear()
-            self._families = {} if self.ended else self._read()
-        self._told.add(key)
-        family = self._families.get(measure.name)
+        key, collection = measure.name + part, self._collection
+        if collection.told is None or key in collection.told:  # another collection
+            collection.told = set()
+            collection.families = {} if self.ended else self._read()
+        collection.told.add(key)
+        family = collection.families.get(measure.name)
         for sample in () if family is None else family.samples:
             labels = dict(zip(measure.labels, sample.labels, strict=True))
             for value, more in _values(sample, part):
                 yield Observation(value, {**self._attributes, **labels, **more})
 
     def _read(self) -> dict[str, MetricFamily]:
-        if get_ident() == self._thread:
+        own_thread = get_ident() == self._thread
+        try:
+            backend = self._node.backend
+        except ParleyError:  # the node does not run
+            return self._collected() if own_thread else {}
+        if own_thread:
+            backend.spawn(self._fetch)
             return self._collected()
         found: dict[str, MetricFamily] = {}
         done = Event()
 
-        def read() -> None:
-            found.update(self._collected())
-            done.set()
+        async def read() -> None:
+            try:
+                await self._fetch()
+                found.update(self._collected())
+            finally:
+                done.set()
 
-        try:
-            self._node.backend.soon_from_thread(read)
-        except ParleyError:
-            return {}
+        def begin() -> None:
+            try:
+                self._node.backend.spawn(read)
+            except ParleyError:  # it has ended meanwhile
+                done.set()
+
+        backend.soon_from_thread(begin)
         return found if done.wait(PATIENCE) else {}
+
+    async def _fetch(self) -> None:
+        """Fetch what must be fetched; what is late, or fails, is told as it was."""
+        try:
+            with anyio.move_on_after(FETCHING):
+                await self._node.metrics.refresh()
+        except Exception:
+            logger.exception("cannot fetch numbers", extra={"event": "metrics.not-fetched"})
 
     def _collected(self) -> dict[str, MetricFamily]:
         return {family.measure.name: family for family in self._node.metrics.collect()}

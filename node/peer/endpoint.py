@@ -25,7 +25,7 @@ from node.peer.accounts import AccountHandlers
 from node.peer.answers import Answers
 from node.peer.calls import CallHandlers
 from node.peer.counting import count_ending, count_final, count_handshake
-from node.peer.events import EventHandlers, NativeEmitter
+from node.peer.events import EventHandlers, InterceptedEmitter, NativeEmitter
 from node.peer.once import OnceHandlers
 from node.peer.streams import StreamHandlers
 from node.peer.subscribers import SubscribeHandlers
@@ -180,6 +180,7 @@ class Endpoint:
 
     __slots__ = (
         "_accounts",
+        "_emitted",
         "_handlers",
         "_live",
         "_sessions",
@@ -221,12 +222,19 @@ class Endpoint:
         self.streams = StreamTable(live, calls.stream_requests)
         self._handlers = StreamHandlers(live, handlers, self.streams)
         self.emitter = NativeEmitter(live, calls)
+        self._emitted = handlers.interceptors.event_out
         self.dispatch = Dispatch(core, calls, self.topics, self.streams.receive)
         driver = live.driver = Driver(
             core, live.backend, self.take, calls.next_deadline, calls.handle_deadline
         )
         driver.high_water = host.config.write_buffer
         driver.on_closed = self.transport_closed
+
+    def emitter_of(self, name: str) -> NativeEmitter:
+        """What sends one event of this name, inside of its interceptors if there are any."""
+        if not self._emitted:
+            return self.emitter
+        return InterceptedEmitter(self._live, self.calls, self._emitted, name)
 
     def take(self, reports: list[Report]) -> None:
         """Take what happened, in its order."""

@@ -1,13 +1,15 @@
 """The named events of one native peer, both ways (section 10).
 
 Runs an application's handlers for the peer's events: one whose emitter waits gets exactly one End
-or Error, whatever its handler does. Our own events are sent by `NativeEmitter`.
+or Error, whatever its handler does. Our own events are sent by `NativeEmitter`, and by
+`InterceptedEmitter` where interceptors run around that.
 """
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from node.errors import PeerClosedError
+from node.errors import ParleyError, PeerClosedError
+from node.handlers.interceptors import Chain, Intercepted
 from node.handlers.items import TURN_SIZE, run_items, send_items, send_part
 from node.handlers.registry import Entry, Handlers
 from node.handlers.running import Outcome, run_handler
@@ -177,3 +179,36 @@ class NativeEmitter:
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be sent any more."""
         return self._live.closed_error()
+
+
+class InterceptedEmitter(NativeEmitter):
+    """Sends one event of this `name`, once the interceptors of `chain` have returned."""
+
+    __slots__ = ("_chain", "_name")
+
+    def __init__(self, live: LiveConnection, calls: Calls, chain: Chain, name: str) -> None:
+        super().__init__(live, calls)
+        self._chain = chain
+        self._name = name
+
+    @property
+    def has_room(self) -> bool:
+        """Never: `room` is always waited for."""
+        return False
+
+    async def room(self, timeout: float | None) -> float | None:
+        """Run the interceptors, then wait as for any event.
+
+        Raises:
+            ParleyError: one did not proceed. And what they raise.
+        """
+        timeouts: list[float | None] = []
+
+        async def proceed(one: Intercepted) -> None:
+            timeouts.append(one.timeout)
+
+        peer = self._live.remote
+        await self._chain.run(Intercepted(self._chain, peer, self._name, timeout=timeout), proceed)
+        if not timeouts:
+            raise ParleyError("an interceptor did not proceed to emit")
+        return await super().room(timeouts[-1])

@@ -146,7 +146,9 @@ class Peer(PeerRequests):
         Raises:
             FormatError: there is no such format, or `raw` is given something other than bytes.
         """
-        return Emission(self.endpoint.emitter, name, namespace, make_payload(data, format))
+        end = self.endpoint
+        emitter = end.emitter_of(name) if self.interceptors.event_out else end.emitter
+        return Emission(emitter, name, namespace, make_payload(data, format))
 
     def open_stream(self, label: str, answers: Iterable[tuple[int, int]] = ()) -> Stream:
         """Open a stream to the handler that the other side has for `label`. `answers` are the

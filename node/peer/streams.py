@@ -28,7 +28,7 @@ logger = logging.getLogger("parley.peer")
 
 # Handlers may outlive their streams, of which a peer may open ever more: how many do.
 LINGERING_HANDLERS: Final = UNANSWERED_REQUESTS
-# How an interceptor refuses a stream, by the code of its CallRefused.
+# How a stream is refused by its rules, handler or an interceptor: by the code of CallRefused.
 _RESETS: Final[dict[int, CloseCode]] = {
     ResultCode.OVERLOADED: CloseCode.OVERLOADED,
     ResultCode.NOT_AUTHORISED: CloseCode.NOT_AUTHORISED,
@@ -84,21 +84,13 @@ class StreamHandlers:
             live.core.reset_stream(stream_id, code)
 
     async def _serve(self, entry: Entry[StreamHandler], stream: Stream) -> None:
-        live, remote = self._live, self._live.remote
+        live = self._live
         code: CloseCode | None = CloseCode.CANCELLED
         try:
             if entry.chain:
-                refused = await self._intercepted(entry, entry.chain, stream)
+                await self._run_intercepted(entry, entry.chain, stream)
             else:
-                refused = await self._admit(entry, stream) if _is_guarded(entry) else None
-                if refused is None:
-                    try:
-                        await entry.handler(stream)
-                    finally:
-                        _release(entry)
-            if refused is not None:
-                code = refused
-                return
+                await self._run(entry, stream)
             await stream.aclose()
             code = None
         except Exception as error:
@@ -116,8 +108,10 @@ class StreamHandlers:
                     why,
                     extra={"event": "stream.ended", "label": stream.label},
                 )
-            else:
-                log_failure(entry, stream.label, remote, "the handler of stream %r")
+            elif isinstance(failure, CallRefused) and not failure.received:
+                code = _RESETS.get(failure.code, CloseCode.REFUSED)
+            else:  # also what another node refused to a call of the handler's own
+                log_failure(entry, stream.label, live.remote, "the handler of stream %r")
                 code = CloseCode.INTERNAL_ERROR
         finally:
             self._running -= 1
@@ -125,46 +119,30 @@ class StreamHandlers:
             if code is not None:
                 stream.reset(code)
 
-    async def _admit(self, entry: Entry[StreamHandler], stream: Stream) -> CloseCode | None:
-        """Ask the rules, then wait for a slot; returns the code of the Reset if it may not run."""
-        remote, roles = self._live.remote, self._handlers.roles
-        if not await permitted(entry.rules, remote, stream.label, roles):
-            return CloseCode.NOT_AUTHORISED
-        if entry.slots is not None:
-            await entry.slots.acquire(remote, self._live.backend.waiter)
-        return None
+    async def _run(self, entry: Entry[StreamHandler], stream: Stream) -> None:
+        """Ask the rules, wait for a slot, run the handler.
 
-    async def _intercepted(
+        Raises:
+            CallRefused: the rules do not permit it; and what the handler raises.
+        """
+        remote, slots = self._live.remote, entry.slots
+        if entry.rules and not await permitted(
+            entry.rules, remote, stream.label, self._handlers.roles
+        ):
+            raise CallRefused(ResultCode.NOT_AUTHORISED)
+        if slots is not None:
+            await slots.acquire(remote, self._live.backend.waiter)
+        try:
+            await entry.handler(stream)
+        finally:
+            if slots is not None:
+                slots.release()
+
+    async def _run_intercepted(
         self, entry: Entry[StreamHandler], chain: Chain, stream: Stream
-    ) -> CloseCode | None:
-        """Run the handler inside of the interceptors; returns the code of the Reset if the stream
-        was refused."""
-
+    ) -> None:
         async def proceed(_: Intercepted) -> None:
-            if await self._admit(entry, stream) is not None:
-                raise CallRefused(ResultCode.NOT_AUTHORISED)
-            try:
-                await entry.handler(stream)
-            finally:
-                _release(entry)
+            await self._run(entry, stream)
 
         one = Intercepted(chain, self._live.remote, stream.label, request=stream)
-        try:
-            await chain.run(one, proceed)
-        except Exception as error:
-            refused = sole_error(error)
-            if not isinstance(refused, CallRefused) or refused.received:
-                raise  # what was received is of a call of the handler's own
-            return _RESETS.get(refused.code, CloseCode.REFUSED)
-        return None
-
-
-def _is_guarded(entry: Entry[StreamHandler]) -> bool:
-    """Whether anything is to be asked or awaited before its handler."""
-    return bool(entry.rules) or entry.slots is not None
-
-
-def _release(entry: Entry[StreamHandler]) -> None:
-    """Give its slot back."""
-    if entry.slots is not None:
-        entry.slots.release()
+        await chain.run(one, proceed)

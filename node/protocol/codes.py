@@ -223,6 +223,11 @@ def result_name(code: int) -> str:
     return _RESULT_NAMES.get(code, "other")
 
 
+def result_label(code: int) -> str:
+    """The same for people: an application's own code is `code 64`."""
+    return _RESULT_NAMES.get(code, f"code {code}")
+
+
 _RESULT_NAMES: Final[dict[int, str]] = {
     **{code.value: code.name.lower().replace("_", "-") for code in ResultCode},
     EVENT_FAILED: "handler-failed",

@@ -15,7 +15,7 @@ from crypto.randomness import random_bytes
 from node.backoff import Pauses
 from node.errors import ParleyError
 from node.logs import one_line
-from node.protocol.codes import CloseCode
+from node.protocol.codes import SENTENCES, CloseCode, code_name
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import AttemptEnded
 from node.remote.live import LiveConnection
@@ -140,7 +140,7 @@ class Redialling:
         self._said[self.next] = why
         logger.log(
             level,
-            "%s cannot be dialled again: %s",
+            "%s is not resumed yet: %s",
             self._live.remote,
             one_line(why),
             extra={"event": "resume.failed"},
@@ -156,6 +156,7 @@ class Redialling:
                 await one.over.wait()
                 if not one.resumed and self._live.ended is None:
                     one.driver.blame()
+                    self._log_failure(one.why)
         except (ParleyError, OSError) as error:
             self._log_failure(str(error))
         except Exception:
@@ -174,6 +175,7 @@ class _Try:
         self.driver: Driver | None = None
         self.resumed = False
         self.unknown = False
+        self.why = "the other side did not answer as it must, or not in time"
 
     def begin(self) -> Driver | None:
         """There is a transport: from here on the session has no other."""
@@ -202,6 +204,9 @@ class _Try:
         if ended.outcome == "resumed" and driver is not None:
             self.resumed = True
             driver.hand_over(live.driver, self._attempt.rest)
-        elif ended.outcome == "rejected" and ended.code == CloseCode.UNKNOWN_SESSION:
-            self.unknown = live.unknown = True
-            live.changed()
+        elif ended.outcome == "rejected":
+            code = ended.code or 0
+            self.why = f"the other side rejects it: {SENTENCES.get(code) or code_name(code)}"
+            if code == CloseCode.UNKNOWN_SESSION:
+                self.unknown = live.unknown = True
+                live.changed()

@@ -6,14 +6,16 @@ seconds, and no longer than for a moment.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import astuple, fields
+from functools import partial
 
 import anyio
 
 from node.bus.bus import Bus
 from node.bus.errors import BusError
 from node.bus.model import Counters, GroupInfo
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, ungrouped
 from node.metrics import catalogue
 from node.metrics.families import MetricFamily, family, labelled, named
 
@@ -41,14 +43,19 @@ class BusReadings:
         if self._asked_at is not None and now - self._asked_at < FRESH:
             return
         self._asked_at = now
-        groups, unreachable = [], 0
-        for bus in self._buses():
-            try:
-                with anyio.fail_after(PATIENCE):
-                    groups += await bus.groups()
-            except (BusError, ConfigError, TimeoutError):
-                unreachable += 1
-        self._groups, self._unreachable = groups, unreachable
+        answers: dict[Bus, list[GroupInfo]] = {}
+
+        async def ask(bus: Bus) -> None:
+            with suppress(BusError, ConfigError, TimeoutError), anyio.fail_after(PATIENCE):
+                answers[bus] = await bus.groups()
+
+        buses = list(self._buses())
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                for bus in buses:
+                    tasks.start_soon(ask, bus)
+        self._groups = [group for bus in buses for group in answers.get(bus, ())]
+        self._unreachable = len(buses) - len(answers)
 
     def families(self) -> Iterator[MetricFamily]:
         """What is told of them."""
@@ -61,6 +68,7 @@ class BusReadings:
         yield family(catalogue.BUS_UNREACHABLE, self._unreachable)
         groups = [((group.stream, group.name), group) for group in self._groups]
         lags = ((key, group.lag) for key, group in groups)
-        yield named(catalogue.BUS_LAG, ((key, lag) for key, lag in lags if lag is not None))
-        yield named(catalogue.BUS_PENDING, ((key, group.pending) for key, group in groups))
-        yield named(catalogue.BUS_DEAD, ((key, group.dead_lettered) for key, group in groups))
+        by_group = partial(named, name_size=2)
+        yield by_group(catalogue.BUS_LAG, ((key, lag) for key, lag in lags if lag is not None))
+        yield by_group(catalogue.BUS_PENDING, ((key, group.pending) for key, group in groups))
+        yield by_group(catalogue.BUS_DEAD, ((key, group.dead_lettered) for key, group in groups))

@@ -1,10 +1,12 @@
 """Waiting for a state to change, as peers and nodes do; for a turn of the loop, for a time, and
-for room within a time-out.
+for room within a time-out; and whether a function of the application's is to be awaited.
 
 A change wakes all that wait, and each of them looks again.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -14,6 +16,14 @@ from node.protocol.codes import ResultCode
 
 if TYPE_CHECKING:
     from node.transport.loop import Loop, Waiter
+
+
+def is_async(function: object) -> bool:
+    """Whether it is a coroutine function, or an object that is called as one."""
+    while isinstance(function, partial):
+        function = function.func
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - what a call of it would run
+    return iscoroutinefunction(function) or iscoroutinefunction(called)
 
 
 class Woken(Protocol):

@@ -9,7 +9,7 @@ import anyio
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.errors import ConfigError, HandshakeError, TunnelRefusedError
+from node.errors import ConfigError, HandshakeError, TunnelRefusedError, ungrouped
 from node.federation.limits import ATTEMPTS
 from node.links.places import Places
 from node.links.redial import random_fraction
@@ -129,9 +129,10 @@ class Reaching:
                 if mover is not None:
                     mover.cancel()
             if graceful:
-                async with anyio.create_task_group() as closing:
-                    for peer in reached:
-                        closing.start_soon(_close, peer)
+                with ungrouped():
+                    async with anyio.create_task_group() as closing:
+                        for peer in reached:
+                            closing.start_soon(_close, peer)
         finally:
             for peer in reached:
                 if peer.is_parted:

@@ -45,6 +45,7 @@ class HttpConnection:
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head)
         self._gone = False
+        self._for_head = False  # whether the request that is answered has the method HEAD
 
     async def serve(self) -> None:
         """Answer requests as long as there are any."""
@@ -142,8 +143,11 @@ class HttpConnection:
         with anyio.move_on_after(self._limits.idle):
             while True:
                 event = self.next_event()
+                if isinstance(event, h11.Request):
+                    self._for_head = event.method == b"HEAD"
+                    return event
                 if event is not h11.NEED_DATA:
-                    return event if isinstance(event, h11.Request) else None
+                    return None
                 await self.read()
         return None
 
@@ -156,6 +160,7 @@ class HttpConnection:
         if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
             return False
         http.start_next_cycle()
+        self._for_head = False
         return True
 
     async def _refuse(self, status: HTTPStatus) -> None:
@@ -167,8 +172,7 @@ class HttpConnection:
                 ("connection", "close"),
             ]
             said = h11.Response(status_code=status.value, headers=headers, reason=status.phrase)
-            asked_for_head = self._http._request_method == b"HEAD"
-            body = [] if asked_for_head else [h11.Data(data=text)]
+            body = [] if self._for_head else [h11.Data(data=text)]
             data = [self.encoded(event) for event in (said, *body, h11.EndOfMessage())]
             await self.write(b"".join(data))
 

@@ -144,7 +144,7 @@ def _events(talk: SessionSummary, events: list[EventRow], nodes: Nodes) -> Marku
         Number("Place"), "Direction", "Journal", "Time (UTC)", Number("Stream"), "Event", "Topic",
         "Code", Number("Payload"), "Status", "In the segment",
     )  # fmt: skip
-    most = "" if len(events) < EVENT_ROWS else f" At most {EVENT_ROWS}: the table `events` has all."
+    most = "" if len(events) < EVENT_ROWS else f" At most {EVENT_ROWS}: the table “events” has all."
     caption = (
         f"Events around findings, then those at the beginning, as each journal has them.{most}"
     )

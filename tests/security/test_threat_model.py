@@ -1,6 +1,6 @@
 """docs/threat-model.md names a test for each mistake, and for each promise of the dialects, of
-journals, of the bus, of federation, of discovery and of short codes: every one it names is there,
-and every file of this folder's rows is named in its row.
+journals, of the bus, of federation, of discovery, of short codes, of the console and of metrics:
+every one it names is there, and every file of this folder's rows is named in its row.
 """
 
 import re
@@ -79,6 +79,7 @@ def test_every_file_of_a_row_is_named_in_its_row() -> None:
         ("Federation", "F", 9),
         ("Discovery", "N", 4),
         ("Short codes", "S", 7),
+        ("The console and metrics", "W", 9),
     ],
 )
 def test_every_promise_names_what_keeps_it_and_tests(heading: str, letter: str, least: int) -> None:

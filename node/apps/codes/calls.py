@@ -1,5 +1,6 @@
 """The calls of a home about slots (section 21): answered there, and made by its accounts."""
 
+from contextlib import suppress
 from typing import Final
 
 from crypto.errors import IdentityError
@@ -8,7 +9,7 @@ from lbm.codec import Value
 from node.apps.codes.code import LAST_SLOT, SECONDS
 from node.apps.codes.errors import CodeGoneError
 from node.apps.codes.slots import SlotTable
-from node.errors import CallRefused
+from node.errors import CallRefused, PeerClosedError
 from node.links.link import Link
 from node.node import Node
 from node.peer.peer import Peer
@@ -69,17 +70,18 @@ async def claim_slot(home: Link | Peer, wanted: int | None = None) -> int:
     return slot
 
 
-async def keep_slot(home: Link, slot: int) -> None:
-    """Claim a slot that one has again in each new session with the home, until cancelled.
+async def keep_slot(home: Link, session: Peer, slot: int) -> None:
+    """Claim a slot that one has by `session` again in each later one with the home, until
+    cancelled.
 
     Raises:
-        CallRefused: another has it by then. And as `claim_slot`.
+        CallRefused: another has it by then. And as `claim_slot` and `Link.ready`.
     """
     while True:
-        peer = await home.ready()
-        await peer.closed()
-        await home.ready()
-        await claim_slot(home, slot)
+        await session.closed()
+        session = await home.ready()
+        with suppress(PeerClosedError):  # then in the next one
+            await claim_slot(session, slot)
 
 
 async def free_slot(home: Link | Peer, slot: int) -> None:

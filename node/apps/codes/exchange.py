@@ -2,8 +2,8 @@
 `take_code` shows that it has one. Both know whom they talk to once it is over, and not before.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import anyio
@@ -40,7 +40,7 @@ class CodeGiver:
         self._node = node
         self._on_failed = on_failed
         self._giving = Giving(code, node.node_id, node.backend.now())
-        self._trying: set[Remote] = set()
+        self._trying: dict[Remote, anyio.CancelScope] = {}
         self._over = anyio.Event()
         self._taker: Peer | None = None
         node.on_stream(LABEL)(self._serve)
@@ -67,9 +67,11 @@ class CodeGiver:
         if peer in self._trying:
             stream.reset(CodeReset.BUSY, "one try at a time")
             return
-        self._trying.add(peer)
         try:
-            await self._tried(stream, peer)
+            with anyio.CancelScope() as self._trying[peer]:
+                await self._tried(stream, peer)
+                return
+            raise ExchangeRefused(CodeReset.GONE, "the code is not good any more")
         except ExchangeRefused as refused:
             stream.reset(refused.code, refused.text)
             if refused.code == CodeReset.WRONG:
@@ -78,30 +80,35 @@ class CodeGiver:
             stream.reset(CodeReset.MALFORMED, error.text)
         finally:
             self._giving.leave(peer)
-            self._trying.discard(peer)
+            del self._trying[peer]
             if self._giving.given_up:
+                self._end_others(peer)
                 self._over.set()
 
     async def _tried(self, stream: Stream, peer: Remote) -> None:
         assert isinstance(peer, Peer)  # streams come over native connections alone
         taker, context = _session(peer, self.code)
         now = self._node.backend.now
-        opening = await _exactly(stream, OPENING_SIZE)
+        opening = await _answer(stream, b"", OPENING_SIZE)
         share = self._giving.begin(peer, peer.name, now(), opening, taker, context)
-        await stream.send(share)
-        confirmation = await _exactly(stream, CONFIRMATION_SIZE)
+        confirmation = await _answer(stream, share, CONFIRMATION_SIZE)
         ours = self._giving.confirm(peer, now(), confirmation)
+        self._end_others(peer)
         try:
-            await stream.send(ours)
-            await stream.send_eof()
-            # Then the taker has verified it, and is ready for us.
-            with anyio.fail_after(MESSAGE_TIMEOUT):
+            with _in_time():
+                await stream.send(ours)
+                await stream.send_eof()
+                # Then the taker has verified it, and is ready for us.
                 await _at_end(stream)
             self._taker = peer
-        except TimeoutError:
-            raise ExchangeRefused(CodeReset.MALFORMED, "nothing came for too long") from None
         finally:
             self._over.set()  # the code is taken, whatever became of that
+
+    def _end_others(self, peer: Remote) -> None:
+        """The code is good for none of them any more."""
+        for other, scope in self._trying.items():
+            if other is not peer:
+                scope.cancel()
 
 
 async def _at_end(stream: Stream) -> None:
@@ -126,11 +133,10 @@ async def take_code(
     stream = peer.open_stream(LABEL)
     ours = Spake2(code.password, first=True)
     try:
-        await stream.send(code.slot.to_bytes(SLOT_SIZE) + ours.share)
-        share = await _exactly(stream, SHARE_SIZE)
+        opening = code.slot.to_bytes(SLOT_SIZE) + ours.share
+        share = await _answer(stream, opening, SHARE_SIZE)
         expected = ours.finish(share, node.node_id, giver, context)
-        await stream.send(expected.ours)
-        if not expected.check(await _exactly(stream, CONFIRMATION_SIZE)):
+        if not expected.check(await _answer(stream, expected.ours, CONFIRMATION_SIZE)):
             raise ExchangeRefused(CodeReset.WRONG, "that is not the code")
         ready()
         await stream.send_eof()
@@ -168,14 +174,24 @@ def _session(peer: Peer, code: Code) -> tuple[NodeId, bytes]:
     return peer.node_id, context
 
 
-async def _exactly(stream: Stream, size: int) -> bytes:
+async def _answer(stream: Stream, message: bytes, size: int) -> bytes:
+    """Send a message, and receive the `size` bytes of the next one."""
     data = b""
+    with _in_time():
+        await stream.send(message)
+        while len(data) < size:
+            try:
+                data += await stream.receive(size - len(data))
+            except anyio.EndOfStream:
+                raise ExchangeRefused(CodeReset.MALFORMED, "a message was cut") from None
+    return data
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """Neither sending, to a peer that reads nothing, nor waiting takes longer than it may."""
     try:
         with anyio.fail_after(MESSAGE_TIMEOUT):
-            while len(data) < size:
-                data += await stream.receive(size - len(data))
-    except anyio.EndOfStream:
-        raise ExchangeRefused(CodeReset.MALFORMED, "a message was cut") from None
+            yield
     except TimeoutError:
         raise ExchangeRefused(CodeReset.MALFORMED, "nothing came for too long") from None
-    return data

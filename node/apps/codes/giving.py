@@ -10,8 +10,8 @@ from crypto.identity import NodeId
 from crypto.spake2 import SHARE_SIZE, Confirmations, Spake2
 from node.apps.codes.code import SECONDS, SLOT_SIZE, Code
 from node.apps.codes.errors import CodeReset, ExchangeRefused
-from node.apps.codes.rations import Rations
 from node.protocol.allowance import Rate
+from node.trust.rations import Rations
 
 FAILED_TRIES: Final = 3  # after which a code is given up
 AT_A_TIME: Final = 4  # exchanges

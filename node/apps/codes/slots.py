@@ -10,11 +10,11 @@ from typing import Final, Generic, TypeVar
 
 from crypto.identity import NodeId
 from node.apps.codes.code import LAST_SLOT, SECONDS
-from node.apps.codes.rations import Rations
 from node.errors import CallRefused
 from node.protocol.allowance import Rate
 from node.protocol.codes import ResultCode
 from node.trust.admission import address_key
+from node.trust.rations import Rations
 
 MOST_SLOTS: Final = 1_024
 OF_A_NODE: Final = 4
@@ -52,7 +52,7 @@ class SlotTable(Generic[S]):
         Raises:
             CallRefused: 20 if `wanted` is another's, 19 beyond a limit.
         """
-        self._take_ration(name, now)
+        self._rations.require(name, now)
         self._drop_old(now)
         address, _ = address_key(name)
         held = None if wanted is None else self._claims.get(wanted)
@@ -75,14 +75,10 @@ class SlotTable(Generic[S]):
 
     def find(self, slot: int, name: str, now: float) -> NodeId | None:
         """The node that waits at a slot; CallRefused with 19 for an address that asks too often."""
-        self._take_ration(name, now)
+        self._rations.require(name, now)
         self._drop_old(now)
         claim = self._claims.get(slot)
         return None if claim is None else claim.node_id
-
-    def _take_ration(self, name: str, now: float) -> None:
-        if not self._rations.take(name, now):
-            raise CallRefused(ResultCode.OVERLOADED, "asked too often: try again in some seconds")
 
     def _drop_old(self, now: float) -> None:
         for slot, claim in list(self._claims.items()):

@@ -1,7 +1,6 @@
 """`parley run`: serves an application's node, as `parley serve` does its own, until a signal comes;
 with `--reload` it is started anew whenever its files change."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +8,13 @@ import typer
 
 from node.cli.application.reload import keep_running
 from node.cli.options import Listen, NodeOptions, takes_node_options
-from node.cli.run import run
 from node.cli.serve.announcing import Announce, AnnounceName
 from node.cli.serve.application import Application
-from node.cli.serve.command import ConfigOption, serving, told_by_options
-from node.cli.serve.journal import Auditors, Fsync, JournalDirectory, OnFailure
-from node.settings import load_settings
+from node.cli.serve.command import ConfigOption, serve_by, told_by_options
+from node.cli.serve.console import ConsoleAddress
+from node.cli.serve.journal import Auditors, Fsync, JournalDirectory, OnFailure, journal_told
+from node.cli.serve.metrics import MetricsAddress
+from node.settings import Settings, load_settings
 
 Target = Annotated[
     str,
@@ -60,22 +60,29 @@ def run_application(
     auditor: Auditors = None,
     journal_fsync: Fsync = None,
     journal_on_failure: OnFailure = None,
+    metrics: MetricsAddress = None,
+    console: ConsoleAddress = None,
 ) -> None:
-    """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM."""
+    """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.
+
+    SIGHUP has the settings read again.
+    """
     if reload:
         keep_running(options, reload_dir or [app_dir], [config] if config else [])
         return
-    settings = told_by_options(
-        load_settings(config),
-        serve={"listen": listen, "announce": announce, "announce_name": announce_name},
-        journal={
-            "directory": journal,
-            "auditors": auditor,
-            "fsync": journal_fsync,
-            "on_failure": journal_on_failure,
-        },
-    )
     application = Application(target, app_dir, tells=tells)
-    command = partial(serving, settings, options.dialling_trust, None, application)
-    access = settings.serve.access_log
-    run(options.over(settings), command, access_log=access, serves=True)
+
+    def read() -> Settings:
+        return told_by_options(
+            load_settings(config),
+            serve={
+                "listen": listen,
+                "announce": announce,
+                "announce_name": announce_name,
+                "console": console,
+                "metrics": metrics,
+            },
+            journal=journal_told(journal, auditor, journal_fsync, journal_on_failure),
+        )
+
+    serve_by(read, options, application)

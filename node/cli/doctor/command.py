@@ -25,7 +25,7 @@ from node.cli.doctor.machine import check_machine, versions
 from node.cli.exits import Exit
 from node.cli.introduction import dialling_node
 from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, show_value
+from node.cli.output import Output, counted, show_value
 from node.cli.run import described, meet, run
 from node.logs import one_line
 from node.peer.peer import Peer
@@ -101,7 +101,9 @@ def doctor(
     if address is not None:
         run(options, meeting)
     counts = {level: sum(f.level is level for f in findings) for level in Level}
-    out.say(", ".join(f"{number} {level}" for level, number in counts.items()))
+    problems = counted(counts[Level.PROBLEM], "problem")
+    notes = counted(counts[Level.NOTE], "note")
+    out.say(f"{counts[Level.OK]} ok, {notes}, {counts[Level.WEAK]} weak, {problems}")
     out.done(**{str(level): number for level, number in counts.items()})
     if counts[Level.PROBLEM]:
         raise typer.Exit(Exit.FAILED)

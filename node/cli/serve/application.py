@@ -16,12 +16,12 @@ from types import ModuleType
 from typing import Any, Final
 
 from node.cli.options import TABLE, NodeOptions
-from node.cli.run import make_node
 from node.config import NodeConfig
 from node.errors import ConfigError
 from node.handlers.catalogue import TOPICS_CALL
 from node.journal.journal import Journal
 from node.node import Node
+from node.settings import Settings
 
 # What a module has, if only the module is named: the first of these that is there.
 NAMES: Final = ("node", "app")
@@ -50,18 +50,20 @@ class Application:
                 raise ConfigError(f"{target} is neither a Node nor a function that is given one")
             self._function = found
 
-    def made(self, options: NodeOptions, journal: Journal | None) -> Node:
-        """The node: the module's own, or one as the options and the journal have it.
+    def own_node(self, options: NodeOptions, journal: Journal | None = None) -> Node | None:
+        """The node that the module has made, if it has; `options` are over the settings.
 
         Raises:
-            ConfigError: options or settings are for a node that the module has made already.
+            ConfigError: options, settings or a journal are for it, and would change nothing.
         """
         if self._node is None:
-            return make_node(options, options.listening_trust(), journal)
+            return None
+        usual = NodeOptions(**{name: default for name, (_, default) in TABLE.items()})
+        unsaid = usual.over(Settings())
         said = [
             "--" + name.removesuffix("_path").replace("_", "-")
-            for name, (_, default) in TABLE.items()
-            if name not in _OF_THE_PROCESS and getattr(options, name) != default
+            for name in TABLE
+            if name not in _OF_THE_PROCESS and getattr(options, name) != getattr(unsaid, name)
         ]
         if options.base != NodeConfig():
             said.append("[node] of the settings")

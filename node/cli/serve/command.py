@@ -51,10 +51,11 @@ from node.cli.serve.journal import (
     JournalDirectory,
     OnFailure,
     announce_journal,
+    journal_told,
     watch_journal,
 )
 from node.cli.serve.metrics import MetricsAddress, metered
-from node.cli.serve.reloading import Reloader, RunningServer, load_roles
+from node.cli.serve.reloading import Reloader, RunningServer
 from node.cli.serve.supervisor import Supervisor
 from node.logs import one_line
 from node.node import Node
@@ -157,28 +158,31 @@ def serve(
                 "flavour": named_flavour,
                 "allow_insecure": allow_insecure or None,
             },
-            journal={
-                "directory": journal,
-                "auditors": auditor,
-                "fsync": journal_fsync,
-                "on_failure": journal_on_failure,
-            },
+            journal=journal_told(journal, auditor, journal_fsync, journal_on_failure),
             bus={"url": bus, "allow": bus_allow},
             federation=told(link, member, carry, export, follow, accounts),
         )
 
+    serve_by(read, options)
+
+
+def serve_by(
+    read: Callable[[], Settings], options: NodeOptions, application: Application | None = None
+) -> None:
+    """Be a server until a signal comes, by the settings that `read` reads, now and at each SIGHUP;
+    raises as `run`, and as `read` does now."""
     settings = read()
     reloader = Reloader(read, options, settings)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
-    command = partial(serving, settings, options.dialling_trust, reloader, None)
+    command = partial(_serving, settings, options.dialling_trust, reloader, application)
     access = settings.serve.access_log
     run(options.over(settings), command, access_log=access, serves=True, hangup=reloader.hangup)
 
 
-async def serving(
+async def _serving(
     settings: Settings,
     dialling_trust: Callable[[str], TrustPolicy],
-    reloader: Reloader | None,
+    reloader: Reloader,
     application: Application | None,
     options: NodeOptions,
     out: Output,
@@ -186,12 +190,12 @@ async def serving(
     """Be a node as the settings have it until a signal comes: one that offers what an application
     does, or else the calls and the topic of `parley serve`."""
     kept, clock, supervisor = settings.journal.open(), None, Supervisor()
-    made = None if application is None else application.made(options, kept)
-    node = made or make_node(options, options.listening_trust(), kept)
+    own = None if application is None else application.own_node(options, kept)
+    node = own or make_node(options, options.listening_trust(), kept)
     # Around the node, so that it can be asked while it drains.
     async with metered(node, settings.serve, out), node:
         if settings.serve.roles is not None:
-            load_roles(node, settings.serve)
+            node.roles.load(settings.serve.roles)
         require_bus(settings.bus)
         rights = BusRights(settings.bus, node.roles)
         if application is None:
@@ -216,9 +220,9 @@ async def serving(
                 async with (
                     announced(node, settings.serve, out, server=server),
                     watched(node, settings, federation, out),
-                    nullcontext()
-                    if reloader is None
-                    else reloader.serving(RunningServer(node, federation, rights, supervisor, out)),
+                    reloader.serving(
+                        RunningServer(node, federation, rights, supervisor, out, application)
+                    ),
                 ):
                     _announce(out, node, addresses, spoken, announced=settings.serve.announce)
                     supervisor.ready(f"listening on {', '.join(addresses)}")

@@ -4,7 +4,7 @@ A journal that fails is always reported; `on_failure` decides whether the node g
 """
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -49,6 +49,21 @@ OnFailure = Annotated[
         autocompletion=words(*ON_FAILURE),
     ),
 ]
+
+
+def journal_told(
+    directory: Path | None,
+    auditors: list[str] | None,
+    fsync: str | None,
+    on_failure: str | None,
+) -> dict[str, Any]:
+    """What the options say of the table `[journal]`."""
+    return {
+        "directory": directory,
+        "auditors": auditors,
+        "fsync": fsync,
+        "on_failure": on_failure,
+    }
 
 
 def announce_journal(out: Output, journal: Journal) -> None:

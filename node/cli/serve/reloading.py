@@ -1,28 +1,31 @@
-"""SIGHUP at `parley serve`: its settings are read again, and what may change does, all or nothing.
+"""SIGHUP at `parley serve` and `parley run`: settings are read again, and what may change does, all
+or nothing.
 
 A file that is broken leaves everything as it was, and the log says why. What needs a restart is
 named in the log, each time until there was one.
 """
 
 import logging
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from anyio import to_thread
 
+from crypto.identity import NodeId
 from node.cli.exits import failure
 from node.cli.log_lines import change_level
 from node.cli.options import NodeOptions
 from node.cli.output import Output, unread
+from node.cli.serve.application import Application
 from node.cli.serve.bus import BusRights, require_bus
 from node.cli.serve.supervisor import Supervisor
 from node.config import CHANGEABLE, NodeConfig
 from node.handlers.role_file import read_roles
 from node.node import Node
 from node.server.federation import Federation
-from node.settings import ServeSettings, Settings
+from node.settings import Settings
 from node.settings.changes import changed, taken_up
 from node.trust.policies import TrustPolicy
 
@@ -31,13 +34,15 @@ logger = logging.getLogger("parley.settings")
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """What runs, and has settings that may change."""
+    """What runs, and has settings that may change. Limits and trust of a node that the module of
+    an `application` has made are the module's."""
 
     node: Node
     federation: Federation | None
     rights: BusRights
     supervisor: Supervisor
     out: Output
+    application: Application | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,8 @@ class _Reread:
 
     settings: Settings
     config: NodeConfig
-    trust: TrustPolicy
+    trust: TrustPolicy | None  # None: as it is
+    roles: dict[NodeId, frozenset[str]] | None  # likewise: an application may have loaded some
     level: str
     taken: list[str]
     restart: list[str]
@@ -109,19 +115,26 @@ class Reloader:
         restart.sort()
         taken = [name for name in taken if name not in restart]
         settings = taken_up(self._settings, new)
-        if settings.serve.roles is not None:
-            read_roles(settings.serve.roles)  # so that what is wrong with it is known now
         options = self._options.over(settings)
-        config, running = options.config(), served.node.config
-        limits = {name: getattr(config, name) for name in CHANGEABLE}
+        config, trust = served.node.config, None
+        if served.application is None or served.application.own_node(options) is None:
+            new_config, trust = options.config(), options.listening_trust()
+            config = replace(config, **{name: getattr(new_config, name) for name in CHANGEABLE})
         return _Reread(
             settings,
-            replace(running, **limits),
-            options.listening_trust(),
+            config,
+            trust,
+            self._read_roles(settings.serve.roles),
             options.log_level or settings.serve.log_level,
             taken,
             restart,
         )
+
+    def _read_roles(self, path: Path | None) -> dict[NodeId, frozenset[str]] | None:
+        """Those of the file; none where there was one before."""
+        if path is not None:
+            return read_roles(path)
+        return None if self._settings.serve.roles is None else {}
 
     def _tell(self, reread: _Reread, out: Output) -> None:
         names = ", ".join(reread.taken) or "nothing else"
@@ -141,11 +154,6 @@ class Reloader:
             )
 
 
-def load_roles(node: Node, settings: ServeSettings) -> None:
-    """Have the roles of the settings' file, or none; raises FileError."""
-    node.roles.load(settings.roles or os.devnull)
-
-
 async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
     """Change what runs; what does not go is raised, and what went before it is taken back."""
     node, rights, new = served.node, served.rights, reread.settings
@@ -160,7 +168,9 @@ async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> No
             if (old.members, old.carry) != (new.federation.members, new.federation.carry):
                 change(new.federation.members, new.federation.carry)
                 undo.callback(change, old.members, old.carry)
-        await node.change_trust(reread.trust)
-        load_roles(node, new.serve)
+        if reread.roles is not None:
+            undo.callback(setattr, node.roles, "loaded", node.roles.loaded)
+            node.roles.loaded = reread.roles
+        await (node.review() if reread.trust is None else node.change_trust(reread.trust))
         undo.pop_all()
     change_level(reread.level, access=new.serve.access_log)

@@ -19,6 +19,7 @@ from node.cli.log_lines import set_up_logging
 from node.cli.options import Json
 from node.cli.output import Output
 from node.federation.limits import MOST_LINKS
+from node.protocol.codes import result_label
 from node.protocol.federation_types import MOST_SERVERS
 
 FAULTS = "Faults"
@@ -171,7 +172,8 @@ def _show(out: Output, report: FederationReport, seconds: float) -> None:
 
 
 def _answers(report: FederationReport) -> str:
-    return ", ".join(f"code {code}: {count:,}" for code, count in sorted(report.answers.items()))
+    answers = sorted(report.answers.items())
+    return ", ".join(f"{result_label(code)}: {count:,}" for code, count in answers)
 
 
 def _spread(report: FederationReport) -> str:

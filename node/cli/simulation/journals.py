@@ -4,6 +4,7 @@ It counts by itself what it reports. The list of planted faults is kept outside 
 where nothing that checks them looks.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from node.cli.run import event_loop, until_interrupted
 from node.errors import ConfigError, FileError
 from node.journal.options import SEGMENT_SIZE
 from node.journal.segments import list_segments
+from node.protocol.codes import result_label
 
 KEY_FILE = "auditor.key"
 DATA = "Traffic"
@@ -241,7 +243,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
     table = Table("what", "count", "how")
     rows: list[tuple[str, int, dict[str, Any]]] = [
         ("sessions", tally.sessions, tally.endings),
-        ("calls", tally.calls.total(), tally.outcomes()),
+        ("calls", tally.calls.total(), _named(tally.outcomes())),
         ("notes published", tally.published.total(), tally.published),
         ("notes received", tally.received.total(), tally.received),
         ("slow consumers", tally.slow_resets.total(), tally.slow_resets),
@@ -252,6 +254,14 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
         ("segments", counts.segments, {"bytes": counts.size}),
     ]
     for what, number, how in rows:
-        table.add_row(what, f"{number:,}", ", ".join(f"{k} {v:,}" for k, v in sorted(how.items())))
+        table.add_row(what, f"{number:,}", ", ".join(f"{k}: {v:,}" for k, v in sorted(how.items())))
     out.table(table)
     out.say(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")
+
+
+def _named(outcomes: Counter[str]) -> dict[str, int]:
+    """Calls by outcome, where a code that has a name is called by it."""
+    return {
+        result_label(int(outcome)) if outcome.isdecimal() else outcome: count
+        for outcome, count in outcomes.items()
+    }

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Final
 
@@ -104,11 +105,13 @@ async def met_by_code(
         else:
             node = await stack.enter_async_context(dialling_node(options, out, meeting.home))
             await node.change_trust(options.listening_trust())
-        home = None
+        home = kept = None
         slot = draw_slot()
         if meeting.home is not None:
             home = await stack.enter_async_context(entered_home(node, options, meeting.home, LABEL))
-            slot = await claim_slot(home)
+            session = await home.ready()
+            slot = await claim_slot(session)
+            kept = partial(keep_slot, home, session, slot)
         code = Code.draw(slot)
         giver = CodeGiver(node, code, lambda peer: _failed(out, peer))
         places = [await node.listen(place) for place in meeting.listen]
@@ -116,8 +119,8 @@ async def met_by_code(
             await stack.enter_async_context(announce(node, slot=slot))
         _show(out, code, places, meeting)
         async with anyio.create_task_group() as tasks:
-            if home is not None:
-                tasks.start_soon(keep_slot, home, slot)
+            if kept is not None:
+                tasks.start_soon(kept)
             peer = await giver.taker()
             tasks.cancel_scope.cancel()
         if home is not None:

@@ -11,12 +11,14 @@ from crypto.identity import NodeId
 from node.bus.bus import Bus
 from node.errors import ParleyError
 from node.protocol.codes import CloseCode
-from node.web.console.buses_view import PATIENCE
+from node.web.console.buses_view import PATIENCE, no_longer_than
 from node.web.console.console import Console
 
 logger = logging.getLogger("parley.console")
 
 MOST_LETTERS: Final = 1_000
+# Seconds for a bus to replay or drop letters; what it has done by then stays done.
+SETTLING: Final = 20.0
 # What is to be done, as the page says it.
 Asked = Mapping[str, Any]
 
@@ -85,12 +87,15 @@ class Actions:
 
     async def _replay(self, asked: Asked) -> str:
         bus, stream, letters = self._letters(asked)
-        replayed = await bus.replay_dead(stream, letters)
+        with no_longer_than(SETTLING):
+            replayed = await bus.replay_dead(stream, letters)
         return f"replayed {_letters(len(replayed))} of {stream}"
 
     async def _drop(self, asked: Asked) -> str:
         bus, stream, letters = self._letters(asked)
-        return f"dropped {_letters(await bus.drop_dead(stream, letters))} of {stream}"
+        with no_longer_than(SETTLING):
+            dropped = await bus.drop_dead(stream, letters)
+        return f"dropped {_letters(dropped)} of {stream}"
 
     def _letters(self, asked: Asked) -> tuple[Bus, str, list[str] | None]:
         """The bus, the stream, and which of its dead letters: None for all."""

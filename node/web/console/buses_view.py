@@ -3,7 +3,8 @@
 A store is asked now and then, and given some seconds to answer: what it says may be a little old.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final
@@ -13,7 +14,7 @@ import anyio
 from node.bus.bus import Bus
 from node.bus.bus_address import without_password
 from node.bus.dead_letters import DeadLetter
-from node.bus.errors import BusError
+from node.bus.errors import BusUnavailableError
 from node.bus.names import DEAD, dead_name
 from node.errors import ParleyError
 from node.web.console.text import shown
@@ -26,6 +27,16 @@ PATIENCE: Final = 3.0
 # Letters of one page, and characters that are shown of what an event says.
 LETTERS: Final = 50
 LONGEST_BODY: Final = 4_000
+
+
+@contextmanager
+def no_longer_than(seconds: float) -> Iterator[None]:
+    """What is asked of a bus in it; raises BusUnavailableError if that takes longer."""
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise BusUnavailableError(f"the bus did not answer within {seconds:g} s") from error
 
 
 async def buses_view(buses: Mapping[str, Bus]) -> list[dict[str, Any]]:
@@ -53,7 +64,7 @@ async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
         "error": None,
     }
     try:
-        with anyio.fail_after(PATIENCE):
+        with no_longer_than(PATIENCE):
             store = await bus.opened()
             infos = await store.streams()
             dead = {info.name: info.length for info in infos if info.name.endswith(f".{DEAD}")}
@@ -71,16 +82,19 @@ async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
                         "groups": [group._asdict() for group in groups],
                     }
                 )
-    except TimeoutError:
-        seen["error"] = f"the store did not answer within {PATIENCE:g} s"
-    except (BusError, ParleyError) as error:
+    except ParleyError as error:
         seen["error"] = shown(error)
     return seen
 
 
 async def letters_view(bus: Bus, stream: str, after: str) -> dict[str, Any]:
-    """A page of the dead letters of a stream, after a letter's id; raises as `Bus.dead_letters`."""
-    letters = await bus.dead_letters(stream, count=LETTERS + 1, after=after)
+    """A page of the dead letters of a stream, after a letter's id.
+
+    Raises:
+        ParleyError: the bus cannot be opened, has no such stream, fails, or takes too long.
+    """
+    with no_longer_than(PATIENCE):
+        letters = await bus.dead_letters(stream, count=LETTERS + 1, after=after)
     return {"letters": [_letter(one) for one in letters[:LETTERS]], "more": len(letters) > LETTERS}
 
 

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 from crypto.identity import NodeId
 from node.node import Node
 from node.peer.peer import Peer
+from node.peer.readings import flows_of
 from node.web.console.text import ids, shown
 
 # Rows of one view: what is beyond is counted, and found by a search.
@@ -70,6 +71,8 @@ def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, An
         "info": {shown(key): shown(value) for key, value in islice(peer.info.items(), MOST_FACTS)},
         "stream_list": streams,
         "topics": [shown(name) for name in read[:MOST_STREAMS]],
+        "waiting": peer.core.outbox.size,
+        "waiting_events": peer.core.outbox.count,
         "ignored": peer.ignored,
         "dropped": peer.dropped,
         "parted_by": shown(peer.live.parted_by),
@@ -77,6 +80,7 @@ def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, An
 
 
 def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
+    flows = flows_of(peer)
     return {
         "key": number,
         "id": str(peer.node_id) if peer.node_id else None,
@@ -89,6 +93,8 @@ def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
         "resumes": peer.resumes,
         "streams": len(peer.streams),
         "running": peer.running_calls,
+        "received": flows.came,
+        "sent": flows.went,
         "way": ids(peer.path),
     }
 

@@ -6,16 +6,23 @@ user's alone, as long as the console is there.
 
 import http.client
 import json
+import os
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from node.errors import ConfigError, UnreachableError
+from node.errors import ConfigError, FileError, UnreachableError
 
 TIMEOUT: Final = 5.0  # seconds that a console has to answer
 LARGEST: Final = 4_096  # bytes of a place's file
 MOST_PLACES: Final = 100
+_PAGE: Final = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={link}"><title>Parley</title>
+<p><a href="{link}">Open the console</a></p></html>
+"""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,34 @@ class ConsolePlace:
     def port(self) -> int | None:
         """The port it is at."""
         return urlsplit(self.url).port
+
+
+def page_in(directory: Path, port: int | None) -> Path:
+    """The file that `write_page` writes for the console at a port."""
+    return directory / f"{port}.html"
+
+
+def write_page(directory: Path, place: ConsolePlace, link: str) -> Path:
+    """Write a page that leads to a link, for the user's browser alone: a program's arguments, as
+    the link itself would be one, are seen by all users of a machine. The console removes it at its
+    end; the link in it is worth nothing once it was opened.
+
+    Raises:
+        FileError: it cannot be written.
+    """
+    path = page_in(directory, place.port)
+    write_private(path, _PAGE.format(link=escape(link)))
+    return path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only the user may read, in place of one that is there; raises FileError."""
+    try:
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror}") from error
 
 
 def link_to(url: str, token: str) -> str:

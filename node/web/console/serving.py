@@ -1,7 +1,6 @@
 """The console on an address of this machine."""
 
 import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from node.transport.address import Address
 from node.transport.gateway import is_local
 from node.web.console.access import SECRET_SIZE, Access
 from node.web.console.console import Console
-from node.web.console.places import ConsolePlace, link_to
+from node.web.console.places import ConsolePlace, link_to, page_in, write_private
 from node.web.console.site import ConsoleSite
 from node.web.limits import WebLimits
 from node.web.server import serving
@@ -47,15 +46,14 @@ class ServedConsole:
         path = directory / f"{place.port}.json"
         try:
             directory.mkdir(0o700, parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump(asdict(place), file)
         except OSError as error:
-            raise FileError(f"cannot write {path}: {error.strerror}") from error
+            raise FileError(f"cannot make {directory}: {error.strerror}") from error
+        write_private(path, json.dumps(asdict(place)))
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            for made in (path, page_in(directory, place.port)):
+                made.unlink(missing_ok=True)
 
 
 @asynccontextmanager

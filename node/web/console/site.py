@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from node.bus.errors import BusError
 from node.bus.ids import BEFORE_ALL
 from node.errors import ParleyError
 from node.web.asgi import AsgiApp
@@ -24,6 +23,7 @@ from node.web.console.buses_view import letters_view
 from node.web.console.console import Console
 from node.web.console.event_stream import EventStream
 from node.web.console.guard import Guard
+from node.web.console.text import shown
 
 MOST_READERS: Final = 8
 LONGEST_SEARCH: Final = 200
@@ -146,8 +146,8 @@ class ConsoleSite:
             return _refused(404, "there is no such bus")
         try:
             view = await letters_view(bus, asked.get("stream", ""), asked.get("after", BEFORE_ALL))
-        except BusError as error:
-            return _refused(409, str(error))
+        except ParleyError as error:
+            return _refused(409, shown(error))
         return JSONResponse(view)
 
     async def _look(self, request: Request, session: ConsoleSession) -> Response:
@@ -166,7 +166,7 @@ class ConsoleSite:
         except CannotDoError as error:
             return _refused(409, str(error))
         except ParleyError as error:
-            return _refused(409, f"it failed: {error}")
+            return _refused(409, shown(f"it failed: {error}"))
         return JSONResponse({"done": done})
 
 

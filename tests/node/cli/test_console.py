@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import webbrowser
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ def enter(link: str) -> tuple[int, bool | None]:
 
 @pytest.mark.process
 def test_a_server_has_a_console_and_a_command_gives_links_to_it(
-    processes: Processes, parley: Parley, tmp_path: Path
+    processes: Processes, parley: Parley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = str(tmp_path / "home")  # that of `parley`, too
     running = processes.start(
@@ -46,6 +47,19 @@ def test_a_server_has_a_console_and_a_command_gives_links_to_it(
     done = parley("console", "--port", port)
     assert enter(done.out.strip()) == (200, False)
     assert parley("console", "--port", "1").code == 2
+    opened: list[str] = []
+
+    def browse(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", browse)
+    done = parley("console", "--open", "--json")
+    page = consoles() / f"{port}.html"
+    assert opened == [page.as_uri()]  # no token, which everybody here would see with `ps`
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert page.read_text().count(done.last["link"]) == 2
+    assert enter(done.last["link"]) == (200, False)
     assert running.stop().code == 0
     assert not list(consoles().iterdir())
 

@@ -59,8 +59,8 @@ def test_a_passphrase_seals_the_file(parley: Parley, tmp_path: Path) -> None:
     for file in (right, same):
         assert parley("id", "show", path, "--passphrase-file", file, "--json").last["encrypted"]
     for arguments, sentence in (
-        (["--passphrase-file", wrong], "wrong passphrase, or the key file was altered"),
-        ([], "the key file is sealed: it takes a passphrase"),
+        (["--passphrase-file", wrong], f"wrong passphrase, or the key file {path} was altered"),
+        ([], f"the key file {path} is sealed: it takes a passphrase"),
     ):
         done = parley("id", "show", path, *arguments)
         assert done == (6, "", f"parley: {sentence}\n")

@@ -98,12 +98,14 @@ async def test_a_no_leaves_nothing_and_tells_nothing(anyio_backend: str) -> None
 
 async def test_a_known_peer_elsewhere_is_no_stranger(anyio_backend: str) -> None:
     async with hosted() as host:
-        KnownPeers(default_known_peers()).add(host.node_id, "bob", SEEN)
+        known_peers = KnownPeers(default_known_peers())
+        known_peers.add(host.node_id, "tcp://elsewhere:1", SEEN)
+        known_peers.add(host.node_id, "bob", SEEN)
         with at_terminal() as terminal:
             await call_on(host.place)
             shown = terminal.read()
         assert shown == f"parley: the node at {host.place} is bob, who is on record already\n"
-        assert on_record() == {host.node_id: ("bob", host.place)}
+        assert on_record() == {host.node_id: ("tcp://elsewhere:1", "bob", host.place)}
 
 
 async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: str) -> None:
@@ -120,6 +122,8 @@ async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: st
         assert own.node_id not in host.met
         with pytest.raises(ConfigError, match="is the node of the key that you dial it with"):
             await call_on(host.place, identity_path=own_key_path())
+        with pytest.raises(NotTrustedError, match="the peer has our own node id"):
+            await call_on(host.place, trust="any")  # nobody looked who is there
 
 
 async def test_who_has_to_be_known_is_not_introduced(

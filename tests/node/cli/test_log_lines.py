@@ -67,6 +67,23 @@ def test_an_event_is_an_object_with_its_fields(begin: Begin) -> None:
     assert "\x1b" not in log.getvalue()
 
 
+def test_fields_of_other_libraries_do_not_stand_in_the_place_of_ours(begin: Begin) -> None:
+    log = begin("info", "json")
+    theirs = dict.fromkeys(("time", "level", "logger", "text", "traceback", "more"), "theirs")
+    logging.getLogger("theirs").warning("careful", extra=theirs)
+    try:
+        raise ZeroDivisionError("by zero")
+    except ZeroDivisionError:
+        logging.getLogger("theirs").exception("it failed", extra=theirs)
+    for line, level, text in zip(
+        lines(log), ("warning", "error"), ("careful", "it failed"), strict=True
+    ):
+        assert line["time"].endswith("Z")
+        assert (line["level"], line["logger"], line["text"]) == (level, "theirs", text)
+        assert (line["event"], line["more"]) == ("other", "theirs")
+    assert lines(log)[1]["traceback"].endswith("by zero")
+
+
 def test_an_error_has_its_traceback_and_others_lines_an_event(begin: Begin) -> None:
     log = begin("error", "json")
     try:

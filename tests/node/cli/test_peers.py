@@ -38,10 +38,11 @@ def test_list(parley: Parley, known: KnownPeers) -> None:
     done = parley("peers", "list")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
-        f"{'node id':52}  {'first seen':20}  names",
-        f"{ALICE}  {SEEN}  {PLACE}, alice",
-        f"{BOB}  {SEEN}  bob",
-        f"{BOBBY}  {SEEN}  -",
+        "# peers on record",
+        "node id\tfirst seen\tnames",
+        f"{ALICE}\t{SEEN[:10]}\t{PLACE}, alice",
+        f"{BOB}\t{SEEN[:10]}\tbob",
+        f"{BOBBY}\t{SEEN[:10]}\t-",
     ]
     lines = parley("peers", "list", "--json").lines
     assert lines[0] == {

@@ -16,10 +16,11 @@ from lbm.codec import Value, decode, encode_value
 from node.errors import CallRefused, ConfigError, ParleyError
 from node.federation.exports import Exports
 from node.handlers import catalogue
-from node.handlers.catalogue import LARGEST_ANSWER, LONGEST_DOC, MOST_OFFERS
+from node.handlers.catalogue import LARGEST_ANSWER, LONGEST_DOC, MOST_OFFERS, OF_AN_ADDRESS
 from node.protocol.codes import Supercategory
 from node.protocol.limits import Limits
 from node.remote.remote import Remote
+from node.testing import FakeClock
 from parley import Call, NamedEvent, Node, Peer, Stream
 from tests.node.network import config, meeting, new_node
 
@@ -251,6 +252,34 @@ async def test_what_is_asked_wrongly_is_malformed(anyio_backend: str, data: Valu
         with pytest.raises(CallRefused) as refused:
             await met.peer.call(catalogue.TOPICS_CALL, data, timeout=5)
         assert refused.value.code == 23
+
+
+async def test_answers_are_rationed_and_ask_no_rule_in_vain(anyio_backend: str) -> None:
+    clock, asked_about = FakeClock(), []
+
+    def allow(peer: Remote, name: str) -> bool:
+        asked_about.append(name)
+        return True
+
+    async with meeting(clock=clock) as met:
+        met.server.offer_topics()
+        for name in ("aa", "ab", "b"):
+            met.server.on_call(name, allow=allow)(lambda call: None)
+        met.server.topic("ac", writers=allow)
+        some: Any = {"prefix": "a", "after": ["call", "aa", ""], "brief": True}
+        for _ in range(int(OF_AN_ADDRESS.burst)):
+            assert names(await asked(met.peer, some)) == ["call ab", "topic ac"]
+        assert asked_about == ["ab"] * int(OF_AN_ADDRESS.burst)
+        with pytest.raises(CallRefused) as refused:
+            await asked(met.peer, some)
+        assert refused.value.code == 19
+        name, met.back.name = met.back.name, "192.0.2.1"  # another has its own
+        assert await asked(met.peer, some)
+        met.back.name = name
+        clock.advance(OF_AN_ADDRESS.seconds)
+        assert await asked(met.peer, some)
+        with pytest.raises(CallRefused):
+            await asked(met.peer, some)
 
 
 def test_a_rule_that_is_none() -> None:

@@ -9,6 +9,7 @@ import pytest
 from node.errors import ConfigError, StreamResetError
 from node.handlers.interceptors import Intercepted, Interceptors, Proceed
 from node.protocol.codes import CloseCode, ResultCode
+from node.trust.policies import AnyPeer
 from parley import (
     Call,
     CallRefused,
@@ -51,13 +52,13 @@ def test_there_are_chains_for_what_is_asked_both_ways() -> None:
     chains = Interceptors()
     seen = Seen()
     chains.add(seen, ("call", "event", "note", "stream", "subscribe"), "in")
-    chains.add(seen, ("call", "note", "subscribe"), "out")
-    assert (chains.call_in, chains.note_out, chains.stream_out) == ([seen], [seen], [])
+    chains.add(seen, ("call", "event", "note", "subscribe"), "out")
+    assert (chains.call_in, chains.event_out, chains.stream_out) == ([seen], [seen], [])
 
 
 @pytest.mark.parametrize(
     ("kinds", "way"),
-    [((), "in"), (("calls",), "in"), (("call", "x"), "in"), (("event",), "out"), (("call",), "up")],
+    [((), "in"), (("calls",), "in"), (("call", "x"), "in"), (("call",), "up")],
 )
 def test_a_kind_or_way_that_does_not_exist_adds_nothing(kinds: Any, way: Any) -> None:
     chains = Interceptors()
@@ -294,6 +295,42 @@ async def test_named_events_are_seen() -> None:
         assert isinstance(seen.ones[0].request, NamedEvent)
 
 
+async def test_named_events_are_seen_on_their_way_out_and_may_be_refused() -> None:
+    async with meeting() as met:
+        seen, came = Seen(), []
+
+        @met.client.intercept("event", way="out")
+        async def gate(one: Intercepted, proceed: Proceed) -> Any:
+            if one.name == "secret":
+                raise CallRefused(64)
+            return None if one.name == "forgotten" else await proceed(one)
+
+        met.client.intercept("event", way="out")(seen)
+
+        @met.server.on("*")
+        async def hello(event: NamedEvent) -> str:
+            came.append(event.name)
+            return "hi"
+
+        await met.peer.emit("told")
+        assert (await met.peer.emit("asked").reply(timeout=9.0)).data == "hi"
+        replies = [reply.data async for reply in met.peer.emit("all").replies(timeout=8.0)]
+        assert replies == ["hi"]
+        place = await met.server.listen("memory://events")
+        async with met.client.link(place, trust=AnyPeer()) as link:
+            assert (await link.emit("linked").reply(timeout=7.0)).data == "hi"
+        for emission in (met.peer.emit("secret"), met.peer.emit("secret").reply()):
+            with pytest.raises(CallRefused):
+                await emission
+        with pytest.raises(ParleyError, match="did not proceed"):
+            await met.peer.emit("forgotten")
+        told = ["told", "asked", "all", "linked"]
+        assert sorted(came) == sorted(told)  # handlers begin in any order
+        assert seen.what == [f"event out {name}" for name in told]
+        assert seen.ones[0].peer is met.peer
+        assert [one.timeout for one in seen.ones[:3]] == [None, 9.0, 8.0]
+
+
 async def test_who_is_cancelled_inside_is_cancelled_outside() -> None:
     async with meeting() as met:
         ends = []
@@ -503,6 +540,46 @@ async def test_a_stream_is_refused(code: int, reset: CloseCode) -> None:
         with pytest.raises(StreamResetError) as refused:
             await stream.receive()
         assert refused.value.code == reset
+
+
+@pytest.mark.parametrize("intercepted", [False, True])
+async def test_how_a_handler_ends_a_stream_is_the_same_inside_of_interceptors(
+    intercepted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with meeting() as met:
+        if intercepted:
+            met.server.intercept("stream")(Seen())
+
+        @met.server.on_stream("refuses")
+        async def refuses(stream: Stream) -> None:
+            async with anyio.create_task_group():
+                raise CallRefused(64)
+
+        @met.server.on_stream("busy")
+        async def busy(stream: Stream) -> None:
+            raise CallRefused(ResultCode.OVERLOADED)
+
+        @met.server.on_stream("asks")
+        async def asks(stream: Stream) -> None:
+            await met.back.call("nothing")  # a refusal of its own, which says nothing to the peer
+
+        @met.server.on_stream("closed", allow="admin", concurrency=1)
+        async def closed(stream: Stream) -> None:
+            pytest.fail("it was not to run")
+
+        ends = {}
+        for label in ("refuses", "busy", "asks", "closed"):
+            with pytest.raises(StreamResetError) as ended:
+                await met.peer.open_stream(label).receive()
+            ends[label] = ended.value.code
+        assert ends == {
+            "refuses": CloseCode.REFUSED,
+            "busy": CloseCode.OVERLOADED,
+            "asks": CloseCode.INTERNAL_ERROR,
+            "closed": CloseCode.NOT_AUTHORISED,
+        }
+        failures = [one for one in caplog.messages if one.endswith("failed")]
+        assert failures == ["the handler of stream 'asks' failed"]
 
 
 async def test_a_stream_that_is_not_allowed_or_fails_is_seen_so() -> None:

@@ -1,6 +1,7 @@
 """Tests of topics with a state: first the state, then each change, and no gap between them."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -160,10 +161,12 @@ async def test_a_state_that_fails_or_is_too_large_is_an_answer(met: Meeting) -> 
         assert met.server.topics[name].subscribers == []
 
 
-async def test_a_state_is_a_plain_function(met: Meeting) -> None:
-    async def waits() -> int:
+class Waits:
+    async def __call__(self) -> int:
         return 1
 
-    wrong: Any = waits
-    with pytest.raises(ConfigError):
+
+@pytest.mark.parametrize("wrong", [Waits().__call__, Waits(), partial(Waits())])
+async def test_a_state_is_a_plain_function(met: Meeting, wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="a plain function"):
         met.server.topic("x", state=wrong)

@@ -13,6 +13,7 @@ from crypto.identity import Identity
 from node.errors import ConfigError
 from node.journal.errors import JournalBusyError, JournalFailedError
 from node.journal.journal import Journal
+from node.journal.run import Run
 from node.testing import connect_nodes
 from parley import Node, NodeConfig, ParleyError
 from tests.node.journal.following import follow, records_of
@@ -20,6 +21,22 @@ from tests.node.journal.journaled import KEY, journal_of, journaled
 from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_it_can_be_asked_while_it_begins(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by whoever reads metrics, which are told from before the node on."""
+    journal, asked = Journal.open(tmp_path, KEY), []
+
+    def prepare(run: Run) -> None:
+        asked.append((journal.metrics.records, journal.path, journal.is_running))
+        prepared(run)
+
+    prepared = Run.prepare
+    monkeypatch.setattr(Run, "prepare", prepare)
+    async with Node(Identity.create(), journal=journal):
+        assert (asked, journal.is_running) == ([(0, None, False)], True)
 
 
 # Settings.

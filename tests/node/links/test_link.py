@@ -300,10 +300,12 @@ async def test_hooks_that_fail_and_hooks_that_stay(
         def fails(peer: Peer) -> None:
             raise ZeroDivisionError
 
-        @link.on_up
-        async def asks(peer: Peer) -> None:
-            assert await peer.call("echo", 1) == 1
-            raise ZeroDivisionError
+        class Asks:
+            async def __call__(self, peer: Peer) -> None:
+                assert await peer.call("echo", 1) == 1
+                raise ZeroDivisionError
+
+        link.on_up(Asks())
 
         @link.on_down
         async def slow(why: Exception) -> None:

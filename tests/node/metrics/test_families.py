@@ -26,6 +26,16 @@ def test_names_beyond_the_limit_are_told_together() -> None:
     assert dict(family.samples)["0", "rejected"] == 1
 
 
+def test_names_of_two_labels_have_the_limit_together() -> None:
+    """One stream with a thousand groups has no more series than so many streams."""
+    measure = Measure("lag", "gauge", "Lag.", labels=("stream", "group"))
+    samples = [(("one stream", str(number)), 1.0) for number in range(MOST_NAMES + 3)]
+    family = named(measure, [*samples, (("one stream", "0"), 1.0)], name_size=2)
+    assert len(family.samples) == MOST_NAMES + 1
+    assert dict(family.samples)["other", "other"] == 3
+    assert dict(family.samples)["one stream", "0"] == 2
+
+
 def test_histograms_beyond_the_limit_are_added() -> None:
     measure, one = Measure("calls", "histogram", "Calls.", labels=("topic",)), Histogram((1.0,))
     one.observe(0.5)

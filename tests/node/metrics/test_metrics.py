@@ -9,6 +9,8 @@ import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
+from node.bus.bus import Bus
+from node.bus.model import GroupInfo
 from node.config import NodeConfig
 from node.errors import CallRefused, HandshakeError
 from node.journal.journal import Journal
@@ -223,6 +225,28 @@ async def test_buses_and_how_far_groups_are_behind(anyio_backend: Any, tmp_path:
         clock.advance(10.0)
         await node.metrics.refresh()
         assert read(node.metrics, "buses_unreachable") == 1
+
+
+async def test_buses_are_asked_side_by_side(
+    anyio_backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that several that are slow keep nobody longer than one does."""
+    asked: list[Bus] = []
+    both = anyio.Event()
+
+    async def groups(bus: Bus) -> list[GroupInfo]:
+        asked.append(bus)
+        if len(asked) == 2:
+            both.set()
+        await both.wait()
+        return []
+
+    monkeypatch.setattr(Bus, "groups", groups)
+    async with Node(Identity.create(), config=FAST) as node:
+        for name in ("one", "other"):
+            node.bus(f"sqlite:///{tmp_path / name}")
+        await node.metrics.refresh()
+        assert read(node.metrics, "buses_unreachable") == 0
 
 
 async def test_links_and_their_attempts(anyio_backend: Any) -> None:

@@ -1,12 +1,17 @@
 """A node's numbers through OpenTelemetry's API, as its SDK reads them."""
 
+from functools import partial
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
+import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from crypto.identity import Identity
+from node.metrics import otel
 from node.metrics.otel import observed
 from node.node import Node
 from node.testing import connected_nodes
@@ -57,4 +62,83 @@ async def test_a_node_that_does_not_run_tells_nothing_to_other_threads(anyio_bac
     provider = MeterProvider([reader], shutdown_on_exit=False)
     with observed(Node(Identity.create(), config=FAST), provider):
         assert await anyio.to_thread.run_sync(points_of, reader) == {}
+    provider.shutdown()
+
+
+async def test_what_must_be_fetched_is_fetched_for_each_collection(
+    anyio_backend: Any, tmp_path: Path
+) -> None:
+    """Also the first: nobody reads `/metrics` beside it."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    async with Node(Identity.create(), config=FAST) as node:
+        bus = node.bus(f"sqlite:///{tmp_path / 'bus.db'}")
+        await bus.publish("shop.ordered", {"n": 1})
+        async with bus.consume("shop.ordered", "mail", batch=1) as events:
+            await (await anext(events)).ack()
+        await bus.publish("shop.ordered", {"n": 2})
+        with observed(node, provider):
+            points = await anyio.to_thread.run_sync(points_of, reader)
+            assert points["parley.bus_lag"] == {("shop.ordered", "mail"): 1}
+    provider.shutdown()
+
+
+async def test_what_cannot_be_fetched_is_told_as_it_was(
+    anyio_backend: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otel, "FETCHING", 0.01)
+
+    async def broken() -> None:
+        raise KeyError("no such thing")
+
+    async with Node(Identity.create(), config=FAST) as node:
+        for refresh in (broken, anyio.sleep_forever):
+            reader = InMemoryMetricReader()
+            provider = MeterProvider([reader], shutdown_on_exit=False)
+            remove = node.metrics.add(list, refresh)
+            with observed(node, provider):
+                points = await anyio.to_thread.run_sync(points_of, reader)
+                assert points["parley.connections_limit"][()] == FAST.max_connections
+            remove()
+            provider.shutdown()
+    assert [vars(record)["event"] for record in caplog.records] == ["metrics.not-fetched"]
+
+
+async def test_a_loop_that_hangs_is_waited_for_once_in_each_collection(
+    anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otel, "PATIENCE", 0.2)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    found: list[Points] = []
+    async with Node(Identity.create(), config=FAST) as node:
+        with observed(node, provider):
+            asking = Thread(target=lambda: found.append(points_of(reader)), daemon=True)
+            asking.start()
+            asking.join(5.0)  # in the loop's own thread, which does nothing else meanwhile
+            assert found == [{}]
+            monkeypatch.undo()
+            assert "parley.connections_limit" in await anyio.to_thread.run_sync(points_of, reader)
+    provider.shutdown()
+
+
+async def test_a_node_that_ends_lets_its_readers_go(
+    anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otel, "FETCHING", 60.0)
+    monkeypatch.setattr(otel, "PATIENCE", 60.0)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    fetching = anyio.Event()
+
+    async def long() -> None:
+        fetching.set()
+        await anyio.sleep_forever()
+
+    node = Node(Identity.create(), config=FAST)
+    with anyio.fail_after(20), observed(node, provider):
+        async with anyio.create_task_group() as tasks, node:
+            node.metrics.add(list, long)
+            tasks.start_soon(partial(anyio.to_thread.run_sync, points_of, reader))
+            await fetching.wait()
     provider.shutdown()

@@ -355,8 +355,11 @@ async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> Non
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
 
 
-async def test_a_session_whose_node_was_started_anew_ends_without_delay() -> None:
+async def test_a_session_whose_node_was_started_anew_ends_without_delay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The node itself answers, and does not know it: nobody waits for the time to be up."""
+    caplog.set_level(logging.DEBUG)
     identity = Identity.create()
     async with new_node(resume=60.0) as client:
         async with Node(identity, config=config(resume=60.0)) as server:
@@ -370,6 +373,9 @@ async def test_a_session_whose_node_was_started_anew_ends_without_delay() -> Non
                 ended = await peer.closed()
             assert ended.code == CloseCode.CONNECTION_LOST
             assert "does not know the session" in ended.reason
+            rejected = [one for one in caplog.records if "rejects it: no such" in one.getMessage()]
+            assert [one.levelname for one in rejected] == ["INFO", "DEBUG"]  # said once
+            assert {vars(one)["event"] for one in rejected} == {"resume.failed"}
             await eventually(lambda: not server.peers)
         assert not client.peers
 

@@ -1,15 +1,31 @@
 """Tests of node/transport/waiting.py: whoever waits looks again after each change."""
 
+from functools import partial
+
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
 from node.testing import FakeClock
 from node.transport.clocked import ClockedBackend
 from node.transport.ground import current_backend
-from node.transport.waiting import Changes, pause, pause_until
+from node.transport.waiting import Changes, is_async, pause, pause_until
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio
+
+
+class Waits:
+    async def __call__(self, argument: object = None) -> None: ...
+
+
+def works(argument: object = None) -> None: ...
+
+
+def test_what_is_called_as_a_coroutine_is_told() -> None:
+    awaited = (Waits.__call__, Waits(), Waits().__call__, partial(Waits(), 1))
+    assert [is_async(one) for one in awaited] == [True] * 4
+    plain = (works, Waits, partial(works, 1), partial(partial, Waits()), None)
+    assert [is_async(one) for one in plain] == [False] * 5
 
 
 async def test_what_is_so_is_not_waited_for(anyio_backend: str) -> None:

@@ -119,6 +119,22 @@ async def test_what_cannot_be_answered_is_refused_and_ends_the_connection(
         assert (await said(url, *pieces)).startswith(b"HTTP/1.1 " + status)
 
 
+async def test_a_refusal_has_a_body_unless_it_answers_a_head(
+    anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "parley.web")
+    head = b"HEAD /%b HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with serving(app(), "127.0.0.1:0") as url:
+        told = await said(url, head % b"f")
+        assert told.startswith(b"HTTP/1.1 500 ")
+        assert told.endswith(b"\r\n\r\n")
+        told = await said(url, head % b"echo" + b"no HTTP at all\r\n\r\n")
+        first, second = told.split(b"HTTP/1.1 ")[1:]
+        assert first.startswith(b"200 ")
+        assert first.endswith(b"\r\n\r\n")
+        assert second.endswith(b"\r\n\r\n400 Bad Request\n")
+
+
 async def test_as_many_connections_as_may_be_and_no_more(anyio_backend: Any) -> None:
     limits = WebLimits(connections=1)
     async with serving(app(), "127.0.0.1:0", limits=limits) as url, await dialled(url) as first:

@@ -81,6 +81,13 @@ def test_nothing_but_tables_and_pictures_is_wider_than_the_page(
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    page.execute_script("location.hash = arguments[0]", page_id("5e" * 32))
+    for caption in page.find_elements(By.CSS_SELECTOR, "caption div"):
+        if caption.is_displayed():  # that of a session stands in a frame
+            frame = caption.find_element(By.XPATH, "ancestor::div[@class='wide']")
+            right = frame.rect["x"] + frame.rect["width"]
+            assert caption.rect["x"] + caption.rect["width"] <= right + 1, caption.text
+    page.execute_script("location.hash = ''")
 
 
 def test_nothing_was_refused_or_loaded(page: WebDriver) -> None:

@@ -1,6 +1,6 @@
 // Durable buses: streams, groups and their lag, and dead letters to look at, replay or drop.
 
-import { act, actionButton, drawPanel, notice, openPanel } from "./dialogs.js";
+import { act, actionButton, drawPanel, openPanel } from "./dialogs.js";
 import { h } from "./dom.js";
 import { bytes, count, counted, when } from "./format.js";
 import { chip, facts, heading } from "./parts.js";
@@ -80,6 +80,7 @@ function openLetters(bus, stream) {
   const chosen = new Set();
   let letters = null;
   let more = false;
+  let failed = "";
 
   async function load(after) {
     const place = new URLSearchParams({ bus, stream, ...(after ? { after } : {}) });
@@ -87,9 +88,9 @@ function openLetters(bus, stream) {
       const page = await asked(`/api/letters?${place}`);
       letters = after ? [...letters, ...page.letters] : page.letters;
       more = page.more;
+      failed = "";
     } catch (error) {
-      letters ??= [];
-      notice(error.message, "bad");
+      failed = error.message;
     }
     drawPanel();
   }
@@ -107,6 +108,22 @@ function openLetters(bus, stream) {
     }
   }
 
+  function listed() {
+    return [
+      letters.length === 0 && !failed && h("p", { class: "empty" }, "There are none."),
+      letters.map((one) => letterPart(one, chosen, choose)),
+      more && h("button", { type: "button", on: { click: () => load(letters.at(-1).id) } }, "More"),
+      letters.length > 0 &&
+        h(
+          "div",
+          { class: "buttons sticky" },
+          h("span", { class: "dim" }, chosen.size ? `${count(chosen.size)} chosen` : "None chosen: all are meant"),
+          actionButton(chosen.size ? "Replay these" : "Replay all", () => settle("replay", chosen.size === 0)),
+          actionButton(chosen.size ? "Drop these" : "Drop all", () => settle("drop", chosen.size === 0), { grave: true }),
+        ),
+    ];
+  }
+
   function choose(id) {
     if (!chosen.delete(id)) chosen.add(id);
     drawPanel();
@@ -114,21 +131,12 @@ function openLetters(bus, stream) {
 
   openPanel(() => ({
     title: ["Dead letters of ", h("code", {}, stream)],
-    body: !letters
-      ? h("p", { class: "empty" }, "They are being fetched.")
-      : [
-          letters.length === 0 && h("p", { class: "empty" }, "There are none."),
-          letters.map((one) => letterPart(one, chosen, choose)),
-          more && h("button", { type: "button", on: { click: () => load(letters.at(-1).id) } }, "More"),
-          letters.length > 0 &&
-            h(
-              "div",
-              { class: "buttons sticky" },
-              h("span", { class: "dim" }, chosen.size ? `${count(chosen.size)} chosen` : "None chosen: all are meant"),
-              actionButton(chosen.size ? "Replay these" : "Replay all", () => settle("replay", chosen.size === 0)),
-              actionButton(chosen.size ? "Drop these" : "Drop all", () => settle("drop", chosen.size === 0), { grave: true }),
-            ),
-        ],
+    body: [
+      failed && h("p", { class: "alarm", role: "alert" }, `They cannot be fetched: ${failed}`),
+      failed && h("button", { type: "button", on: { click: () => load() } }, "Try again"),
+      !failed && !letters && h("p", { class: "empty" }, "They are being fetched."),
+      letters && listed(),
+    ],
   }));
   load();
 }

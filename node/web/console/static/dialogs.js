@@ -81,8 +81,10 @@ export function notice(text, kind) {
   const place = document.getElementById("notices");
   const one = document.createElement("p");
   one.className = kind;
-  one.textContent = text;
+  one.textContent = text[0].toUpperCase() + text.slice(1);
   place.append(one);
+  place.hidePopover?.(); // so that it comes to stand above a dialog that was opened since
+  place.showPopover?.();
   while (place.children.length > 4) place.firstChild.remove();
   setTimeout(() => one.remove(), NOTICE);
 }
@@ -92,7 +94,7 @@ export async function act(name, said, question) {
   if (!(await confirmed(question))) return false;
   try {
     const { done } = await asked(`/api/do/${name}`, said);
-    notice(done[0].toUpperCase() + done.slice(1), "good");
+    notice(done, "good");
     return true;
   } catch (error) {
     notice(error.message, "bad");

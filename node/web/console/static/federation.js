@@ -22,8 +22,9 @@ export function federationView(view) {
   const graph = graphOf(federation);
   const ways = waysOf(view);
   const path = pathOf(federation, ways);
+  const tunnels = Math.max(ways.length, federation.tunnels); // not all are listed, and those we dialled are not counted
   return [
-    heading("Federation", chip(counted(federation.servers.length + 1, "server")), chip(counted(federation.tunnels, "tunnel"), federation.tunnels ? "info" : "")),
+    heading("Federation", chip(counted(federation.servers.length + 1, "server")), chip(counted(tunnels, "tunnel"), tunnels ? "info" : "")),
     federation.wrong.length > 0 && card("What is wrong", h("ul", { class: "concerns" }, federation.wrong.map((one) => h("li", { class: "warn", key: one.text }, one.text)))),
     h("div", { class: "graphed" }, picture(graph, names, path), h("div", { class: "side" }, choice(federation, names, path), waysCard(ways, names))),
     links(federation, names),

@@ -30,6 +30,11 @@ export function bytes(number) {
   return `${step === 0 || number >= 100 ? PLAIN.format(number) : ONE.format(number)} ${SIZES[step]}`;
 }
 
+/** 12 kB/s */
+export function bytesPerSecond(number) {
+  return `${bytes(number)}/s`;
+}
+
 /** Seconds that something took: 85 µs, 4.2 ms, 1.5 s */
 export function took(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";

@@ -40,7 +40,10 @@ function between(first, last, name) {
   return Math.max(0, grew / (last.at - first.at));
 }
 
-/** All counters and levels of a view by name: `calls`, and `calls{a,b}` for samples with labels. */
+/**
+ * All counters and levels of a view by name: `calls`, and `calls{a,b}` for samples with labels; bytes of the peers
+ * that are listed as `peer_received{key}` and `peer_sent{key}`.
+ */
 function flattened(view) {
   const values = new Map();
   for (const family of view.numbers) {
@@ -54,6 +57,10 @@ function flattened(view) {
     }
   }
   values.set("peers", view.peers.total);
+  for (const { key, received, sent } of view.peers.rows) {
+    values.set(`peer_received{${key}}`, received);
+    values.set(`peer_sent{${key}}`, sent);
+  }
   return values;
 }
 

@@ -3,12 +3,11 @@
 import { actionButton, act, notice } from "./dialogs.js";
 import { sparkline } from "./charts.js";
 import { h } from "./dom.js";
-import { brief, bytes, count, counted, lasted } from "./format.js";
+import { brief, bytesPerSecond, count, counted, lasted } from "./format.js";
 import { card, chip, facts, heading } from "./parts.js";
 import { state } from "./state.js";
 
 const perSecond = (number) => `${brief(number)}/s`;
-const bytesPerSecond = (number) => `${bytes(number)}/s`;
 const percent = (number) => `${brief(number * 100)} %`;
 
 export function overviewView(view) {

@@ -2,7 +2,7 @@
 
 import { act, actionButton, closePanel, drawPanel, notice, openPanel } from "./dialogs.js";
 import { h } from "./dom.js";
-import { counted } from "./format.js";
+import { bytes, bytesPerSecond, counted } from "./format.js";
 import { chip, facts, heading, namesIn, wayOf, who } from "./parts.js";
 import { asked } from "./session.js";
 import { redraw, state } from "./state.js";
@@ -16,6 +16,14 @@ export function peersView(view) {
   const find = searched("peers");
   if (partly && find && state.found?.find !== find) search(find);
   const listed = partly && find && state.found?.find === find ? state.found.peers : peers;
+  // Of those that only a search finds no rate is known.
+  const rate = (row, name) => state.past.rate(`peer_${name}{${row.key}}`);
+  const flow = (title, name) => ({
+    title,
+    number: true,
+    value: (row) => (listed === peers ? rate(row, name) : row[name]),
+    cell: (row) => [listed === peers && bytesPerSecond(rate(row, name)), h("span", { class: "sum dim" }, bytes(row[name]))],
+  });
   return [
     heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.parted > 0 && chip(`${peers.parted} without a transport`, "warn")),
     partly && h("p", { class: "note" }, `The first ${peers.rows.length} of ${peers.total} are listed. A search looks at all of them.`),
@@ -31,10 +39,12 @@ export function peersView(view) {
       columns: [
         { title: "Peer", value: (row) => row.name || row.id || row.place, cell: peerButton },
         { title: "From", value: (row) => row.place, cell: (row) => h("span", { class: "place" }, row.dialled ? `→ ${row.place}` : row.place) },
-        { title: "Role", value: (row) => row.role },
+        { title: "Role", value: (row) => row.role, cell: (row) => h("span", { class: "role" }, row.role) },
         { title: "State", value: stateText, cell: stateChips },
         { title: "Streams", number: true, value: (row) => row.streams },
-        { title: "Calls running", number: true, value: (row) => row.running },
+        { title: "Calls", number: true, value: (row) => row.running },
+        flow("Bytes in", "received"),
+        flow("Bytes out", "sent"),
         { title: "Resumed", number: true, value: (row) => row.resumes },
       ],
     }),
@@ -106,6 +116,9 @@ function peerBody(peer) {
       ["Role", `${peer.role} (it says)`],
       ["Suite", suite || "none: in the clear"],
       ["Calls that run", String(peer.running)],
+      ["Bytes in", flowOf(peer, "received")],
+      ["Bytes out", flowOf(peer, "sent")],
+      ["Waits to be sent", peer.waiting_events === 0 ? "nothing" : `${counted(peer.waiting_events, "event")}, ${bytes(peer.waiting)}`],
       ["Resumed", peer.resumes === 0 ? "never" : `${counted(peer.resumes, "time")}, last after: ${peer.parted_by || "–"}`],
       peer.ignored + peer.dropped > 0 && ["Not taken", `${counted(peer.ignored, "named event")}, ${counted(peer.dropped, "other event")}`],
     ]),
@@ -120,6 +133,10 @@ function peerBody(peer) {
       actionButton("Close the connection", () => close(peer, shown), { label: `Close the connection with ${shown}`, grave: true }),
     ),
   ];
+}
+
+function flowOf(peer, name) {
+  return `${bytes(peer[name])}, now ${bytesPerSecond(state.past.rate(`peer_${name}{${peer.key}}`))}`;
 }
 
 function listed(items, none) {

@@ -19,6 +19,7 @@ from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 from node.streams.stream import Stream
+from node.testing import FaultyLink
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node, settled
 
 CODE = Code(7, "crossover-clockwork")
@@ -117,6 +118,42 @@ async def test_one_taker_alone(anyio_backend: str) -> None:
         assert (await place.giver.taker()).node_id == place.met.client.node_id
 
 
+@pytest.mark.parametrize("how", ["taken", "given up"])
+async def test_whoever_is_at_it_when_a_code_is_over_is_told_at_once(
+    anyio_backend: str, how: str
+) -> None:
+    async with giving() as place, new_node() as other:
+        begun = await opened(place)
+        assert len(await begun.receive(SHARE_SIZE)) == SHARE_SIZE
+        peer = await place.more(other)
+        if how == "taken":
+            await take_code(other, peer, CODE)
+        else:
+            for _ in range(FAILED_TRIES):
+                with pytest.raises(WrongCodeError):
+                    await take_code(other, peer, WRONG)
+        assert await reset_of(begun) == CodeReset.GONE
+        await eventually(lambda: not place.giver._trying)
+
+
+async def test_who_reads_nothing_keeps_no_place(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "MESSAGE_TIMEOUT", 0.05)
+    async with giving() as place, new_node() as other, FaultyLink() as link:
+        peer, back = await introduce(other, place.met.server, link=link)
+        back.driver.high_water = 1_024
+        filler = back.open_stream("filler")  # until no more goes into the connection
+        link.to_client.stall()
+        with anyio.move_on_after(0.05):
+            await filler.send(bytes(1 << 20))
+        assert not back.driver.has_room
+        await peer.open_stream(LABEL).send((7).to_bytes(2) + bytes([88] + 31 * [102]))
+        await eventually(lambda: bool(place.giver._giving._expected))
+        await eventually(lambda: not place.giver._trying)
+        assert place.failed == []
+
+
 async def test_nobody_comes(anyio_backend: str) -> None:
     async with giving() as place:
         with pytest.raises(CodeGoneError, match="nobody has taken the code in 0 s"):
@@ -132,11 +169,11 @@ async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str
         @middle.on_stream(LABEL)
         async def hand_on(stream: Stream) -> None:
             there = onward.open_stream(LABEL)
-            await there.send(await exchange._exactly(stream, 2 + SHARE_SIZE))
-            await stream.send(await exchange._exactly(there, SHARE_SIZE))
-            await there.send(await exchange._exactly(stream, CONFIRMATION_SIZE))
+            await there.send(await exchange._answer(stream, b"", 2 + SHARE_SIZE))
+            await stream.send(await exchange._answer(there, b"", SHARE_SIZE))
+            await there.send(await exchange._answer(stream, b"", CONFIRMATION_SIZE))
             if part == "all":
-                await stream.send(await exchange._exactly(there, CONFIRMATION_SIZE))
+                await stream.send(await exchange._answer(there, b"", CONFIRMATION_SIZE))
             else:
                 await stream.send(bytes(CONFIRMATION_SIZE))
 

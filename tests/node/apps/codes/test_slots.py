@@ -1,11 +1,9 @@
-"""Tests of node/apps/codes/slots.py and rations.py: who has which slot, and every limit."""
+"""Tests of node/apps/codes/slots.py: who has which slot, and every limit."""
 
 import pytest
 
 from crypto.identity import NodeId
 from node.apps.codes.code import LAST_SLOT, SECONDS
-from node.apps.codes.giving import AT_A_TIME, OF_AN_ADDRESS
-from node.apps.codes.rations import REMEMBERED, Rations
 from node.apps.codes.slots import (
     ASKED,
     MOST_SLOTS,
@@ -122,17 +120,3 @@ def test_how_often_an_address_asks() -> None:
         table.claim(ALICE, "", "192.0.2.1", 0.0)
     table.find(1, "192.0.2.2", 0.0)
     table.find(1, "192.0.2.1", ASKED.seconds)
-
-
-def test_an_ipv6_network_is_one_address() -> None:
-    rations = Rations(OF_AN_ADDRESS)
-    took = [rations.take(f"2001:db8::{n + 1:x}", 0.0) for n in range(int(OF_AN_ADDRESS.burst) + 1)]
-    assert took == [True] * int(OF_AN_ADDRESS.burst) + [False]
-    assert rations.take("2001:db8:0:1::1", 0.0)
-
-
-def test_so_many_addresses_are_remembered() -> None:
-    rations = Rations(OF_AN_ADDRESS)
-    for number in range(REMEMBERED + AT_A_TIME):
-        rations.take(address(number), 0.0)
-    assert len(rations) == REMEMBERED

@@ -1,12 +1,14 @@
 """`parley simulate` as a command: what it writes, counts, and will not do."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key
-from node.apps.simulate.tally import count
+from node.apps.simulate.tally import Tally, count
+from node.cli.simulation.journals import _named
 from tests.node.apps.simulate.journals import audit, listed
 from tests.node.cli.conftest import Parley
 
@@ -72,3 +74,9 @@ def test_what_is_asked_for_must_make_sense(
     done = parley("simulate", "--journals", "j", *options)
     assert done.code == 2
     assert sentence in done.err
+
+
+def test_answers_are_named_for_people_and_have_codes_for_programs() -> None:
+    tally = Tally(calls=Counter({("a", "1"): 2, ("b", "1"): 1, ("a", "64"): 3, ("a", "late"): 4}))
+    assert tally.outcomes() == {"1": 3, "64": 3, "late": 4}
+    assert _named(tally.outcomes()) == {"topic-not-found": 3, "code 64": 3, "late": 4}

@@ -2,7 +2,9 @@
 
 import os
 import signal
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -27,12 +29,30 @@ def write(directory: Path, version: int) -> Path:
     return file
 
 
+def read(url: str) -> bytes:
+    """What `/metrics` says there."""
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
 def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path: Path) -> None:
     write(tmp_path, 1)
     key = AuditorPrivateKey.create().public.text
+    settings = tmp_path / "parley.toml"
+    settings.write_text("[node]\nmax_connections = 100\n")
+    asked = ("--json", "--config", str(settings), "--metrics", "127.0.0.1:0")
+    keeping = ("--journal", str(tmp_path / "journal"), "--auditor", key)
     running = processes.start(
-        "run", "shop:app", "--json", "--journal", str(tmp_path / "journal"), "--auditor", key
+        *("run", "shop:app", "--console", "127.0.0.1:0", *asked, *keeping),
+        environment={"PARLEY_HOME": str(tmp_path / "home")},  # that of `parley`, too
     )
+    assert b"parley_connections_limit 100.0\n" in read(running.event("metrics")["url"])
+    console = running.event("console")["url"]
+    assert parley("console", "--json").last["url"] == console
     (address,) = running.event("ready")["addresses"]
     assert parley("call", address, "version").out == "1\n"
     assert parley("topics", address).out.splitlines()[-2:] == [
@@ -40,6 +60,9 @@ def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path
         "      Which one it is.",
     ]
     assert parley("call", address, "parley.echo").code == 5  # that is of `serve`
+    settings.write_text("[node]\nmax_connections = 50\n")
+    running.send(signal.SIGHUP)
+    assert running.event("reloaded")["changed"] == ["node.max_connections"]
     ended = running.stop(signal.SIGINT)
     assert (ended.code, ended.err) == (0, "")
     assert list((tmp_path / "journal").iterdir())

@@ -41,7 +41,7 @@ def test_for_people(parley: Parley, server: str, monkeypatch: pytest.MonkeyPatch
     assert "x25519: a quantum computer" in done.out
     assert "-> put x25519-mlkem768 first" in done.out
     assert server.partition("#")[2] in done.out
-    assert done.out.splitlines()[-1].endswith(" weak, 0 problem")
+    assert done.out.splitlines()[-1].endswith(" weak, 0 problems")
 
 
 def test_a_connection(parley: Parley, server: str) -> None:

@@ -11,6 +11,7 @@ from node.cli.options import TABLE, NodeOptions
 from node.cli.serve.application import Application
 from node.errors import ConfigError
 from node.node import Node
+from node.settings import Settings
 from tests.node.network import PATIENCE, meeting, new_node
 
 FUNCTION = """
@@ -47,7 +48,7 @@ def module(directory: Path, text: str, name: str = "shop_a") -> str:
 
 def options(**given: object) -> NodeOptions:
     values = {name: default for name, (_, default) in TABLE.items()}
-    return NodeOptions(**{**values, **given})
+    return NodeOptions(**{**values, **given}).over(Settings())
 
 
 @pytest.mark.anyio
@@ -116,12 +117,12 @@ async def test_what_it_opened_is_there_until_the_node_has_drained(
 def test_a_node_is_as_its_module_made_it(tmp_path: Path) -> None:
     text = "from parley import Identity, Node\nnode = Node(Identity.create())\n"
     application = Application(module(tmp_path, text), tmp_path)
-    made = application.made(options(loop="trio", log_level="info"), None)
-    assert isinstance(made, Node)
+    own = application.own_node(options(loop="trio", log_level="info"))
+    assert isinstance(own, Node)
     with pytest.raises(ConfigError, match="--plaintext, --role would change nothing"):
-        application.made(options(role="server", plaintext=True), None)
+        application.own_node(options(role="server", plaintext=True))
     with pytest.raises(ConfigError, match="--identity would change nothing"):
-        application.made(options(identity_path=tmp_path), None)
+        application.own_node(options(identity_path=tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,11 +15,14 @@ import pytest
 from crypto.identity import Identity
 from node.cli.options import TABLE, NodeOptions
 from node.cli.output import Output
+from node.cli.serve.application import Application
 from node.cli.serve.bus import BusRights
 from node.cli.serve.reloading import Reloader, RunningServer
 from node.cli.serve.supervisor import Supervisor
+from node.errors import ConfigError
 from node.server.federation import Federation
 from node.settings import load_settings
+from node.trust.policies import TrustPolicy
 from parley import Peer
 from tests.node.network import eventually, meeting
 
@@ -158,6 +162,38 @@ async def test_roles_are_those_of_the_file(
         assert roles.of(OTHER) == {"cook"}
         await server.reload(SETTINGS)
         assert roles.of(OTHER) == frozenset()
+        roles.load(file)  # by an application: the settings say nothing of roles
+        assert await server.reload(SETTINGS) == [("reload.done", [])]
+        assert roles.of(OTHER) == {"cook"}
+
+
+async def test_roles_are_read_once_and_go_back_with_the_rest(
+    anyio_backend: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(tmp_path, caplog) as server:
+        node, file = server.served.node, tmp_path / "roles"
+        change, fails = node.change_trust, False
+
+        async def meanwhile(trust: TrustPolicy) -> None:
+            file.write_text("somebody writes it anew\n")
+            if fails:
+                raise ConfigError("no such trust")
+            await change(trust)
+
+        monkeypatch.setattr(node, "change_trust", meanwhile)
+        text = SETTINGS.replace("log_level", "roles = 'roles'\nlog_level")
+        file.write_text(f"{OTHER} clerk\n")
+        assert await server.reload(text) == [("reload.done", ["serve.roles"])]
+        assert node.roles.of(OTHER) == {"clerk"}
+        fails = True
+        file.write_text(f"{OTHER} cook\n")
+        assert await server.reload(text) == [
+            ("reload.failed", "the settings were read again, and stay as they were: no such trust")
+        ]
+        assert node.roles.of(OTHER) == {"clerk"}
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -235,6 +271,36 @@ async def test_a_federation_begins_with_a_restart(
             ("reload.done", []),
             ("reload.needs-restart", ["federation.members"]),
         )
+
+
+async def test_a_node_of_a_module_keeps_its_limits_and_its_trust(
+    anyio_backend: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`parley run module:node`, where nothing but the module says what they are."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "shop_own", module := ModuleType("shop_own"))
+    async with serving(tmp_path, caplog) as given:
+        node = vars(module)["node"] = given.served.node
+        config, trust = node.config, node.trust
+        assert config.memory == 9_000_000
+        reloader = Reloader(lambda: load_settings(given.file, {}), *_nothing())
+        application = Application("shop_own:node", tmp_path)
+        server = replace(given, reloader=reloader)
+        async with reloader.serving(replace(given.served, application=application)):
+            (tmp_path / "roles").write_text(f"{OTHER} clerk\n")
+            plain = "[serve]\nlog_level = 'info'\n"
+            done = await server.reload(f"{plain}roles = 'roles'")
+            assert done == [("reload.done", ["serve.log_level", "serve.roles"])]
+            assert node.roles.of(OTHER) == {"clerk"}
+            ((event, why),) = await server.reload("[node]\nmemory = 2_000_000")
+            assert event == "reload.failed"
+            assert "[node] of the settings would change nothing" in why
+        assert node.config == config
+        assert node.trust is trust
+        assert server.peer.is_open
 
 
 async def test_options_go_before_the_file(

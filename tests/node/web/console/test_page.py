@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from node.bus.bus import Bus
+from node.bus.errors import BusUnavailableError
+from node.web.console.places import ConsolePlace, write_page
 from node.web.server import serving
 from tests.browser import NEEDS_BROWSER, chromium
 from tests.node.web.console.busy import HOSTILE, LONG, SCRIPT, Busy, busy, quiet
@@ -104,6 +108,14 @@ class Page:
     def ask(self, script: str, *given: Any) -> Any:
         return self.driver.execute_script(f"return {script}", *given)
 
+    def flows(self, title: str, row: str) -> bool:
+        """Whether a column of a row of a table says that something goes on now."""
+        script = (
+            "[...document.querySelectorAll('tbody tr')].find((one) => one.textContent"
+            ".includes(arguments[1])).querySelector(`td[data-title='${arguments[0]}']`).textContent"
+        )
+        return not self.ask(script, title, row).startswith("0 ")
+
     def complaints(self) -> list[str]:
         """What the browser has to say: of scripts that failed, and of what the policy kept out."""
         return [line["message"] for line in self.log()]
@@ -173,6 +185,8 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
             page.go("peers")
             page.find("td", HOSTILE.replace(" ", "_"))
             page.find("td", LONG[:100])
+            for title in ("Bytes in", "Bytes out"):
+                page.until(partial(page.flows, title, "shop-0"))
             page.click("td button.link", HOSTILE.replace(" ", "_"))
             for text in (SCRIPT, f"files.{SCRIPT}"):
                 page.find("dialog li, dialog dd", text)
@@ -201,6 +215,8 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
         def federation(page: Page) -> None:
             page.go("federation")
             page.until(lambda: len(page.all(".server")) == 7)
+            assert len(page.all(".ways button")) == 2
+            page.find(".chip", "2 tunnels")
             page.click(".ways button", "edge → hub")
             page.until(lambda: len(page.all(".edge.used")) == 3)
             names = [one.text.split()[0] for one in page.all(".side .way li")]
@@ -236,6 +252,12 @@ async def test_a_link_opens_it_once_and_a_session_can_be_left(
             page.driver.get(link)
             page.find("main p", "used already")
             page.open(found.served.link())
+            # As `parley console --open` has it.
+            place = ConsolePlace(found.served.url, str(found.node.node_id), "")
+            page.click(".foot button", "Leave")
+            page.find("h1", "needs a new link")
+            page.open(write_page(tmp_path, place, found.served.link()).as_uri())
+            assert page.ask("location.href") == f"{found.served.url}/"
 
         await look(use, page)
 
@@ -315,8 +337,11 @@ def named(page: Page, within: str = "") -> None:
 
 
 async def test_an_operator_acts_where_the_link_lets_him(
-    tmp_path: Path, anyio_backend: Any, page: Page
+    tmp_path: Path, anyio_backend: Any, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def fail(*_: Any, **options: Any) -> None:
+        raise BusUnavailableError("it is away")
+
     async with busy(tmp_path) as found:
 
         def only_look(page: Page) -> None:
@@ -340,7 +365,17 @@ async def test_an_operator_acts_where_the_link_lets_him(
             page.find("#notices .good", "Closed the connection")
             page.until(lambda: "shop-3" not in page.text("tbody"))
             page.go("buses")
-            page.click("button.letters", "3 dead letters")
+            with monkeypatch.context() as failing:
+                failing.setattr(Bus, "dead_letters", fail)
+                page.click("button.letters", "3 dead letters")
+                page.find("dialog .alarm", "it is away")
+                assert not page.all("dialog .letter, dialog .empty")
+                failing.undo()
+                failing.setattr(Bus, "drop_dead", fail)
+                page.click("dialog button", "Try again")
+                page.click("dialog button.action", "Drop all")
+                page.click("dialog.question button.danger")
+                page.find("#notices:popover-open .bad", "It failed: it is away")  # above the panel
             page.click("dialog input[type=checkbox]")
             page.click("dialog button.action", "Drop these")
             page.click("dialog.question button.danger")

@@ -7,7 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import InsecureAddressError, PeerClosedError
+from node.bus.bus import Bus
+from node.errors import ConfigError, InsecureAddressError, PeerClosedError
+from node.web.console import actions, buses_view
 from node.web.console.access import ENTRIES, REQUESTS
 from node.web.console.guard import HEADERS
 from node.web.console.places import link_from, places
@@ -120,10 +122,14 @@ async def test_peers_are_closed_and_forgotten(tmp_path: Path, anyio_backend: Any
         assert (await visitor.do("nothing"))[0] == 409
 
 
-async def test_drain_is_handed_on(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_drain_is_handed_on_and_each_action_logged(
+    tmp_path: Path, anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async with quiet(tmp_path) as found, visiting(found.served, may_act=True) as visitor:
-        status, _ = await visitor.do("drain")
+        status, done = await visitor.do("drain")
         assert (status, found.drained.is_set()) == (200, True)
+        (line,) = [one for one in caplog.records if one.name == "parley.console"]
+        assert (vars(line)["event"], line.message) == ("console.drain", f"console: {done}")
         assert found.console.view()["node"]["draining"]
         found.console.on_drain = None
         assert (await visitor.do("drain"))[0] == 409
@@ -162,6 +168,43 @@ async def test_dead_letters_are_looked_at_replayed_and_dropped(
         assert (await visitor.do("drop", bus="redis://x", stream="a.b", letters="all"))[0] == 409
         assert (await visitor.do("drop", bus=address, stream="?", letters="all"))[0] == 409
         assert (await visitor.get("/api/letters", bus=address, stream="?")).status_code == 409
+
+
+async def hang(*_: Any, **options: Any) -> None:
+    await anyio.sleep_forever()
+
+
+async def fail(*_: Any, **options: Any) -> None:
+    raise ConfigError("it was never\nthere")
+
+
+@pytest.mark.parametrize(
+    ("what", "looked", "acted"),
+    [
+        (hang, "the bus did not answer within 0.01 s", "the bus did not answer within 0.02 s"),
+        (fail, r"it was never\nthere", r"it was never\nthere"),
+    ],
+)
+async def test_a_bus_that_hangs_or_fails_has_a_clear_answer_in_bounded_time(
+    tmp_path: Path,
+    anyio_backend: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    what: Any,
+    looked: str,
+    acted: str,
+) -> None:
+    monkeypatch.setattr(buses_view, "PATIENCE", 0.01)
+    monkeypatch.setattr(actions, "SETTLING", 0.02)
+    for method in ("dead_letters", "replay_dead", "drop_dead"):
+        monkeypatch.setattr(Bus, method, what)
+    async with quiet(tmp_path) as found, visiting(found.served, may_act=True) as visitor:
+        found.node.bus(f"sqlite:///{tmp_path}/bus.db")
+        said = {"bus": f"sqlite:///{tmp_path}/bus.db", "stream": STREAM}
+        answer = await visitor.get("/api/letters", **said)
+        assert (answer.status_code, answer.json()["error"]) == (409, looked)
+        for action in ("replay", "drop"):
+            done = await visitor.do(action, **said, letters="all")
+            assert done == (409, f"it failed: {acted}")
 
 
 async def test_rates_and_readers_have_limits(tmp_path: Path, anyio_backend: Any) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from crypto.identity import NodeId
+from node.errors import CallRefused
 from node.metrics import catalogue
 from node.metrics.families import Histogram, labelled
 from node.trust.known_peers import KnownPeers
@@ -47,6 +49,16 @@ async def test_peers_are_numbered_searched_and_bounded(
         assert peers_view(met.server, numbers, names)["rows"] == []
 
 
+async def test_bytes_are_told_for_each_peer(anyio_backend: Any) -> None:
+    async with meeting() as met, Console(met.server) as console:
+        (before,) = console.view()["peers"]["rows"]
+        with pytest.raises(CallRefused):
+            await met.peer.call("nobody.has.this", b"x" * 10_000)
+        (after,) = console.view()["peers"]["rows"]
+        assert after["received"] - before["received"] > 10_000
+        assert 0 < after["sent"] - before["sent"] < 1_000
+
+
 async def test_a_peer_is_shown_with_all_that_it_has_open(anyio_backend: Any) -> None:
     hostile = config(info={"app": SCRIPT})
     async with meeting(client=hostile) as met:
@@ -65,6 +77,7 @@ async def test_a_peer_is_shown_with_all_that_it_has_open(anyio_backend: Any) -> 
             assert [one["label"] for one in peer["stream_list"]] == ["files"]
             assert peer["topics"] == ["prices"]
             assert peer["info"] == {"app": SCRIPT}
+            assert peer["waiting"] == peer["waiting_events"] == 0
             assert console.peer(row["key"] + 1) is None
             (shown_topic,) = console.view()["topics"]["rows"]
             assert (shown_topic["subscribers"], topic.name) == (1, "prices")

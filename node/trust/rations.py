@@ -3,7 +3,9 @@
 from collections import OrderedDict
 from typing import Final
 
+from node.errors import CallRefused
 from node.protocol.allowance import Allowance, Rate
+from node.protocol.codes import ResultCode
 from node.trust.admission import address_key
 
 # Addresses whose rate is remembered; beyond it the one that was quiet for longest is not.
@@ -28,3 +30,8 @@ class Rations:
         if len(self._left) > REMEMBERED:
             self._left.popitem(last=False)
         return allowance.take(now)
+
+    def require(self, name: str, now: float) -> None:
+        """As `take`; CallRefused with code 19 if there was none."""
+        if not self.take(name, now):
+            raise CallRefused(ResultCode.OVERLOADED, "asked too often: try again in some seconds")
