@@ -13,6 +13,7 @@ from crypto.identity import NodeId
 from node.cli.options import Json
 from node.cli.output import Output
 from node.cli.peers import find_peer, utc
+from node.cli.terminal import table_of_nodes
 from node.errors import ConfigError, FileError
 from node.trust.known_peers import KnownPeer, KnownPeers, default_accounts
 
@@ -43,14 +44,10 @@ def list_accounts(accounts: AccountsPath = None, as_json: Json = False) -> None:
     for account in found:
         out.event("account", **_described(account))
     if found:
-        out.say(f"{'node id':52}  {'added':20}  names")
+        rows = ((str(one.node_id), utc(one), _names(one, out)) for one in found)
+        out.table(table_of_nodes("accounts", "added", rows))
     else:
         out.say(f"nobody has an account in {file.path}")
-    for account in found:
-        petname = out.petnames.of(account.node_id)
-        called = [] if petname in (None, *account.names) else [f"({petname})"]
-        names = ", ".join([*account.names, *called])
-        out.say(f"{account.node_id}  {utc(account)}  {names or '-'}")
     out.done(count=len(found), accounts=str(file.path))
 
 
@@ -84,6 +81,12 @@ def _file(path: Path | None, *, must_exist: bool = False) -> KnownPeers:
     if must_exist and not path.exists():
         raise FileError(f"there is no file of accounts at {path}")
     return KnownPeers(path)
+
+
+def _names(account: KnownPeer, out: Output) -> list[str]:
+    """Those in the file, and what the node is called on this machine."""
+    petname = out.petnames.of(account.node_id)
+    return [*account.names, *([] if petname in (None, *account.names) else [f"({petname})"])]
 
 
 def _described(account: KnownPeer) -> dict[str, object]:
