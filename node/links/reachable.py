@@ -12,7 +12,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import anyio
 
 from node.backoff import Pauses
-from node.errors import CallTimeout, ParleyError, UnreachableError
+from node.errors import CallTimeout, HandshakeError, ParleyError, UnreachableError
 from node.links.hooks import Hook, Hooks
 from node.links.redial import Redial, random_fraction
 from node.logs import one_line
@@ -213,7 +213,9 @@ class Reachable(ABC, Generic[C]):
         return left
 
     def _failed(self, why: Exception, seconds: float) -> None:
-        told = self.attempts and str(why) == str(self.error)
+        # One that is refused by a responder was up for a moment: that makes it no news.
+        again = self.attempts or (isinstance(why, HandshakeError) and self._redial.failures > 1)
+        told = again and str(why) == str(self.error)
         self.error, self.pause = why, seconds
         self.attempts += 1
         logger.log(

@@ -140,8 +140,6 @@ def given_up(peer: Peer) -> Iterator[None]:
             _log_failure(peer, error, refused=False)
         peer.live.drop(CloseCode.GOING_AWAY)
         raise
-    if peer.core.initiator:
-        peer.endpoint.endings.dialled(peer.name)
 
 
 def _log_failure(peer: Peer, error: Exception, *, refused: bool) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from node.config import NodeConfig
+from node.errors import NotTrustedError
 from node.handlers.registry import Handlers
 from node.handlers.topic import Topic
 from node.logs import LogRation, one_line
@@ -69,6 +70,8 @@ PER_SECOND: Final = 10
 # Lines about what is not a node: a probe comes again and again, and says nothing new.
 FOREIGN_BURST: Final = 10
 FOREIGN_PER_SECOND: Final = 1 / 60
+# Seconds in which a responder that does not trust us says so: for us the session is open by then.
+REFUSED_WITHIN: Final = 15.0
 # Places of which is remembered why they could not be dialled.
 MOST_PLACES: Final = 1_024
 
@@ -92,10 +95,10 @@ class Endings:
         now: float,
         *,
         stranger: bool,
-        dialled: bool = False,
+        refused: bool = False,
     ) -> None:
-        """Log an ending; `stranger` says that the handshake was never completed, `dialled` that it
-        was ours: then whoever dialled is told, and `dial_failed` is as well.
+        """Log an ending; `stranger` says that the handshake was never completed, `refused` that it
+        was our dial that failed: then whoever dialled is told, and `dial_failed` is as well.
 
         `now` is seconds of a clock that never goes back, the same for all calls.
         """
@@ -103,7 +106,7 @@ class Endings:
             return
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
-        level = logging.INFO if quiet or (stranger and dialled) else logging.WARNING
+        level = logging.INFO if quiet or refused else logging.WARNING
         if access.logger.isEnabledFor(level):
             text = one_line(ended.text or ended.reason)
             extra = {
@@ -146,8 +149,8 @@ class Endings:
             extra={"event": "dial.failed", "address": place, "reason": why},
         )
 
-    def dialled(self, place: str) -> None:
-        """A dial led to a session: the next one that fails is news."""
+    def used(self, place: str) -> None:
+        """A dial led to a session, which is over: the next dial that fails is news."""
         self._failed.pop(place, None)
 
     def _break_silence(self) -> None:
@@ -183,6 +186,7 @@ class Endpoint:
         "_emitted",
         "_handlers",
         "_live",
+        "_opened",
         "_sessions",
         "calls",
         "deciding",
@@ -198,6 +202,7 @@ class Endpoint:
     ) -> None:
         core, handlers = live.core, host.handlers
         self._live = live
+        self._opened = 0.0
         live.metrics = host.metrics
         self.endings = host.endings
         self._sessions = host.sessions
@@ -269,6 +274,7 @@ class Endpoint:
                 live.agreed = agreed
                 live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
                 count_handshake(live, "ok")
+                self._opened = live.backend.now()
                 self._log_open(agreed)
                 live.changed()
             case ConnectionEnded():
@@ -316,16 +322,28 @@ class Endpoint:
         live.connection_ended(ended)
         count_ending(live, ended)
         now, stranger, dialled = live.backend.now(), live.agreed is None, live.core.initiator
+        refused = dialled and (stranger or self._not_trusted(ended, now))
         if stranger and live.core.foreign and not dialled:
             self.endings.met_foreign(live.name, live.core.foreign, now)
         elif live.driver.was_connected:
-            self.endings.ended(live.remote, ended, now, stranger=stranger, dialled=dialled)
+            self.endings.ended(live.remote, ended, now, stranger=stranger, refused=refused)
+        if dialled and not stranger:
+            if refused:
+                why = str(NotTrustedError(text, code))
+                self.endings.dial_failed(live.name, why, refused=True)
+            else:
+                self.endings.used(live.name)
         self.deciding.stop()
         self._accounts.connection_ended()
         self.calls.connection_ended(code, text)
         self.topics.connection_ended(code, text)
         self.streams.connection_ended(code, text)
         live.changed()
+
+    def _not_trusted(self, ended: ConnectionEnded, now: float) -> bool:
+        """Whether the responder has refused us, once the handshake was over for us."""
+        said = ended.remote and ended.code == CloseCode.AUTHENTICATION_FAILED
+        return said and now - self._opened < REFUSED_WITHIN
 
 
 def _stop(request: IncomingCall) -> None:

@@ -11,7 +11,7 @@ from crypto.identity import Identity
 from node.errors import HandshakeError, NotTrustedError, UnreachableError
 from node.peer.endpoint import FOREIGN_BURST, MOST_PLACES, Endings
 from node.transport.address import Address
-from node.trust.policies import AnyPeer
+from node.trust.policies import AnyPeer, OneOf
 from parley import Node, Pauses
 from tests.node.network import PATIENCE, eventually, new_node
 
@@ -69,6 +69,32 @@ async def test_a_link_says_why_it_is_down_once_for_each_reason(
                 await link.changes.until(lambda: link.attempts >= 20)
     (line,) = lines(caplog, "parley.link", logging.WARNING)
     assert "nobody listens there; dialled again in" in line
+
+
+async def test_a_responder_that_does_not_trust_us_refuses_a_dial_which_is_said_once(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as node, new_node(OneOf([])) as other, listening(other) as (place, _):
+            for _ in range(3):
+                peer = await node.connect(place, trust=AnyPeer())
+                await peer.closed()
+            async with node.link(f"{place}#{other.node_id}", pauses=QUICK) as link:
+                await link.changes.until(lambda: link.sessions >= 5)
+            warned = [r for r in caplog.records if r.levelno >= logging.WARNING]
+            ours = [r.getMessage() for r in warned if str(other.node_id.short) in r.getMessage()]
+            await other.change_trust(AnyPeer())
+            peer = await node.connect(place, trust=AnyPeer())
+            await peer.ping()
+            await peer.close()
+            await other.change_trust(OneOf([]))
+            await (await node.connect(place, trust=AnyPeer())).closed()
+    assert not ours
+    said = f"the dial of {place} was refused: authentication failed (authentication-failed)"
+    assert lines(caplog, "parley.peer") == [said, said]  # again after there was a session
+    (line,) = lines(caplog, "parley.link", logging.WARNING)
+    assert "(authentication-failed); dialled again in" in line
 
 
 @pytest.mark.parametrize(
