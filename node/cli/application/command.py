@@ -8,6 +8,7 @@ import typer
 
 from node.cli.application.reload import keep_running
 from node.cli.options import Listen, NodeOptions, takes_node_options
+from node.cli.serve.access_log import AccessLog
 from node.cli.serve.announcing import Announce, AnnounceName
 from node.cli.serve.application import Application
 from node.cli.serve.command import ConfigOption, serve_by, told_by_options
@@ -62,6 +63,7 @@ def run_application(
     journal_on_failure: OnFailure = None,
     metrics: MetricsAddress = None,
     console: ConsoleAddress = None,
+    access_log: AccessLog = None,
 ) -> None:
     """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.
 
@@ -81,6 +83,7 @@ def run_application(
                 "announce_name": announce_name,
                 "console": console,
                 "metrics": metrics,
+                "access_log": access_log,
             },
             journal=journal_told(journal, auditor, journal_fsync, journal_on_failure),
         )

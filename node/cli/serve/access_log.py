@@ -1,4 +1,4 @@
-"""The access log of `parley serve`: its option."""
+"""The access log of `parley serve` and `parley run`: its option."""
 
 from typing import Annotated
 

@@ -68,6 +68,16 @@ def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path
     assert list((tmp_path / "journal").iterdir())
 
 
+def test_who_came_and_was_refused_is_logged(
+    processes: Processes, parley: Parley, tmp_path: Path
+) -> None:
+    write(tmp_path, 1)
+    running = processes.start("run", "shop", "--json", "--access-log")
+    (address,) = running.event("ready")["addresses"]
+    assert parley("call", address, "nothing").code == 5
+    assert "call 'nothing' is refused: topic not found" in running.stop(signal.SIGINT).err
+
+
 def test_it_is_started_anew_when_a_file_changes(
     processes: Processes, parley: Parley, tmp_path: Path
 ) -> None:
