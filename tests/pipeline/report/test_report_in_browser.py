@@ -90,6 +90,14 @@ def test_nothing_but_tables_and_pictures_is_wider_than_the_page(
     page.execute_script("location.hash = ''")
 
 
+def test_what_to_do_about_a_finding_is_in_sight(page: WebDriver) -> None:
+    size = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    kinds = page.find_element(By.CSS_SELECTOR, "#findings .wide")
+    assert kinds.find_elements(By.TAG_NAME, "th")[7].text == "What to do"
+    assert kinds.get_property("scrollWidth") == kinds.get_property("clientWidth")
+
+
 def test_nothing_was_refused_or_loaded(page: WebDriver) -> None:
     """No stranger's script ran, and the page's own is the one that its policy lets in."""
     assert page.get_log("browser") == []  # type: ignore[no-untyped-call]  # selenium's
