@@ -8,6 +8,7 @@ import typer
 
 from node.cli.application.reload import keep_running
 from node.cli.options import Listen, NodeOptions, takes_node_options
+from node.cli.serve.access_log import AccessLog
 from node.cli.serve.announcing import Announce, AnnounceName
 from node.cli.serve.application import Application
 from node.cli.serve.command import ConfigOption, serve_by, told_by_options
@@ -62,6 +63,7 @@ def run_application(
     journal_on_failure: OnFailure = None,
     metrics: MetricsAddress = None,
     console: ConsoleAddress = None,
+    access_log: AccessLog = None,
 ) -> None:
     """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.
 
@@ -76,6 +78,7 @@ def run_application(
         return told_by_options(
             load_settings(config),
             serve={
+                "access_log": access_log,
                 "listen": listen,
                 "announce": announce,
                 "announce_name": announce_name,
