@@ -80,9 +80,9 @@ def test_it_is_started_anew_when_a_file_changes(
     assert running.event("reloading")["changed"] == ["shop.py"]
     (address,) = running.event("ready")["addresses"]
     assert parley("call", address, "version").out == "2\n"
-    ended = running.stop(signal.SIGTERM)
+    ended = running.stop(signal.SIGINT)
     assert ended.code == 0
-    assert '"event": "done", "signal": "SIGTERM"' in ended.out
+    assert '"event": "done", "signal": "SIGINT"' in ended.out
     assert parley("call", address, "version").code == 3
 
 
