@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# Sends the process SIGINT when it begins to import a module.
+# Sends the process a signal when it begins to import a module.
 PROGRAM = """
 import os, signal, sys
 from importlib.abc import MetaPathFinder
@@ -17,10 +17,10 @@ class Interrupts(MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == WHERE:
             sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), int(NUMBER))
 
 import parley.__main__
-WHERE, *arguments = sys.argv[1:]
+NUMBER, WHERE, *arguments = sys.argv[1:]
 sys.meta_path.insert(0, Interrupts())
 sys.argv = ["parley", *arguments]
 parley.__main__.main()
@@ -40,7 +40,15 @@ parley.__main__.main()
 )
 def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, where, "ping", "tcp://127.0.0.1:1"],
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(int(signal.SIGINT)),
+            where,
+            "ping",
+            "tcp://127.0.0.1:1",
+        ],
         capture_output=True,
         text=True,
         timeout=25,
@@ -52,9 +60,22 @@ def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -
 @pytest.mark.process
 def test_an_interrupt_that_is_ignored_stays_so() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "node", "--version"],
+        [sys.executable, "-c", PROGRAM, str(int(signal.SIGINT)), "node", "--version"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         env={**os.environ, "PARLEY_HOME": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("command", ["serve", "run", "relay"])
+def test_a_hangup_does_not_end_what_serves_while_it_starts(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(int(signal.SIGHUP)), "node", command, "--help"],
         capture_output=True,
         text=True,
         timeout=25,
