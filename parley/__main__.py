@@ -24,8 +24,8 @@ def main() -> None:
     # Imports make much and drop little: to look for garbage meanwhile is in vain. A command that
     # begins turns it on again, and has SIGINT as it usually is (`node.cli.beginning`).
     gc.disable()
-    if sys.argv[1:2] in (["serve"], ["run"]) and "--reload" not in sys.argv:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks it to read its settings again
+    if sys.argv[1:2] in (["serve"], ["run"], ["relay"]):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks for settings, or for nothing
     try:
         from node.cli.main import main as run
     except ImportError as error:

@@ -73,7 +73,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
     ),
     CloseCode.AUTHENTICATION_FAILED: (
         "a side's Proof was wrong, or its identity is not welcome (any more)",
-        "the side that was dialled",
+        "either side, mostly the one that was dialled",
         "ask whoever runs that node to let your node id in; give --identity, if you have one",
     ),
     CloseCode.NO_COMMON_ALGORITHM: (

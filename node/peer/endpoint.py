@@ -106,7 +106,10 @@ class Endings:
             return
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
-        level = logging.INFO if quiet or refused else logging.WARNING
+        # Whoever hangs up before it is anybody only had a look, as scanners do, and as our own
+        # command line does at an address that is new to it.
+        looked = stranger and ended.code == CloseCode.CONNECTION_LOST
+        level = logging.INFO if quiet or refused or looked else logging.WARNING
         if access.logger.isEnabledFor(level):
             text = one_line(ended.text or ended.reason)
             extra = {

@@ -17,7 +17,7 @@ class Interrupts(MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == WHERE:
             sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.Signals[NUMBER])
+            os.kill(os.getpid(), int(NUMBER))
 
 import parley.__main__
 NUMBER, WHERE, *arguments = sys.argv[1:]
@@ -40,7 +40,15 @@ parley.__main__.main()
 )
 def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "SIGINT", where, "ping", "tcp://127.0.0.1:1"],
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(int(signal.SIGINT)),
+            where,
+            "ping",
+            "tcp://127.0.0.1:1",
+        ],
         capture_output=True,
         text=True,
         timeout=25,
@@ -52,7 +60,7 @@ def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -
 @pytest.mark.process
 def test_an_interrupt_that_is_ignored_stays_so() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "SIGINT", "node", "--version"],
+        [sys.executable, "-c", PROGRAM, str(int(signal.SIGINT)), "node", "--version"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         env={**os.environ, "PARLEY_HOME": os.devnull},
         capture_output=True,
@@ -64,23 +72,16 @@ def test_an_interrupt_that_is_ignored_stays_so() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["serve", "--listen", "nowhere"], 2),
-        (["run", "nothing"], 2),
-        (["run", "nothing", "--reload"], -signal.SIGHUP),  # in a terminal that is closed
-    ],
-)
-def test_a_hangup_ends_no_server_that_begins(arguments: list[str], code: int) -> None:
+@pytest.mark.parametrize("command", ["serve", "run", "relay"])
+def test_a_hangup_does_not_end_what_serves_while_it_starts(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "SIGHUP", "node", *arguments],
-        env={**os.environ, "PARLEY_HOME": os.devnull},
+        [sys.executable, "-c", PROGRAM, str(int(signal.SIGHUP)), "node", command, "--help"],
         capture_output=True,
+        text=True,
         timeout=25,
         check=False,
     )
-    assert done.returncode == code
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_module_of_the_commands_runs_them_too(

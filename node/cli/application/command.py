@@ -78,12 +78,12 @@ def run_application(
         return told_by_options(
             load_settings(config),
             serve={
+                "access_log": access_log,
                 "listen": listen,
                 "announce": announce,
                 "announce_name": announce_name,
                 "console": console,
                 "metrics": metrics,
-                "access_log": access_log,
             },
             journal=journal_told(journal, auditor, journal_fsync, journal_on_failure),
         )

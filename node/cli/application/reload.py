@@ -102,11 +102,12 @@ async def _supervise(command: list[str], files: Files, options: NodeOptions, out
             process = await anyio.open_process(
                 command, stdin=None, stdout=None, stderr=None, start_new_session=True
             )
+            why: signal.Signals | list[Path] = []
             try:
                 why = await _what_ends(process, files, signals, out)
             finally:
                 with anyio.CancelScope(shield=True):
-                    await _end(process)
+                    await _end(process, signal.SIGINT if why == signal.SIGINT else signal.SIGTERM)
             if isinstance(why, signal.Signals):
                 return
             names = ", ".join(one_line(str(path)) for path in why[:MOST_SAID])
@@ -144,9 +145,9 @@ async def _what_ends(
     return found[0]
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, number: signal.Signals) -> None:
     if process.returncode is None:
-        process.terminate()
+        process.send_signal(number)
         with anyio.move_on_after(END):
             await process.wait()
     if process.returncode is None:

@@ -23,7 +23,14 @@ export class Past {
     return between(first, last, name);
   }
 
-  /** The same at each moment; null where nothing is known. */
+  /** How much one grew that not each view has; null where nothing is known. */
+  listedRate(name, seconds = 5) {
+    const since = (this.samples.at(-1)?.at ?? 0) - seconds - 0.2;
+    const seen = this.samples.filter((one) => one.at >= since && one.values.has(name));
+    return seen.length < 2 ? null : between(seen[0], seen.at(-1), name);
+  }
+
+  /** The rate at each moment; null where nothing is known. */
   rates(name) {
     return this.samples.slice(1).map((one, index) => between(this.samples[index], one, name));
   }

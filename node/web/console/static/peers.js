@@ -16,13 +16,11 @@ export function peersView(view) {
   const find = searched("peers");
   if (partly && find && state.found?.find !== find) search(find);
   const listed = partly && find && state.found?.find === find ? state.found.peers : peers;
-  // Of those that only a search finds no rate is known.
-  const rate = (row, name) => state.past.rate(`peer_${name}{${row.key}}`);
   const flow = (title, name) => ({
     title,
     number: true,
-    value: (row) => (listed === peers ? rate(row, name) : row[name]),
-    cell: (row) => [listed === peers && bytesPerSecond(rate(row, name)), h("span", { class: "sum dim" }, bytes(row[name]))],
+    value: (row) => (listed === peers ? (flowNow(row, name) ?? 0) : row[name]),
+    cell: (row) => [flowText(row, name), h("span", { class: "sum dim" }, bytes(row[name]))],
   });
   return [
     heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.parted > 0 && chip(`${peers.parted} without a transport`, "warn")),
@@ -135,8 +133,19 @@ function peerBody(peer) {
   ];
 }
 
+/** Bytes a second of a peer; null of those that only a search finds, and of those that have just come. */
+function flowNow(peer, name) {
+  return state.past.listedRate(`peer_${name}{${peer.key}}`);
+}
+
+function flowText(peer, name) {
+  const now = flowNow(peer, name);
+  return now === null ? null : bytesPerSecond(now);
+}
+
 function flowOf(peer, name) {
-  return `${bytes(peer[name])}, now ${bytesPerSecond(state.past.rate(`peer_${name}{${peer.key}}`))}`;
+  const now = flowText(peer, name);
+  return bytes(peer[name]) + (now === null ? "" : `, now ${now}`);
 }
 
 function listed(items, none) {

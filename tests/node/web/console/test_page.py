@@ -234,6 +234,34 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
     await look(lambda page: page.find(".alarm", "cannot be reached"), page)
 
 
+RATES: Final = """
+const done = arguments[0];
+import("/static/numbers.js").then(({ Past }) => {
+    const past = new Past();
+    const row = (key, received) => ({ key, received, sent: 0 });
+    const add = (at, rows) => past.add({ at, numbers: [], peers: { total: 3, rows } });
+    add(1, [row(1, 500)]);
+    add(2, [row(1, 600)]);
+    add(3, [row(1, 700), row(2, 9e9)]);
+    const first = [1, 2, 3].map((key) => past.listedRate(`peer_received{${key}}`));
+    add(4, [row(1, 800), row(2, 9e9 + 50)]);
+    done([first, past.listedRate("peer_received{2}")]);
+}, (error) => done(String(error)));
+"""
+
+
+async def test_of_a_peer_that_was_not_listed_no_rate_is_told(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with quiet(tmp_path) as found:
+
+        def use(page: Page) -> None:
+            page.open(found.served.link())
+            assert page.driver.execute_async_script(RATES) == [[100, None, None], 50]
+
+        await look(use, page)
+
+
 async def test_a_link_opens_it_once_and_a_session_can_be_left(
     tmp_path: Path, anyio_backend: Any, page: Page
 ) -> None:
