@@ -40,14 +40,23 @@ def run_alone(item: pytest.Function) -> bool | None:
         return None
     there = (each for each in item.session.items if each.path == item.path)
     done = _run(tuple(each.nodeid for each in there if each.get_closest_marker("alone")))
-    assert f"PASSED {item.nodeid}" in done.stdout.splitlines(), done.stdout + done.stderr
+    assert is_well(item.nodeid, done), done.stdout + done.stderr
     return True
+
+
+def is_well(test: str, done: "subprocess.CompletedProcess[str]") -> bool:
+    """Whether a test passed, and none of its file has left anything behind: that is found when the
+    process ends, and may be any test's."""
+    lines = done.stdout.splitlines()
+    wrong = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    passed = f"PASSED {test}" in lines and not any(test in line for line in wrong)
+    return passed and (done.returncode == 0 or bool(wrong))
 
 
 @cache
 def _run(tests: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--numprocesses=0", "-rp", *tests],
+        [sys.executable, "-m", "pytest", "-q", "--numprocesses=0", "-rpfE", *tests],
         cwd=ROOT,
         env={**os.environ, _HERE: "1", "PYTEST_ADDOPTS": ""},
         stdin=subprocess.DEVNULL,

@@ -12,9 +12,8 @@ from node.cli.completion.suggestions import algorithms
 from node.cli.given_files import file_path, read_passphrase
 from node.cli.options import Json, PassphraseFile
 from node.cli.output import Output
-from node.cli.own_key import own_key_path
+from node.cli.own_key import make_own_key, own_key_path
 from node.errors import FileError
-from node.trust.shared_file import locked
 from node.trust.words import fingerprint
 
 KeyPath = Annotated[
@@ -46,8 +45,7 @@ def new(
     identity = Identity.create(names)
     if path is None:
         path = own_key_path()
-        with locked(path, FileError):  # a first node may be making it
-            save_identity(path, identity, passphrase)
+        make_own_key(path, identity, passphrase)
     else:
         save_identity(path, identity, passphrase)
     _show(Output(as_json), path, identity, passphrase is not None)

@@ -8,11 +8,12 @@ another one unasked.
 import errno
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from crypto.errors import KeyFileTooOpenError, KeyFileUnreadableError
+from crypto.errors import KeyFileExistsError, KeyFileTooOpenError, KeyFileUnreadableError
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
 from node.errors import ConfigError
@@ -39,7 +40,8 @@ def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Ide
     try:
         path = own_key_path()
         if not os.path.lexists(path):
-            _make(path, passphrase)
+            with suppress(KeyFileExistsError):  # somebody else has made it meanwhile
+                make_own_key(path, Identity.create(), passphrase)
     except (ConfigError, KeyFileUnreadableError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         warn(f"no key can be kept ({why}): this one is thrown away, and nobody knows you again")
@@ -47,25 +49,36 @@ def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Ide
     return load_identity(path, passphrase)
 
 
-def _make(path: Path, passphrase: bytes | None) -> None:
-    """Make a key file, whole or not at all, unless somebody else does so meanwhile."""
+def make_own_key(path: Path, identity: Identity, passphrase: bytes | None) -> None:
+    """Make a key file, whole or not at all: others look for it at any time.
+
+    Raises:
+        KeyFileExistsError: there is one. ConfigError, KeyFileUnreadableError, OSError: it cannot
+        be made.
+    """
     make_directories(path.parent)
     with TemporaryDirectory(prefix=".key-", dir=path.parent) as directory:
         fresh = Path(directory, _NAME)
-        save_identity(fresh, Identity.create(), passphrase)
+        save_identity(fresh, identity, passphrase)
         try:
-            os.link(fresh, path)  # never over another one, as a rename would be
-        except FileExistsError:
-            return
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            _move(fresh, path)
+            _link(fresh, path)
+        except FileExistsError as error:
+            raise KeyFileExistsError(f"there is a file at {path} already") from error
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)  # whoever is told this id may keep it for longer than we do
     finally:
         os.close(descriptor)
+
+
+def _link(fresh: Path, path: Path) -> None:
+    """Give it its name; FileExistsError if something has that."""
+    try:
+        os.link(fresh, path)  # never over another one, as a rename would be
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _move(fresh, path)
 
 
 def _move(fresh: Path, path: Path) -> None:
@@ -75,5 +88,6 @@ def _move(fresh: Path, path: Path) -> None:
     except KeyFileTooOpenError as error:
         raise ConfigError(f"no file in {path.parent} can be its owner's alone") from error
     with locked(path, ConfigError):
-        if not os.path.lexists(path):
-            os.rename(fresh, path)
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        os.rename(fresh, path)

@@ -19,7 +19,10 @@ class PeoplesConsole(Console):
     """A console for people; with JSON it is quiet, since standard output is for JSON alone."""
 
     def __init__(self, as_json: bool) -> None:
-        super().__init__(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
+        # Without emoji: the address [2001:db8:a:b::1] has none.
+        super().__init__(
+            stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True, emoji=False
+        )
 
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError."""

@@ -101,12 +101,15 @@ def _tracebacks_unlogged() -> Iterator[None]:
     """How a command ends is said in a sentence, by Ctrl-C or by Java's end: what Spark's way to
     its Java, py4j, logs of that is left out."""
     set_up_logging("error")
-    root = logging.getLogger()
-    root.addFilter(_is_not_of_py4j)
+    # Of these: the root's own filter is not asked about what py4j's loggers hand up to it.
+    handlers = list(logging.getLogger().handlers)
+    for handler in handlers:
+        handler.addFilter(_is_not_of_py4j)
     try:
         yield
     finally:
-        root.removeFilter(_is_not_of_py4j)
+        for handler in handlers:
+            handler.removeFilter(_is_not_of_py4j)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

@@ -43,6 +43,24 @@ def test_two_that_make_it_at_once_have_the_same(home: Path) -> None:
     assert os.listdir(home) == ["identity.key"]
 
 
+def test_nobody_sees_half_of_the_one_that_id_new_makes(
+    home: Path, parley: Parley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Identity] = []
+    give_mode = os.fchmod
+
+    def while_it_is_written(descriptor: int, mode: int) -> None:
+        monkeypatch.setattr(os, "fchmod", give_mode)
+        made.append(own_identity(None, silent))
+        give_mode(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", while_it_is_written)
+    done = parley("id", "new")
+    assert (done.code, done.err) == (6, f"parley: there is a file at {own_key_path()} already\n")
+    assert [one.node_id for one in made] == [own_identity(None, silent).node_id]
+    assert os.listdir(home) == ["identity.key"]
+
+
 @pytest.fixture
 def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system as FAT is, and some mounts."""

@@ -57,6 +57,12 @@ def test_list(parley: Parley, known: KnownPeers) -> None:
     assert lines[-1] == {"event": "done", "count": 3, "known_peers": str(known.path)}
 
 
+def test_an_address_is_shown_as_it_is(parley: Parley, known: KnownPeers) -> None:
+    place = "tcp://[2001:db8:a:b::1]:7000"  # with :a:, which rich takes for an emoji
+    known.add(BOBBY, place, NOW)
+    assert parley("peers", "list").out.splitlines()[-1] == f"{BOBBY}\t{SEEN[:10]}\t{place}"
+
+
 def test_nobody_is_known(parley: Parley, tmp_path: Path) -> None:
     path = tmp_path / "home" / "known_peers"
     assert parley("peers", "list") == (0, f"nobody is on record in {path}\n", "")

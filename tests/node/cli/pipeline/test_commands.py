@@ -248,18 +248,24 @@ def test_follow_waits_for_journals_that_are_not_there_yet(
     assert [line["event"] for line in done.lines] == ["waiting", "done"]
 
 
+@pytest.mark.parametrize("logger", ["root", "py4j.java_gateway"])  # it uses both
 def test_ctrl_c_while_spark_starts_is_a_sentence(
-    parley: Parley, monkeypatch: pytest.MonkeyPatch
+    parley: Parley,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    logger: str,
 ) -> None:
     def interrupted(**_: object) -> None:
-        of_py4j = ("root", logging.ERROR, "site-packages/py4j/java_gateway.py", 1_070)
-        logging.getLogger().handle(logging.LogRecord(*of_py4j, "KeyboardInterrupt", (), None))
+        of_py4j = (logger, logging.ERROR, "site-packages/py4j/java_gateway.py", 1_070)
+        record = logging.LogRecord(*of_py4j, "KeyboardInterrupt", (), None)
+        logging.getLogger(None if logger == "root" else logger).handle(record)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(spark, "open_session", interrupted)
     done = parley("pipeline", "run", *WHERE)
     assert (done.code, done.err) == (130, "parley: interrupted by SIGINT\n")
-    assert not logging.getLogger().filters
+    assert not caplog.records
+    assert not any(handler.filters for handler in logging.getLogger().handlers)
 
 
 @pytest.mark.process
