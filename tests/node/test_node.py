@@ -719,6 +719,7 @@ async def test_closing_does_not_wait_for_who_came_meanwhile_in_vain(anyio_backen
             peer, _ = await introduce(late, met.server)
             await settled()
             refused = await started(tasks, lambda: peer.call("long"))
+            await eventually(lambda: bool(refused))
             assert [getattr(error, "code", None) for error in refused] == [19]
             finish.set()
         assert outcome == ["done"]
