@@ -10,8 +10,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from subprocess import Popen, TimeoutExpired
+from typing import Any, Final
 
+from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.java import find_java, shim_home
@@ -107,8 +109,43 @@ def _open_driver(
         builder = builder.master(master)
     for key, value in {**chosen, **settings}.items():
         builder = builder.config(key, value)
-    with _environment(environment):
+    with _environment(environment), _no_java_left():
         return builder.getOrCreate()
+
+
+def java_has_ended() -> bool:
+    """Whether the Java that this process started for Spark has ended, or does within a second."""
+    java = getattr(SparkContext._gateway, "proc", None)
+    try:
+        return java is not None and java.wait(1) is not None
+    except TimeoutExpired:
+        return False
+
+
+@contextmanager
+def _no_java_left() -> Iterator[None]:
+    """Whoever interrupts the start leaves no Java behind. PySpark would: it takes away the file in
+    which that was to say where it listens, and knows nothing of it from then on."""
+    started: list[Popen[bytes]] = []
+    names = vars(java_gateway)
+    before = names["Popen"]
+
+    class Started(Popen[bytes]):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            started.append(self)  # first: this, too, may be interrupted
+            super().__init__(*arguments, **named)
+
+    names["Popen"] = Started
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:
+            for process in (one for one in started if vars(one).get("pid")):
+                process.kill()
+                process.wait()
+        raise
+    finally:
+        names["Popen"] = before
 
 
 @contextmanager

@@ -66,14 +66,16 @@ def spark_session(
     """A session that ends with the command; a `brief` one is over before its Java would be warm.
 
     Raises ConfigError without the extra, for options that do not go together or a Java that
-    does not start with them, NoJavaError, UnreachableError for a server that does not answer.
+    does not start with them, NoJavaError, UnreachableError for a server that does not answer and
+    for a Java that ends meanwhile.
     """
     if master is not None and remote is not None:
         raise ConfigError("--master or --remote, not both")
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from pipeline.spark import open_session
+        from pipeline.spark import java_has_ended, open_session
     except ImportError as error:
         raise _without_extra(error) from error
     if remote is not None:
@@ -91,9 +93,17 @@ def spark_session(
                 ) from error
             raise UnreachableError(f"no session of Spark: {_first_line(error)}") from error
         try:
-            yield session
-        finally:
-            session.stop()
+            try:
+                yield session
+            finally:
+                session.stop()
+        except (Py4JError, ConnectionError) as error:
+            if not java_has_ended():
+                raise
+            raise UnreachableError(
+                "Spark's Java has ended while it worked, as where a machine has no memory left for "
+                "it: --memory says how much it may have"
+            ) from error
 
 
 @contextmanager

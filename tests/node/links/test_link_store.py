@@ -441,5 +441,5 @@ async def test_handlers_end_with_their_link(anyio_backend: str, tmp_path: Path) 
         await bus.publish(NAME, {"n": 1})
         await eventually(lambda: bus.counters.delivered == 1)
         await on.link.aclose()
-        assert ended == ["cancelled"]
+        await eventually(lambda: ended == ["cancelled"])
         assert bus.is_closed
