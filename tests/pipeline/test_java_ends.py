@@ -48,7 +48,7 @@ def test_whoever_interrupts_its_start_leaves_no_java(tmp_path: Path) -> None:
         text=True,
     )
     starting: list[psutil.Process] = []
-    while not starting:
+    while not any(process.name() == "java" for process in starting):
         assert running.poll() is None
         starting = psutil.Process(running.pid).children()
     running.send_signal(signal.SIGINT)
