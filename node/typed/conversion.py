@@ -69,10 +69,7 @@ def plain_values(data: object) -> Any:
     Raises:
         TypeError: msgspec knows nothing of what is in it.
     """
-    try:
-        return msgspec.to_builtins(data, builtin_types=_NATIVE, enc_hook=_write_model)
-    except NotImplementedError as error:
-        raise TypeError(f"{error} has no encoding") from None
+    return msgspec.to_builtins(data, builtin_types=_NATIVE, enc_hook=_write_model)
 
 
 def _require_model(hint: Any) -> None:
@@ -88,7 +85,7 @@ def _read_model(hint: Any, data: object) -> Any:
 def _write_model(value: object) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise NotImplementedError(type(value).__name__)
+        raise TypeError(f"{type(value).__name__} has no encoding")
     return dump(by_alias=True)
 
 

@@ -194,7 +194,7 @@ def test_a_publisher_that_is_killed_and_comes_back(processes: Processes, tmp_pat
     args = ("--identity", str(tmp_path / "key"), "--wait", "2")
     running, address = publisher(processes, *args, "--keep", "9")
     place, _, _ = address.partition("#")
-    # One is for people; both know the publisher by its id, or by who answered first.
+    # One is for people; both know the publisher by its id, or by which one answered first.
     reader = processes.start("sub", address, "t", "--json")
     people = processes.start("sub", place, "t")
     reader.event("subscribed")

@@ -72,7 +72,7 @@ def test_closed_standard_files(processes: Processes, server: str) -> None:
     place = server.partition("#")[0]
     line = f"PARLEY_HOME={processes.home} $P call {place} parley.echo x 2>&-"
     stranger = _shell(processes, line)
-    assert (stranger.returncode, stranger.stdout) == (0, b"x\n")  # nothing of who was met there
+    assert (stranger.returncode, stranger.stdout) == (0, b"x\n")  # not who was met
     failed = _shell(processes, "$P call tcp://127.0.0.1:1 parley.echo x 2>&-")
     assert (failed.returncode, failed.stdout) == (3, b"")
     closed = _shell(processes, f"{call} - <&-")

@@ -250,8 +250,8 @@ async def test_peers_take_turns(anyio_backend: str) -> None:
 
     await slots.acquire("first", lambda: waiter(anyio_backend))
     async with anyio.create_task_group() as tasks:
-        for who in [*["greedy"] * 5, "modest", "other"]:
-            tasks.start_soon(work, who)
+        for name in [*["greedy"] * 5, "modest", "other"]:
+            tasks.start_soon(work, name)
             await settled_quickly()
         slots.release()
     assert began == ["greedy", "modest", "other", *["greedy"] * 4]

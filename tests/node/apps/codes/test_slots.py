@@ -50,7 +50,7 @@ def refused(code: ResultCode) -> "pytest.RaisesExc[CallRefused]":
 
 def test_the_lowest_that_is_free() -> None:
     table = Table()
-    assert [table.claimed(who) for who in (ALICE, BOB, ALICE)] == [1, 2, 3]
+    assert [table.claimed(node_id) for node_id in (ALICE, BOB, ALICE)] == [1, 2, 3]
     assert [table.found(slot) for slot in (1, 2, 3, 4)] == [ALICE, BOB, ALICE, None]
     table.free(BOB, 1)  # another's
     table.free(ALICE, 1)

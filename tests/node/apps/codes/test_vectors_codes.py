@@ -67,20 +67,20 @@ def test_what_tries_lead_to(vector: Vector) -> None:
         "share": (7).to_bytes(2) + bytes(32),
     }
     right = b""
-    for who, now, what, reset in vector["steps"]:
+    for taker_name, now, what, reset in vector["steps"]:
         found = 0
         try:
             if what == "break":
-                giver.leave(who)
+                giver.leave(taker_name)
             elif what in openings:
-                answer = begun(giver, vector, who, now, openings[what])
+                answer = begun(giver, vector, taker_name, now, openings[what])
                 taker = Spake2(code.password, first=True, private=unhex(vector["x"]))
                 ids = unhex(vector["taker"]), unhex(vector["giver"])
                 right = taker.finish(answer, *ids, context(vector)).ours
             else:
-                giver.confirm(who, now, right if what == "right" else bytes(32))
+                giver.confirm(taker_name, now, right if what == "right" else bytes(32))
         except ExchangeRefused as refused:
             found = refused.code
-        assert found == reset, (who, now, what)
+        assert found == reset, (taker_name, now, what)
     assert giver.failed == vector["failed"]
     assert giver.taken == any(step[2:] == ["right", 0] for step in vector["steps"])
