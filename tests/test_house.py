@@ -47,6 +47,7 @@ LATE = {
     ("node.cli.pipeline.session", "pipeline.gold.cluster"): SPARK,
     ("node.cli.pipeline.session", "pipeline.spark"): SPARK,
     ("node.cli.pipeline.session", "pipeline.tables"): SPARK,
+    ("node.cli.pipeline.session", "py4j.protocol"): SPARK,
     ("node.cli.pipeline.session", "pyspark.errors"): SPARK,
     ("node.cli.serve.console", "node.cli.doctor.running"): CONSOLE,
     ("node.cli.serve.console", "node.web.console.console"): CONSOLE,

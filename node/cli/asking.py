@@ -7,6 +7,7 @@ import os
 import select
 import sys
 import termios
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -66,7 +67,8 @@ def _forget_what_was_typed(descriptor: int) -> None:
         is_ours = True  # no terminal that a shell shares out among its jobs
     # In the background it is the shell's, and to touch it would stop this process.
     if is_ours:
-        termios.tcflush(descriptor, termios.TCIFLUSH)
+        with suppress(termios.error):  # the terminal may hang up at any moment
+            termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
 async def _line(descriptor: int) -> str | None:
