@@ -34,8 +34,9 @@ class Store(Protocol):
     empty list says that there are no more.
 
     All methods may be called by many tasks at once, and be cancelled: what was asked is then done
-    or not, as after BusUnavailableError, but an event handed out to a cancelled caller is released
-    (or pending, and comes again by `claim` once it was idle long enough).
+    or not, as after BusUnavailableError, but an event handed out to a cancelled caller is released.
+    If it cannot be, the consumer's next `read` raises BusUnavailableError. After that error `own`
+    hands out events of which the answer was lost.
     """
 
     async def open(self, loop: Backend) -> None:
@@ -75,8 +76,9 @@ class Store(Protocol):
         was."""
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        """Up to `count` events that are pending with this very consumer and were handed to it
-        before now by an earlier process of its name; in order, the attempt counted."""
+        """Up to `count` events that are pending with this very consumer and that this process
+        doesn't have, in order: an earlier process of its name was handed them (the attempt is
+        counted), or the answer with them was lost."""
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float

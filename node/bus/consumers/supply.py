@@ -1,5 +1,5 @@
-"""Where the events of one consumer come from: those of an earlier process of its name, those that
-are due again, and new ones.
+"""Where the events of one consumer come from: those pending with it already, those that are due
+again, and new ones.
 
 Events that were handed out before come first and few at a time, so that an event which kills its
 process does not use up the attempts of others that were only fetched with it.
@@ -13,7 +13,7 @@ import anyio
 
 from node.bus.config import BusConfig
 from node.bus.consumers.terms import Seat
-from node.bus.errors import BusRefusedError
+from node.bus.errors import BusRefusedError, BusUnavailableError
 from node.bus.model import Delivery
 from node.transport.loop import Timer
 
@@ -41,6 +41,8 @@ class EventSupply:
         self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
         self._claim_due = self._removal_due = loop.now()
         self._awaited: list[float] = []  # a heap: when what was refused here is due
+        # Whether events may be pending with this consumer that it doesn't have: those of an earlier
+        # process of its name, or of an answer that was lost.
         self._owning = True
         self._waiting: anyio.CancelScope | None = None
         self._timer: Timer | None = None
@@ -63,6 +65,13 @@ class EventSupply:
     async def fetch(self, fresh: int, again: int, *, wait: bool) -> list[Delivery]:
         """Up to `again` events that were handed out before, else up to `fresh` new ones; with
         `wait` at least one, however long that takes. Raises as the store does."""
+        try:
+            return await self._fetch(fresh, again, wait)
+        except BusUnavailableError:
+            self._owning = True
+            raise
+
+    async def _fetch(self, fresh: int, again: int, wait: bool) -> list[Delivery]:
         while True:
             found = await self._handed_out_before(again)
             if found:

@@ -73,9 +73,11 @@ class Membership:
         name: of the events that are read; in a stream of an API all others are passed over.
         held: events handed out here and not settled, with the attempt of each.
         places: for each consumer the id after which it goes on, should the group vanish.
+        drained: consumers for which an earlier process of their name left no event pending.
+        lost: consumers with a cancelled read of which the answer was lost.
     """
 
-    __slots__ = ("group", "held", "keys", "name", "places")
+    __slots__ = ("drained", "group", "held", "keys", "lost", "name", "places")
 
     def __init__(self, name: str, key: str, group: str) -> None:
         self.name = name
@@ -83,6 +85,8 @@ class Membership:
         self.keys: GroupKeys = keys_of(key, group)
         self.held: dict[str, int] = {}
         self.places: dict[str, str] = {}
+        self.drained: dict[str, None] = {}
+        self.lost: dict[str, None] = {}
 
     @property
     def key(self) -> str:
@@ -100,6 +104,14 @@ class Membership:
         if len(self.places) > MOST_PLACES:
             del self.places[next(iter(self.places))]
 
+    def has_drained(self, consumer: str) -> None:
+        """Remember that an earlier process left this consumer nothing."""
+        _remember(self.drained, consumer)
+
+    def lost_answer(self, consumer: str) -> None:
+        """Remember that the answer to a cancelled read was lost: events may be pending."""
+        _remember(self.lost, consumer)
+
     def handed(self, id: str, attempt: int) -> None:
         """An event is handed out."""
         self.held.pop(id, None)  # the newest stand last
@@ -111,6 +123,14 @@ class Membership:
         """No consumer here holds them any more."""
         for id in ids:
             self.held.pop(id, None)
+
+
+def _remember(consumers: dict[str, None], consumer: str) -> None:
+    """Add a consumer to a bounded set."""
+    consumers.pop(consumer, None)
+    consumers[consumer] = None
+    if len(consumers) > MOST_PLACES:
+        del consumers[next(iter(consumers))]
 
 
 class Memberships:

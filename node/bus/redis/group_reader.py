@@ -14,7 +14,7 @@ import anyio
 from coredis.exceptions import RedisError, StreamDuplicateConsumerGroupError
 
 from node.bus.config import BusConfig
-from node.bus.errors import BusError
+from node.bus.errors import BusError, BusUnavailableError
 from node.bus.ids import BEFORE_ALL, parse_id
 from node.bus.model import Delivery, StoredEvent
 from node.bus.names import split_name
@@ -32,8 +32,11 @@ logger = logging.getLogger("parley.bus")
 LONGEST_BLOCK: Final = 5.0
 # How often a group is made anew within one call, before its vanishing is an error.
 _MOST_CURES: Final = 3
-# In place of an idle time: only events handed to an earlier process of this consumer's name.
+# In place of an idle time: only events that are pending with this consumer and not in hand here.
+# An earlier process of its name may have begun them (`_OWN`), or the answer with them was lost and
+# they were never begun (`_LOST`): then the attempt is not counted again.
 _OWN: Final = -1
+_LOST: Final = -2
 _BURST: Final = 5
 _PER_SECOND: Final = 0.1
 
@@ -71,6 +74,9 @@ class GroupReader:
     ) -> list[Delivery]:
         """New events, waiting for the first up to `wait` seconds."""
         member = self._memberships.joined(stream, self._key(stream), group)
+        if consumer in member.lost:
+            del member.lost[consumer]
+            raise BusUnavailableError("Redis: the answer to a cancelled read was lost")
         deadline = self._loop.now() + wait
         cures = 0
         while True:
@@ -92,14 +98,19 @@ class GroupReader:
                 return []
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        """Events that an earlier process of this consumer's name left pending."""
-        return await self._take(stream, group, consumer, count, _OWN)
+        """Events that are pending with this consumer and not in hand here, in order: first those of
+        an earlier process of its name; when it has all of these, those of lost answers."""
+        member = self._memberships.joined(stream, self._key(stream), group)
+        idle = _LOST if consumer in member.drained else _OWN
+        found = await self._take(stream, group, consumer, count, idle)
+        if not found:
+            member.has_drained(consumer)
+        return found
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
-        """Events that are due, or were held for too long, be it by this consumer: so an answer that
-        was lost on its way comes again."""
+        """Events that are due, or that any consumer held for too long."""
         return await self._take(stream, group, consumer, count, int(idle * 1000))
 
     # Inside.
@@ -118,7 +129,8 @@ class GroupReader:
         async def give_back(answer: Any) -> None:
             await self._give_back(member, consumer, [id for id, _ in _entries(answer)])
 
-        return _entries(await self._client.blocking(words, max(block, 0.0), give_back))
+        lost = partial(member.lost_answer, consumer)
+        return _entries(await self._client.blocking(words, max(block, 0.0), give_back, lost))
 
     async def _give_back(self, member: Membership, consumer: str, ids: list[bytes]) -> None:
         if ids:
@@ -130,7 +142,7 @@ class GroupReader:
         member = self._memberships.joined(stream, self._key(stream), group)
         found: list[Delivery] = []
         while not found:
-            held = member.held if idle == _OWN else ()
+            held = member.held if idle < 0 else ()
             try:
                 take = partial(self._client.script, TAKE, member.keys, group, consumer)
                 lost, taken = await handed_out(

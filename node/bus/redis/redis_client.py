@@ -203,10 +203,15 @@ class RedisClient:
             await self.script(script, keys, *arguments)
 
     async def blocking(
-        self, words: tuple[Word, ...], block: float, unwanted: Callable[[Any], Awaitable[object]]
+        self,
+        words: tuple[Word, ...],
+        block: float,
+        unwanted: Callable[[Any], Awaitable[object]],
+        lost: Callable[[], None] = lambda: None,
     ) -> Any:
         """The answer to a command that may block for `block` seconds. If the caller is cancelled
-        meanwhile the read is ended, and `unwanted` gets the answer, if one came.
+        meanwhile the read is ended, and `unwanted` gets the answer; if none came, or `unwanted`
+        failed, `lost` is called.
 
         Raises:
             coredis.exceptions.RedisError: the server's error. BusError: everything else.
@@ -219,7 +224,7 @@ class RedisClient:
         except get_cancelled_exc_class():
             self._finishing += 1
             over = self._loop.waiter()
-            self._loop.spawn(self._finish, reader, request, unwanted, over.wake)
+            self._loop.spawn(self._finish, reader, request, unwanted, lost, over.wake)
             # The next caller is to find what is given back; but this must not take long.
             with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
                 await over.wait()
@@ -305,6 +310,7 @@ class RedisClient:
         reader: RedisLink,
         request: RedisRequest,
         unwanted: Callable[[Any], Awaitable[object]],
+        lost: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
         """End a read whose caller is gone, give back what it brought, and keep its connection."""
@@ -318,11 +324,13 @@ class RedisClient:
                     break
             else:
                 self._drop(reader)
+                lost()
                 return
             await unwanted(answer)
             self._put_back(reader)
         except (BusError, RedisError, OSError):
-            self._drop(reader)  # its events are pending, and come again once they were idle
+            self._drop(reader)
+            lost()
         finally:
             self._finishing -= 1
             self._changes.notify()

@@ -165,8 +165,9 @@ def _script(text: str) -> Script:
     return script(_SHARED + text)
 
 
-# ARGV from 3: how many, for how long idle (ms; -1: the consumer's own, and nothing that is due),
-# and the ids that are left alone. Answers how many had been trimmed away, and what was taken.
+# ARGV from 3: how many, for how long idle (ms; -1: the consumer's own, and nothing that is due; -2:
+# the same, and the attempt is not counted again), and the ids that are left alone. Answers how many
+# had been trimmed away, and what was taken.
 # Histories are no more than what is pending: those beyond it are looked for, a page at a time.
 TAKE: Final = _script(
     f"""
@@ -209,15 +210,16 @@ local out, lost = {{}}, 0
 for number = 1, math.min(count, #wanted) do
   local id = wanted[number]
   local owner, _, times = pending(id)
-  local entry = redis.call('XCLAIM', key, group, consumer, 0, id)[1]
+  local attempt = idle == -2 and times or times + 1
+  local entry = redis.call('XCLAIM', key, group, consumer, 0, id, 'RETRYCOUNT', attempt)[1]
   if entry then
     if is_due[id] then
       redis.call('ZREM', due, id)
-    else
+    elseif attempt > times then
       failed(id, times, owner, '{NOT_ACKNOWLEDGED}')
     end
-    if times > 0 then redis.call('HINCRBY', counts, 'redelivered', 1) end
-    out[#out + 1] = {{id, times + 1, entry[2]}}
+    if times > 0 and attempt > times then redis.call('HINCRBY', counts, 'redelivered', 1) end
+    out[#out + 1] = {{id, attempt, entry[2]}}
   else
     redis.call('XACK', key, group, id)
     forget(id)

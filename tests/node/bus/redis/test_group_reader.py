@@ -265,6 +265,15 @@ async def test_what_is_in_hand_is_remembered_up_to_a_bound(monkeypatch: pytest.M
     assert list(member.held) == ["1-0", "3-0", "4-0"]
 
 
+def test_consumers_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_notes, "MOST_PLACES", 2)
+    member = group_notes.Membership(S, KEY, G)
+    for consumer in "abac":
+        member.has_drained(consumer)
+        member.lost_answer(consumer)
+    assert list(member.drained) == list(member.lost) == ["a", "c"]
+
+
 async def test_a_key_that_is_no_stream(store: RedisStore, redis: Redis) -> None:
     redis("SET", KEY, "text")
     with pytest.raises(BusDamagedError):
