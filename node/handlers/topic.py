@@ -43,8 +43,6 @@ LEAST_BUFFER = 1 << 10
 PATIENCE = 1.0
 # Seconds without any progress that `finish` waits for subscribers.
 FINISH_TIMEOUT = 30.0
-# Bytes of cost published in one turn of the loop before publish lets others run.
-TURN_SIZE = 256 * 1024
 # What a payload has besides one note.
 _OVERHEAD = 16
 
@@ -172,7 +170,7 @@ class Topic(Generic[N]):
         number = None if self._kept is None else self._kept.last
         if self._taps:
             self._tell_taps(plain, headers, source)
-        if fanout.turn_size > TURN_SIZE or fanout.crowded:
+        if fanout.turn_size > fanout.turn_limit or fanout.crowded:
             await self._room()
         return number
 

@@ -9,7 +9,7 @@ its connection, and it costs no other subscriber anything. How notes travel is t
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from node.messaging.batch import Batch
 from node.messaging.kept import Kept
@@ -18,6 +18,16 @@ from node.protocol.account import Account
 from node.protocol.limits import EVENT_COST, NOTES_COUNT
 
 Slow = Literal["unsubscribe", "drop-oldest"]
+
+# Bytes of cost published in one turn of the loop before `publish` lets others run.
+TURN_SIZE: Final = 256 * 1024
+# What a turn may be, at most, of a subscriber's buffer and of its memory account. A note with
+# headers takes up to 10 times its cost in memory.
+_TURN_PART: Final = 4
+_TURN_MEMORY_PART: Final = 64
+# A subscriber is crowded when less than 1/4 of its account is free, and until 1/2 of it is.
+_CROWDED_PART: Final = 4
+_UNCROWDED_PART: Final = 2
 
 
 class Feed(ABC):
@@ -78,9 +88,9 @@ class Feed(ABC):
         fanout = self._fanout
         if self._is_over:
             self._overflow()
-        if self.cost > fanout.high_water and not self.lagging and self.open:
+        if self._is_crowded and not self.lagging and self.open:
             fanout.crowded.add(self)
-        elif self.cost <= fanout.low_water:
+        elif self._is_uncrowded:
             fanout.uncrowd(self)  # it lost what was waited for
 
     @abstractmethod
@@ -167,9 +177,24 @@ class Feed(ABC):
             return True
         return bool(self._waiting) and not self._account.has_room()
 
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether a publisher should wait for this subscriber."""
+        return self.cost > self._fanout.high_water or not self._has_memory(_CROWDED_PART)
+
+    @property
+    def _is_uncrowded(self) -> bool:
+        """Whether a publisher that waits for this subscriber may continue."""
+        return self.cost <= self._fanout.low_water and self._has_memory(_UNCROWDED_PART)
+
+    def _has_memory(self, part: int) -> bool:
+        """Whether this part of the subscriber's account is free, or no note waits."""
+        account = self._account
+        return not self._waiting or account.has_room(account.limit // part)
+
     def _drained(self) -> None:
         """Something was handed on: whoever publishes may go on if little is left."""
-        if self.cost <= self._fanout.low_water:
+        if self._is_uncrowded:
             self.lagging = False
             self._fanout.uncrowd(self)
 
@@ -203,7 +228,8 @@ class Fanout:
     (a note costs its encoding and 64 bytes); `slow` is what happens beyond it.
 
     `crowded` are the subscribers for which the publisher should wait, `turn_size` is
-    what was published since the last `flush`, in bytes; `published` counts notes, `delivered` each
+    what was published since the last `flush`, in bytes of cost, and `turn_limit` what may be before
+    the publisher has to flush; `published` counts notes, `delivered` each
     once for each subscriber. `kept` is what a topic remembers that does, and `emitted` the number
     of the last note of it that was pushed to all subscribers.
     """
@@ -225,6 +251,7 @@ class Fanout:
         "published",
         "slow",
         "topic",
+        "turn_limit",
         "turn_size",
     )
 
@@ -242,6 +269,7 @@ class Fanout:
         self.published = 0
         self.delivered = 0
         self.turn_size = 0
+        self.turn_limit = min(TURN_SIZE, limit // _TURN_PART)
         self.on_room: Callable[[], None] | None = None  # one is crowded no more
         self._pending: list[bytes] = []
         self._pending_size = 0
@@ -280,6 +308,8 @@ class Fanout:
         self._cut()
         if self.kept is not None:
             self.emitted = self.kept.last
+        memory = feed._account.limit // _TURN_MEMORY_PART
+        self.turn_limit = min(self.turn_limit, memory)
         self.feeds[feed] = None
 
     def leave(self, feed: Feed) -> None:

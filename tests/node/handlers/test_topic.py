@@ -9,7 +9,8 @@ import pytest
 from lbm.errors import LbmEncodeError
 from node.errors import ConfigError, PeerClosedError, StreamResetError
 from node.handlers import topic as topic_module
-from node.handlers.topic import PATIENCE, TURN_SIZE, Topic
+from node.handlers.topic import PATIENCE, Topic
+from node.messaging.fanout import TURN_SIZE
 from node.messaging.notes import DROPPED_HEADER, encode_note
 from node.peer.subscription import Subscription
 from node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
@@ -413,6 +414,45 @@ async def test_publish_that_is_cancelled_has_published(anyio_backend: str) -> No
             assert sent > 2
             assert [note[0] for note in await take(sub, sent)] == list(range(1, sent + 1))
         assert clock.next_timer > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "buffer", "headers"),
+    [(0, 16_384, None), (300, 65_536, None), (300, 65_536, {"h": "x"}), (3_000, 65_536, None)],
+)
+async def test_a_patient_publisher_loses_nothing(
+    met: Meeting, size: int, buffer: int, headers: dict[str, Any] | None
+) -> None:
+    topic = met.server.topic("x", buffer=buffer, patience=100)
+    count = 2 * TURN_SIZE // (size + 64) + 100
+    await publish_and_read(topic, met.peer.subscribe("x", window=5_000), count, size, headers)
+
+
+@pytest.mark.parametrize("size", [0, 1_000])
+@pytest.mark.parametrize("headers", [None, {"h": "x"}])
+async def test_nor_where_the_memory_of_a_peer_is_less_than_the_buffer(
+    anyio_backend: str, size: int, headers: dict[str, Any] | None
+) -> None:
+    small: dict[str, Any] = {"peer_memory": 1 << 18, "write_buffer": 1 << 16, "limits": Limits(1 << 16)}
+    async with new_node(**small) as server, new_node() as client:
+        topic = server.topic("x", buffer=1 << 22, patience=100)
+        peer, _ = await introduce(client, server)
+        await publish_and_read(topic, peer.subscribe("x", window=5_000), 3_000, size, headers)
+
+
+async def publish_and_read(
+    topic: Topic, subscription: Subscription, count: int, size: int, headers: dict[str, Any] | None
+) -> None:
+    """Publish notes in a tight loop; all must arrive."""
+
+    async def publish() -> None:
+        for number in range(count):
+            await topic.publish([number, bytes(size)], headers)
+
+    async with subscription as sub, anyio.create_task_group() as tasks:
+        tasks.start_soon(publish)
+        assert [note[0] for note in await take(sub, count)] == list(range(count))
+        assert (sub.dropped, topic.dropped) == (0, 0)
 
 
 # The end.
