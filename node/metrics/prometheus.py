@@ -1,6 +1,7 @@
 """A node's numbers as text for Prometheus; it needs the package `prometheus-client`."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -13,6 +14,8 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from node.metrics.families import Histogram, MetricFamily
+
+OPENMETRICS: Final = "application/openmetrics-text"
 
 
 class FamilyCollector(Collector):
@@ -42,9 +45,11 @@ class FamilyCollector(Collector):
 
 
 def prometheus_text(families: Iterable[MetricFamily], accept: str = "") -> tuple[bytes, str]:
-    """The families as text, and its content type: what an HTTP header `Accept` asks for,
-    OpenMetrics or Prometheus' own."""
+    """Return the families as text and its content type: OpenMetrics if the HTTP header `accept`
+    names it, in any version, else the text format of Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FamilyCollector(families))
-    encode, content_type = choose_encoder(accept)
+    ranges = [media_range.partition(";")[0].strip() for media_range in accept.split(",")]
+    # The parameters are not passed on: the client library raises an error for malformed ones.
+    encode, content_type = choose_encoder(OPENMETRICS if OPENMETRICS in ranges else "")
     return encode(registry), content_type

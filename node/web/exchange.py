@@ -5,6 +5,8 @@ if nothing was said yet, and ends the connection.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
@@ -13,6 +15,7 @@ import anyio
 import h11
 from anyio.abc import SocketAttribute, SocketStream
 
+from node.logs import LogRation
 from node.web.asgi import AsgiApp, Message, Scope
 from node.web.limits import WebLimits
 
@@ -25,6 +28,9 @@ LINGER: Final = 1.0
 LINGER_SIZE: Final = 1024 * 1024
 
 _TOO_LARGE: Final = HTTPStatus(413)  # its name changed with Python 3.13
+_HEAD_TOO_LARGE: Final = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+# A proxy may see another end of a request with both headers than we do (RFC 9112, section 6.1).
+_FRAMING: Final = {b"content-length", b"transfer-encoding"}
 _CLOSED: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
@@ -37,9 +43,16 @@ class HttpError(Exception):
 
 
 class HttpConnection:
-    """One connection, until it is closed."""
+    """One connection, until it is closed; cancelling `scope` closes it. `failures` rate-limits the
+    log lines on requests that the application could not answer."""
 
-    def __init__(self, stream: SocketStream, app: AsgiApp, limits: WebLimits) -> None:
+    def __init__(
+        self, stream: SocketStream, app: AsgiApp, limits: WebLimits, failures: LogRation
+    ) -> None:
+        self.scope = anyio.CancelScope()
+        self.failures = failures
+        # Since when the client has to send or to read; None while the application works.
+        self.waiting_since: float | None = anyio.current_time()
         self._stream = stream
         self._app = app
         self._limits = limits
@@ -51,7 +64,11 @@ class HttpConnection:
         """Answer requests as long as there are any."""
         try:
             while (request := await self._request()) is not None:
-                await HttpExchange(self, request).run()
+                self.waiting_since = None
+                try:
+                    await HttpExchange(self, request).run()
+                finally:
+                    self.waiting_since = anyio.current_time()
                 if not self._again():
                     break
         except HttpError as error:
@@ -69,6 +86,12 @@ class HttpConnection:
     def limits(self) -> WebLimits:
         """Its limits."""
         return self._limits
+
+    @property
+    def remote_host(self) -> str:
+        """The client's address, without its port; empty if it has closed already."""
+        address = self._address(SocketAttribute.remote_address)
+        return "" if address is None else address[0]
 
     @property
     def gone(self) -> bool:
@@ -104,13 +127,24 @@ class HttpConnection:
         """Write, and wait until that was taken; False if the other side is gone, or takes too
         long."""
         try:
-            with anyio.fail_after(self._limits.write):
+            with self.waiting(), anyio.fail_after(self._limits.write):
                 await self._stream.send(data)
         except (*_CLOSED, TimeoutError):
             self._gone = True
         return not self._gone
 
-    def scope(self, request: h11.Request) -> Scope:
+    @contextmanager
+    def waiting(self, since: float | None = None) -> Iterator[None]:
+        """Count as waiting for the client in this block, from now on or from `since`."""
+        before = self.waiting_since
+        if before is None:
+            self.waiting_since = anyio.current_time() if since is None else since
+        try:
+            yield
+        finally:
+            self.waiting_since = before
+
+    def asgi_scope(self, request: h11.Request) -> Scope:
         """A request in the words of ASGI; HttpError if it names no path."""
         raw_path, _, query = request.target.partition(b"?")
         if not raw_path.startswith(b"/"):
@@ -142,14 +176,23 @@ class HttpConnection:
     async def _request(self) -> h11.Request | None:
         with anyio.move_on_after(self._limits.idle):
             while True:
+                unread = self._unread()
                 event = self.next_event()
                 if isinstance(event, h11.Request):
                     self._for_head = event.method == b"HEAD"
+                    if unread - self._unread() > self._limits.head:
+                        raise HttpError(_HEAD_TOO_LARGE)
+                    if {name for name, _ in event.headers} >= _FRAMING:
+                        raise HttpError(HTTPStatus.BAD_REQUEST)
                     return event
                 if event is not h11.NEED_DATA:
                     return None
                 await self.read()
         return None
+
+    def _unread(self) -> int:
+        """How many bytes came that h11 has not parsed yet."""
+        return len(self._http.trailing_data[0])
 
     def _again(self) -> bool:
         """Whether another request may come: the last one came whole, and so did its answer."""
@@ -210,13 +253,19 @@ class HttpExchange:
             HttpError: the request cannot be answered, or the application failed.
         """
         connection = self._connection
-        scope = connection.scope(self._request)
+        scope = connection.asgi_scope(self._request)
         try:
             with self._scope:
                 await connection.app(scope, self._receive, self._send)
         except Exception as error:
-            logger.exception(
-                "an answer to %s failed", scope["method"], extra={"event": "web.answer-failed"}
+            connection.failures.log(
+                logger,
+                logging.ERROR,
+                anyio.current_time(),
+                "cannot answer a %s request",
+                scope["method"],
+                exc_info=True,
+                extra={"event": "web.answer-failed"},
             )
             raise HttpError(HTTPStatus.INTERNAL_SERVER_ERROR) from error
         finally:
@@ -243,7 +292,11 @@ class HttpExchange:
         """What comes next of the body; HttpError if it is too late, too long or no HTTP."""
         connection = self._connection
         try:
-            with anyio.fail_after(self._until - anyio.current_time()):
+            since = self._until - connection.limits.idle
+            with (
+                connection.waiting(since),
+                anyio.fail_after(self._until - anyio.current_time()),
+            ):
                 await connection.say_go_on()
                 while (event := connection.next_event()) is h11.NEED_DATA:
                     await connection.read()

@@ -14,8 +14,11 @@ from typing import Final
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
+from node.fair_slots import FairSlots
+from node.logs import LogRation
 from node.transport.address import Address
 from node.transport.endpoints import listen_error
+from node.trust.admission import address_key
 from node.web.asgi import AsgiApp
 from node.web.exchange import HttpConnection
 from node.web.limits import WebLimits
@@ -43,30 +46,62 @@ async def serving(
     except OSError as error:
         raise listen_error(place, error) from error
     port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610 - nothing of Django
-    held = 0
+    slots: FairSlots[HttpConnection] = FairSlots(lambda one: one.waiting_since, idle=0.0)
+    # Clients cause these lines before they have authenticated.
+    full, bugs, not_accepted, failures = LogRation(), LogRation(), LogRation(), LogRation()
+
+    def has_slot(connection: HttpConnection, owner: str) -> bool:
+        """Take a slot, if necessary that of a connection that waits for its client."""
+        now = anyio.current_time()
+        if len(slots) >= limits.connections:
+            full.log(
+                logger,
+                logging.WARNING,
+                now,
+                "the limit of %d HTTP connections is reached",
+                limits.connections,
+                extra={"event": "web.full"},
+            )
+            evicted = slots.evict_for(owner, now)
+            if evicted is None:
+                return False
+            evicted.scope.cancel()
+        slots.add(connection, owner)
+        return True
 
     async def serve(stream: SocketStream) -> None:
-        nonlocal held
         async with stream:
-            if held >= limits.connections:
-                logger.warning(
-                    "%d connections are all there may be", held, extra={"event": "web.full"}
-                )
+            connection = HttpConnection(stream, app, limits, failures)
+            if not has_slot(connection, address_key(connection.remote_host)[0]):
                 return
-            held += 1
             try:
-                await HttpConnection(stream, app, limits).serve()
+                with connection.scope:
+                    await connection.serve()
             except Exception:
-                logger.exception("internal error while serving HTTP", extra={"event": "web.bug"})
+                bugs.log(
+                    logger,
+                    logging.ERROR,
+                    anyio.current_time(),
+                    "internal error while serving HTTP",
+                    exc_info=True,
+                    extra={"event": "web.bug"},
+                )
             finally:
-                held -= 1
+                slots.remove(connection)
 
     async def accept(one: SocketListener) -> None:
         while True:
             try:
                 stream = await one.accept()
             except (OSError, anyio.BrokenResourceError):  # such as: too many open files
-                logger.exception("cannot accept HTTP", extra={"event": "web.not-accepted"})
+                not_accepted.log(
+                    logger,
+                    logging.ERROR,
+                    anyio.current_time(),
+                    "cannot accept HTTP",
+                    exc_info=True,
+                    extra={"event": "web.not-accepted"},
+                )
                 await anyio.sleep(AGAIN)
             else:
                 tasks.start_soon(serve, stream)

@@ -27,6 +27,7 @@ from node.web.console.text import shown
 
 MOST_READERS: Final = 8
 LONGEST_SEARCH: Final = 200
+LONGEST_NUMBER: Final = 18  # digits
 KEY_HEADER: Final = "x-parley-key"
 TYPES: Final = {
     "css": "text/css",
@@ -59,7 +60,7 @@ class ConsoleSite:
                 Route("/links", self._link, methods=["POST"]),
                 Route("/api/events", self._for_session(self._events)),
                 Route("/api/peers", self._for_session(self._peers)),
-                Route("/api/peers/{number:int}", self._for_session(self._peer)),
+                Route("/api/peers/{number}", self._for_session(self._peer)),
                 Route("/api/letters", self._for_session(self._letters)),
                 Route("/api/look", self._for_session(self._look), methods=["POST"]),
                 Route("/api/do/{action}", self._for_session(self._do), methods=["POST"]),
@@ -136,7 +137,9 @@ class ConsoleSite:
         )
 
     async def _peer(self, request: Request, session: ConsoleSession) -> Response:
-        found = self._console.peer(request.path_params["number"])
+        number = request.path_params["number"]
+        is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER
+        found = self._console.peer(int(number)) if is_number else None
         return _refused(404, "that peer has gone") if found is None else JSONResponse(found)
 
     async def _letters(self, request: Request, session: ConsoleSession) -> Response:

@@ -46,3 +46,21 @@ def test_names_are_those_of_the_catalogue() -> None:
     text, _ = prometheus_text(families)
     told = {line.split()[2] for line in text.decode().splitlines() if line.startswith("# HELP")}
     assert told == {measure.full_name for measure in CATALOGUE.values()}
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_openmetrics"),
+    [
+        ("application/openmetrics-text; version=x.y", True),
+        ("application/openmetrics-text; version", True),
+        ("application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=0.0.4;q=0.2", True),
+        ("text/plain; version=not.a.version", False),
+        ("text/plain; version=1.0.0; escaping=\xff", False),
+        (",;=,text/plain;;=", False),
+        ("*/*", False),
+    ],
+)
+def test_no_accept_header_raises_an_error(accept: str, is_openmetrics: bool) -> None:
+    _, content_type = prometheus_text(some(), accept)
+    assert ("openmetrics" in content_type) is is_openmetrics
+    assert content_type.isascii()

@@ -1,6 +1,7 @@
 """The HTTP server: ASGI on both loops, limits of size and time, and an end that leaves nothing."""
 
 import logging
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from node.errors import AddressError, UnreachableError
+from node.logs import LINES
 from node.web.asgi import AsgiApp, Receive, Scope, Send
 from node.web.limits import WebLimits
 from node.web.server import serving
@@ -135,14 +137,89 @@ async def test_a_refusal_has_a_body_unless_it_answers_a_head(
         assert second.endswith(b"\r\n\r\n400 Bad Request\n")
 
 
-async def test_as_many_connections_as_may_be_and_no_more(anyio_backend: Any) -> None:
-    limits = WebLimits(connections=1)
-    async with serving(app(), "127.0.0.1:0", limits=limits) as url, await dialled(url) as first:
-        await first.send(b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n")
+async def test_no_client_holds_all_connections(
+    anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = WebLimits(connections=8)
+    request = b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with (
+        serving(app(), "127.0.0.1:0", limits=limits) as url,
+        await dialled(url) as first,
+        AsyncExitStack() as stack,
+    ):
+        await first.send(request)
         await first.receive()
+        begun = [b"", b"GET /ec", b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx"]
+        silent = [await stack.enter_async_context(await dialled(url)) for _ in range(24)]
+        for number, stream in enumerate(silent):
+            with suppress(anyio.BrokenResourceError):  # evicted already
+                await stream.send(begun[number % 3] or b"G")
+        assert (await said(url, request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")))[
+            :12
+        ] == b"HTTP/1.1 200"
+        with anyio.fail_after(10):
+            assert await rest(first) == b""  # it was the one that had waited longest
+    full = [one for one in caplog.records if vars(one).get("event") == "web.full"]
+    assert len(full) >= 1
+
+
+async def test_a_request_that_is_being_answered_is_not_evicted(anyio_backend: Any) -> None:
+    begun, go_on = anyio.Event(), anyio.Event()
+
+    async def slow(request: Request) -> Response:
+        begun.set()
+        await go_on.wait()
+        return PlainTextResponse("done")
+
+    limits = WebLimits(connections=1)
+    close = b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    async with (
+        serving(app(Route("/slow", slow)), "127.0.0.1:0", limits=limits) as url,
+        await dialled(url) as first,
+    ):
+        await first.send(close)
+        with anyio.fail_after(10):
+            await begun.wait()
         assert await said(url) == b""
-        await first.send(b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert (await first.receive()).startswith(b"HTTP/1.1 200")
+        go_on.set()
+        assert (await rest(first)).endswith(b"done")
+
+
+@pytest.mark.parametrize("size", [15_000, 16_384, 16_385, 20_000, 32_700, 40_000])
+@pytest.mark.parametrize("first", [b"", b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"])
+async def test_a_head_has_16_kib_in_whatever_pieces_it_comes(
+    anyio_backend: Any, size: int, first: bytes
+) -> None:
+    head = b"GET /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx: %s\r\n\r\n"
+    head %= b"x" * (size - len(head % b""))
+    async with serving(app(), "127.0.0.1:0") as url:
+        came = await said(url, first + head[:16_383], head[16_383:])
+    assert came[came.rindex(b"HTTP/1.1 ") :][9:12] == (b"200" if size <= 16_384 else b"431")
+
+
+async def test_two_lengths_of_a_body_are_answered_and_end_the_connection(
+    anyio_backend: Any,
+) -> None:
+    smuggling = (
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n"
+        b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    )
+    next_one = b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with serving(app(), "127.0.0.1:0") as url:
+        came = await said(url, smuggling + next_one)
+    assert came.startswith(b"HTTP/1.1 400 ")
+    assert came.count(b"HTTP/1.1") == 1
+
+
+async def test_clients_cause_a_bounded_number_of_log_lines(
+    anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = b"GET /f HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with serving(app(), "127.0.0.1:0") as url:
+        for _ in range(LINES + 20):
+            assert (await said(url, request)).startswith(b"HTTP/1.1 500")
+    # The rate limit adds a line a second.
+    assert LINES <= len(caplog.records) < LINES + 20
 
 
 async def test_who_says_nothing_is_closed(anyio_backend: Any) -> None:

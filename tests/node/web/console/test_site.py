@@ -41,6 +41,26 @@ async def test_a_link_lets_in_once_and_nothing_is_told_before(
         assert (await visitor.get("/api/peers")).status_code == 401
 
 
+async def test_nothing_of_a_request_is_parsed_before_it_is_authorised(
+    tmp_path: Path, anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = "9" * 5_000
+    async with quiet(tmp_path) as found:
+        async with visiting(found.served, enters=False) as visitor:
+            for number in (long, "x", "-1", "%00", "\N{SUPERSCRIPT TWO}"):
+                assert (await visitor.get(f"/api/peers/{number}")).status_code == 401
+            answer = await visitor.http.post("/enter", content=f'{{"token": {long}}}')
+            assert answer.status_code == 403
+            visitor.headers["content-type"] = "application/json"
+            for body in (f'{{"token": {long}}}', "[" * 60_000, "\xff", '{"token": "\\ud800"}'):
+                answer = await visitor.http.post("/enter", content=body, headers=visitor.headers)
+                assert answer.status_code == 401
+        async with visiting(found.served) as visitor:
+            for number in (long, "9" * 18, "x", "-1", "%00", "\N{SUPERSCRIPT TWO}"):
+                assert (await visitor.get(f"/api/peers/{number}")).status_code == 404
+    assert not caplog.records
+
+
 async def test_cookie_or_key_alone_are_nothing(tmp_path: Path, anyio_backend: Any) -> None:
     async with quiet(tmp_path) as found, visiting(found.served) as visitor:
         key = visitor.headers.pop(KEY_HEADER)
