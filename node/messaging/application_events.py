@@ -26,11 +26,14 @@ LAST_NUMBER: Final = 255
 
 class Carries(NamedTuple):
     """What a stream carries: events of `categories`, answers among them always, others
-    if `events`; Data if `data`."""
+    if `events`; Data if `data`. `asks` says whether events ask by their async id, and `calls`
+    whether calls, topics and named events are accepted too."""
 
     categories: range
     events: bool = True
     data: bool = True
+    asks: bool = True
+    calls: bool = True
 
     def encode(
         self, category: int, subcategory: int, data: Encodable, payload: bytes | None, largest: int
@@ -46,8 +49,10 @@ APPLICATION: Final = Carries(range(FIRST_APPLICATION_CATEGORY, LAST_NUMBER + 1))
 # A stream `bus` where it was opened: nothing is asked there.
 BUS_ASKING: Final = Carries(range(BUS, BUS + 1), events=False, data=False)
 # Streams with reserved labels, where they were opened and where they are served.
-TUNNEL_EVENTS: Final = Carries(range(TUNNEL, TUNNEL + 1))
-FEDERATION_EVENTS: Final = Carries(range(FEDERATION, FEDERATION + 1), data=False)
+TUNNEL_EVENTS: Final = Carries(range(TUNNEL, TUNNEL + 1), calls=False)
+FEDERATION_EVENTS: Final = Carries(
+    range(FEDERATION, FEDERATION + 1), data=False, asks=False, calls=False
+)
 ANSWERING: Final = {
     BUS_LABEL: Carries(range(BUS, BUS + 1), data=False),
     TUNNEL_LABEL: TUNNEL_EVENTS,

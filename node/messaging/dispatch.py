@@ -4,7 +4,7 @@ An event that nobody takes is dropped and counted, and a request of the base
 protocol among them is answered all the same (docs/protocol.md section 2).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from node.messaging.calls import Calls
 from node.messaging.topics import Topics
@@ -40,9 +40,18 @@ Take = Callable[[EventReceived, float], bool]
 
 class Dispatch:
     """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and on streams
-    from 2 up the events of categories from 6 up, among which requests are."""
+    from 2 up the events of categories from 6 up, among which requests are. It takes every event on
+    the streams of `restricted`, which don't carry calls, topics or named events."""
 
-    __slots__ = ("_account", "_connection", "_named", "_on_stream", "_requests", "_sim")
+    __slots__ = (
+        "_account",
+        "_connection",
+        "_named",
+        "_on_stream",
+        "_requests",
+        "_restricted",
+        "_sim",
+    )
 
     def __init__(
         self,
@@ -50,11 +59,13 @@ class Dispatch:
         calls: Calls,
         topics: Topics,
         on_stream: Callable[[EventReceived], bool],
+        restricted: Container[int] = (),
     ) -> None:
         asking, answering, named = calls.asking, calls.answering, calls.named
         logins = calls.logins
         self._connection = connection
         self._on_stream = on_stream
+        self._restricted = restricted
         self._requests = calls.stream_requests
         self._sim: dict[int, Take] = {
             CALL: answering.request_received,
@@ -85,7 +96,7 @@ class Dispatch:
             RemoteProtocolError: an async id is used twice, or answers pile up.
         """
         stream, async_id, category, subcategory, _, cost = event
-        if category > ACCOUNT:
+        if category > ACCOUNT or (stream > MAIN_STREAM and stream in self._restricted):
             if stream > MAIN_STREAM and self._on_stream(event):
                 return
             self._connection.count_dropped()

@@ -231,7 +231,9 @@ class Endpoint:
         self._handlers = StreamHandlers(live, handlers, self.streams)
         self.emitter = NativeEmitter(live, calls)
         self._emitted = handlers.interceptors.event_out
-        self.dispatch = Dispatch(core, calls, self.topics, self.streams.receive)
+        self.dispatch = Dispatch(
+            core, calls, self.topics, self.streams.receive, self.streams.restricted
+        )
         driver = live.driver = Driver(
             core, live.backend, self.take, calls.next_deadline, calls.handle_deadline
         )

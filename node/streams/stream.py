@@ -285,11 +285,13 @@ class Stream(ByteStream):
             self._bytes.put(data, cost)
 
     def event_received(self, event: EventReceived) -> bool:
-        """An event that the stream carries came; returns whether anybody takes it.
+        """Take an event, unless the stream doesn't carry its category; returns whether it did.
 
         Raises:
             RemoteProtocolError: `protocol-error`, its async id is taken.
         """
+        if event.category not in self.carries.categories:
+            return False
         requests = self._requests
         if (event.category, event.subcategory) in self.answers:
             if not requests.answer_received(event):
@@ -299,7 +301,7 @@ class Stream(ByteStream):
         if not self.carries.events:
             return False
         request = None
-        if event.async_id and not self._finished:
+        if event.async_id and self.carries.asks and not self._finished:
             request = requests.request_received(self.id, event.async_id, len(event.payload))
             if request is None:
                 self._overloaded()

@@ -38,14 +38,16 @@ TUNNEL_ANSWERS: Final = frozenset({(TUNNEL, TUNNEL_ANSWER)})
 
 
 class StreamTable:
-    """The streams of a connection that are not over, and the `requests` on them."""
+    """The streams of a connection that are not over, and the `requests` on them. `restricted` are
+    the ids of those that don't carry calls, topics or named events."""
 
-    __slots__ = ("_live", "_streams", "requests")
+    __slots__ = ("_live", "_streams", "requests", "restricted")
 
     def __init__(self, live: LiveConnection, requests: StreamRequests) -> None:
         self._live = live
         self.requests = requests
         self._streams: dict[int, Stream] = {}
+        self.restricted: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -89,15 +91,18 @@ class StreamTable:
         stream = self._streams[stream_id] = kind(
             self._live, self.requests, self.forget, stream_id, label, answers, carries
         )
+        if not carries.calls:
+            self.restricted.add(stream_id)
         return stream
 
     def forget(self, stream: Stream) -> None:
         """Both directions are over and its buffer is empty."""
         self._streams.pop(stream.id, None)
+        self.restricted.discard(stream.id)
 
     def receive(self, event: EventReceived) -> bool:
-        """Data or an event of an application or of the bus came; returns whether a stream took
-        it, which has to be one that carries such.
+        """Take Data, or an event of an application, the bus or a restricted stream; returns whether
+        a stream took it.
 
         Raises:
             RemoteProtocolError: as `Stream.event_received`.
@@ -106,7 +111,7 @@ class StreamTable:
         if stream is None:
             return False
         if event.category != STREAM:
-            return event.category in stream.carries.categories and stream.event_received(event)
+            return stream.event_received(event)
         if not stream.carries.data:
             return False
         stream.data_received(event.payload, event.cost)
@@ -128,6 +133,7 @@ class StreamTable:
     def connection_ended(self, code: int, text: str) -> None:
         """All streams end with the connection."""
         streams, self._streams = self._streams, {}
+        self.restricted.clear()
         for stream in streams.values():
             stream.failed(PeerClosedError(code, text))
 

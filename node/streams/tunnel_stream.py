@@ -8,7 +8,7 @@ from typing import Protocol
 
 from node.errors import PeerClosedError, StreamResetError
 from node.federation.limits import LARGEST_TUNNEL_DATA
-from node.protocol.codes import CloseCode
+from node.protocol.codes import CANCEL, SIM, TUNNEL, CloseCode
 from node.protocol.reports import EventReceived
 from node.streams.stream import Stream
 
@@ -31,8 +31,9 @@ class Taker(Protocol):
 
 
 class TunnelStream(Stream):
-    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes; longer ones, what comes
-    before the Answer, and events behind Dial and Answer reset it (`protocol-error`)."""
+    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes. Longer Data, Data before the
+    Answer, and any event except one Dial, one Answer and a Cancel before the Answer reset the
+    stream (`protocol-error`)."""
 
     _taker: Taker | None = None
     _met = False  # the other side's one event has come
@@ -91,8 +92,14 @@ class TunnelStream(Stream):
             taker.data_received(data, cost)
 
     def event_received(self, event: EventReceived) -> bool:
-        """An event came: a Dial, or an Answer."""
-        if self._met or self._taker is not None:
+        """Take a Dial, an Answer, or a Cancel of the Dial; reset the stream for anything else."""
+        is_cancel = (event.category, event.subcategory) == (SIM, CANCEL)
+        if is_cancel and self._met and not self._answered:
+            if not self._requests.claims(event):
+                return False
+            self.live.core.consume(self.id, event.cost)
+            return True
+        if self._met or self._taker is not None or event.category != TUNNEL:
             self._violated()
             return False
         self._met = True

@@ -16,6 +16,7 @@ from tests.reference.dialling import (
 )
 from tests.reference.vectors_cards import TABLE, card_vectors, envelope_vectors
 from tests.reference.vectors_flooding import exchange_vectors
+from tests.reference.vectors_tunnels import tunnel_vectors
 from tests.reference.ways import Avoided, Links, avoid_after, choose
 from tests.reference.wire import CELLS
 
@@ -39,6 +40,7 @@ def federation_vectors() -> dict[str, Any]:
             *_path_vectors(),
             *_failure_vectors(),
             *_dial_vectors(),
+            *tunnel_vectors(),
             *_login_vectors(),
         ],
     }

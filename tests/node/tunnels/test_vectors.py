@@ -1,0 +1,101 @@
+"""federation.json: one event on a stream `tunnel`, at the server between."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from node.federation.dials import encode_dial
+from node.protocol.codes import DATA, DIAL, FINISH, STREAM, TUNNEL, CloseCode
+from node.protocol.event import NO_PAYLOAD, parse_raw
+from node.streams.tunnel_stream import TunnelStream
+from node.tunnels.outlet import TunnelOutlet
+from node.tunnels.switch import IncomingDial
+from tests.node.network import eventually
+from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
+from tests.vectors.load import Vector, codes, unhex, vectors
+
+TRACE = bytes(16)
+
+
+class Waiting:
+    """A switch that decides when it is allowed to."""
+
+    def __init__(self) -> None:
+        self.asked = self.over = 0
+
+    @asynccontextmanager
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+        self.asked += 1
+        try:
+            await anyio.sleep_forever()
+            yield None
+        finally:
+            self.over += 1
+
+
+def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
+    """Write the event of a vector on a stream, whatever our own end would say of it."""
+    _, async_id, category, subcategory, payload = parse_raw(unhex(vector["raw_event"]))
+    if (category, subcategory) == (TUNNEL, DIAL):
+        payload = encode_dial(TRACE, 9, to=(made.target.node_id,))
+    if (category, subcategory) == (STREAM, DATA):
+        stream.live.core.send_data(stream.id, payload)
+    elif (category, subcategory) == (STREAM, FINISH):
+        stream.finish()
+    else:
+        body = b"" if payload == NO_PAYLOAD else payload
+        stream.live.core.send(stream.id, async_id, category, subcategory, body, lbm=False)
+
+
+def reset_code(stream: TunnelStream) -> int | None:
+    return getattr(stream._error, "code", None)
+
+
+@vectors("federation", lambda v: v["kind"] == "tunnel" and v["state"] != "joined")
+async def test_an_event_before_the_answer(vector: Vector, anyio_backend: str) -> None:
+    async with row(3) as made:
+        server, switch = made.nodes[1], Waiting()
+        server.handlers.reserved.pop("tunnel")
+        server.serve_tunnels(switch)
+        ran: list[object] = []
+        server.on_call("parley.echo")(lambda call: ran.append(call))
+        stream = made.links[0][0].streams.open_tunnel()
+        if vector["state"] == "dialled":
+            dial = encode_dial(TRACE, 9, to=(made.target.node_id,))
+            stream.live.core.send(stream.id, 1, TUNNEL, DIAL, dial)
+            await eventually(lambda: switch.asked == 1)
+        put(stream, vector, made)
+        if vector.get("expected") == "dial":
+            await eventually(lambda: switch.asked == 1)
+            assert stream._error is None
+            return
+        await eventually(lambda: stream._error is not None and switch.over == switch.asked)
+        allowed = codes(vector) if "fails" in vector else {CloseCode.CANCELLED}
+        assert reset_code(stream) in allowed
+        assert not ran
+        assert made.links[0][0].is_open
+
+
+@vectors("federation", lambda v: v["kind"] == "tunnel" and v["state"] == "joined")
+async def test_an_event_on_a_joined_tunnel(vector: Vector, anyio_backend: str) -> None:
+    async with row(3) as made:
+        ran: list[object] = []
+        made.nodes[1].on_call("parley.echo")(lambda call: ran.append(call))
+        ends = end_raw(made.target)
+        here, there = RawEnd((await made.open()).stream), ends[0]
+        one, other = (here, there) if vector["from"] == "opener" else (there, here)
+        put(one.stream, vector, made)
+        if "expected" not in vector:
+            await eventually(lambda: one.code is not None and other.code is not None)
+            assert {one.code, other.code} <= codes(vector)
+        else:
+            event = parse_raw(unhex(vector["raw_event"]))
+            if event.subcategory == DATA:
+                await eventually(lambda: bytes(other.data) == event.payload)
+            else:
+                await eventually(lambda: other.eof)
+            assert one.code is None
+            assert other.code is None
+        assert not ran
+        assert made.links[0][0].is_open
