@@ -151,4 +151,5 @@ class Store(Protocol):
         is due now. Their names."""
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        """Forget a group with all that is pending in it; whether there was one."""
+        """Forget a group and its pending events; whether there was one. If it raises BusFullError
+        some of these may be forgotten already: call it again."""

@@ -17,8 +17,10 @@ from node.bus.sqlite.deliveries import begin, with_failure
 from node.bus.sqlite.integer_ids import LARGEST, first_at, numbers_of, place_of, text_of
 from node.bus.sqlite.publication import OVERHEAD
 
-# Events that one step of a trim takes out: about 10 ms, in which nothing else happens.
+# Events that one step of a trim takes out: about 10 ms, in which nothing else happens. A step for
+# whose transaction there is no room is tried with a `FRACTION` of them, down to one event.
 PIECE: Final = 2_000
+FRACTION: Final = 4
 # Retention takes out twice as many events as came, and at least `RETAINED_PIECE`; a stream may grow
 # by a sixteenth of its bound, and by no more than that many events, before it is looked at.
 RETAINED_PIECE: Final = 128
@@ -31,6 +33,8 @@ _THESE: Final = """SELECT id, length(CAST(body AS BLOB)) FROM events
 _REMOVE: Final = "DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))"
 _NOT_PENDING: Final = """DELETE FROM pending
     WHERE grp = ? AND id IN (SELECT value FROM json_each(?))"""
+_FORGET: Final = """DELETE FROM pending WHERE grp = ?1
+    AND id IN (SELECT id FROM pending WHERE grp = ?1 ORDER BY id LIMIT ?2)"""
 _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
     ON CONFLICT DO UPDATE SET consumer = 0, attempt = 0, due = 0, history = NULL"""
 
@@ -53,20 +57,28 @@ def retain(books: Books, config: BusConfig, stream: StreamRow) -> None:
     _take_oldest(books, stream, Trim(length, before, size), limit, last)
 
 
-def trim(books: Books, stream: StreamRow, bounds: Trim) -> int:
-    """Take out a piece of what is beyond `bounds`; how many: fewer than `PIECE` if that is all."""
-    return _take_oldest(books, stream, bounds, PIECE, LARGEST)
+def smaller(piece: int) -> int:
+    """The number of events to try after there was no room for `piece`."""
+    return max(1, piece // FRACTION)
 
 
-def make_room(books: Books, config: BusConfig, names: Iterable[str]) -> None:
-    """Take out a piece of what is beyond the bounds of the settings, without any slack."""
+def trim(books: Books, stream: StreamRow, bounds: Trim, piece: int) -> tuple[int, bool]:
+    """Take out `piece` events at most that are beyond `bounds`; how many, and whether there may be
+    more."""
+    taken = _take_oldest(books, stream, bounds, piece, LARGEST)
+    return taken, taken == piece
+
+
+def make_room(books: Books, config: BusConfig, names: Iterable[str], piece: int) -> None:
+    """Take out `piece` events at most of each stream that are beyond the bounds of the settings,
+    without any slack."""
     before = None
     if config.max_age is not None:
         before = text_of(first_at(books.now - config.max_age))
     bounds = Trim(config.max_length, before, config.max_bytes)
     for stream in filter(None, map(books.stream, names)):
         last = _unneeded(books, stream) if config.keep_unread else LARGEST
-        _take_oldest(books, stream, bounds, PIECE, last)
+        _take_oldest(books, stream, bounds, piece, last)
 
 
 def drop(books: Books, stream: StreamRow, ids: Sequence[str]) -> int:
@@ -135,10 +147,15 @@ def remove_idle(books: Books, ttl: float) -> None:
             remove_consumers(books, group, ttl)
 
 
-def remove_group(books: Books, group: GroupRow) -> bool:
-    """Forget a group with all that is pending in it."""
+def remove_group(books: Books, group: GroupRow, piece: int) -> bool | None:
+    """Forget a group and its pending events. If there are more than `piece`, forget so many of them
+    and return None: call it again."""
+    forgotten = books.cursor.execute(_FORGET, (group.number, piece)).rowcount
+    if forgotten == piece:
+        group.pending -= forgotten
+        books.changed_groups.add(group)
+        return None
     for query in (
-        "DELETE FROM pending WHERE grp = ?",
         "DELETE FROM consumers WHERE grp = ?",
         "DELETE FROM groups WHERE number = ?",
     ):

@@ -13,7 +13,7 @@ import anyio
 
 from crypto.randomness import random_bytes
 from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError
+from node.bus.errors import BusClosedError, BusFullError
 from node.bus.ids import AFTER_ALL
 from node.bus.model import (
     ConsumerInfo,
@@ -88,7 +88,9 @@ class SqliteStore:
         return await self._do(
             PUBLISH if durable else PUBLISH_SOON,
             lambda books: publication.publish(books, config, events),
-            rescue=lambda books: maintenance.make_room(books, config, {e.name for e in events}),
+            rescue=lambda books, piece: maintenance.make_room(
+                books, config, {e.name for e in events}, piece
+            ),
         )
 
     # Consuming.
@@ -170,15 +172,22 @@ class SqliteStore:
         return await self._do(RECORD, _in_group(stream, group, [], maintenance.redeliver, ids))
 
     async def trim(self, stream: str, bounds: Trim) -> int:
-        run = _in_stream(stream, 0, maintenance.trim, bounds)
-        total = taken = await self._do(RECORD, run)
-        while taken == maintenance.PIECE:  # others go on between two pieces
-            taken = await self._do(RECORD, run)
+        def ask(piece: int) -> Awaitable[tuple[int, bool]]:
+            run = _in_stream(stream, (0, False), maintenance.trim, bounds, piece)
+            return self._do(RECORD, run)
+
+        total, more = await _that_fits(ask)
+        while more:  # other operations run between two pieces
+            taken, more = await _that_fits(ask)
             total += taken
         return total
 
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
-        return await self._do(RECORD, _in_stream(stream, 0, maintenance.drop, ids))
+        return sum(
+            await _in_parts(
+                ids, lambda some: self._do(RECORD, _in_stream(stream, 0, maintenance.drop, some))
+            )
+        )
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
         return await self._do(
@@ -186,7 +195,16 @@ class SqliteStore:
         )
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        return await self._do(RECORD, _in_group(stream, group, False, maintenance.remove_group))
+        missing: bool | None = False
+
+        def ask(piece: int) -> Awaitable[bool | None]:
+            run = _in_group(stream, group, missing, maintenance.remove_group, piece)
+            return self._do(RECORD, run)
+
+        removed = await _that_fits(ask)
+        while removed is None:
+            removed = await _that_fits(ask)
+        return removed
 
     # How it is asked.
 
@@ -201,7 +219,7 @@ class SqliteStore:
         kind: OperationKind,
         run: Callable[[Books], Result],
         undo: Callable[[Any], Operation | None] | None = None,
-        rescue: Callable[[Books], None] | None = None,
+        rescue: Callable[[Books, int], None] | None = None,
     ) -> Awaitable[Result]:
         if self._running is None:
             raise BusClosedError("the bus is not open")
@@ -246,6 +264,33 @@ class _Running:
     def _finished(self, done: list[Operation], readable: set[str] | None) -> None:
         self.queue.finished(done)
         self.readers.wake(readable)
+
+
+async def _that_fits(ask: Callable[[int], Awaitable[Result]]) -> Result:
+    """The answer to `ask`, which is given how many events one transaction may touch: fewer each
+    time that the disk or the file has no room for the transaction."""
+    piece = maintenance.PIECE
+    while True:
+        try:
+            return await ask(piece)
+        except BusFullError:
+            if piece == 1:
+                raise
+        piece = maintenance.smaller(piece)
+
+
+async def _in_parts(
+    ids: Sequence[str], ask: Callable[[Sequence[str]], Awaitable[Result]]
+) -> list[Result]:
+    """The answers of `ask` for all `ids`: in one transaction, or in several if there is no room
+    for one."""
+    try:
+        return [await ask(ids)]
+    except BusFullError:
+        if len(ids) < 2:
+            raise
+    middle = len(ids) // 2
+    return [*await _in_parts(ids[:middle], ask), *await _in_parts(ids[middle:], ask)]
 
 
 def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operation | None]:

@@ -18,6 +18,7 @@ from node.transport.loop import Waiter
 
 Found = TypeVar("Found")
 Run: TypeAlias = Callable[..., Any]
+Rescue: TypeAlias = Callable[..., None]
 Undo: TypeAlias = "Callable[[Any], Operation | None] | None"
 
 
@@ -40,7 +41,7 @@ PUBLISH_SOON: Final = OperationKind(publishes=True)
 class Operation:
     """Something for the thread to do: `run` with its books. `waiter`, if any, waits for it.
     `undo` makes of its result the operation that reverses it, for a caller that is gone by then;
-    `rescue` may make room for a second try."""
+    `rescue` takes out `piece` events at most, to make room for a second try."""
 
     __slots__ = ("abandoned", "done", "error", "kind", "rescue", "result", "run", "undo", "waiter")
 
@@ -50,7 +51,7 @@ class Operation:
         run: Run,
         waiter: Waiter | None = None,
         undo: Undo = None,
-        rescue: Run | None = None,
+        rescue: Rescue | None = None,
     ) -> None:
         self.kind = kind
         self.run = run
@@ -81,7 +82,7 @@ class WorkQueue:
         kind: OperationKind,
         run: Run,
         undo: Undo = None,
-        rescue: Run | None = None,
+        rescue: Rescue | None = None,
     ) -> Any:
         """Have the thread run it; its result, or the error it raised."""
         if self._free <= 0 or self._outside:

@@ -6,15 +6,16 @@ that failed together are tried one by one, so that each fails alone.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from threading import Thread
 from typing import Final
 
 from node.bus.config import BusConfig
 from node.bus.sqlite.books import Books
 from node.bus.sqlite.database import Database
-from node.bus.sqlite.maintenance import remove_idle, retain
+from node.bus.sqlite.maintenance import PIECE, remove_idle, retain, smaller
 from node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full
-from node.bus.sqlite.work_queue import LOOK, Operation, WorkQueue
+from node.bus.sqlite.work_queue import LOOK, Operation, OperationKind, Rescue, WorkQueue
 
 logger = logging.getLogger("parley.bus")
 
@@ -106,9 +107,17 @@ class Worker:
         error = self._try(operation, woken)
         if error is not None and is_full(error) and operation.rescue is not None:
             # Taking out what the settings do not keep may make room.
-            room = Operation(operation.kind._replace(publishes=False), operation.rescue)
-            error = self._try(room, woken) or self._try(operation, woken)
+            error = self._make_room(operation.kind, operation.rescue) or self._try(operation, woken)
         operation.error = None if error is None else bus_error(error, self.database.path)
+
+    def _make_room(self, kind: OperationKind, rescue: Rescue) -> Exception | None:
+        piece = PIECE
+        while True:
+            room = Operation(kind._replace(publishes=False), partial(rescue, piece=piece))
+            error = self._try(room, set())
+            if error is None or not is_full(error) or piece == 1:
+                return error
+            piece = smaller(piece)
 
     def _try(self, operation: Operation, woken: set[str]) -> Exception | None:
         try:

@@ -70,6 +70,25 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.mounts
+@pytest.mark.parametrize("size", [1_500_000, 3_000_000])
+def test_a_full_disk_allows_everything_except_publishing(tmp_path: Path, size: int) -> None:
+    command = [sys.executable, "-m", "tests.node.bus.trimming", str(tmp_path)]
+    said = run(on_small_disk(tmp_path, size, command))
+    count = said["published"]
+    assert count > 1_000
+    assert said == {
+        "published": count,
+        "consumed": count,
+        **dict.fromkeys(["touch", "release"], None),
+        **dict.fromkeys(["claim", "ack", "redeliver", "remove_group"], True),
+        "drop": count // 2,
+        "trim": count - count // 2 - 10,
+        "publish": 1,
+        "left": 11,
+    }
+
+
+@pytest.mark.mounts
 def test_on_a_read_only_disk_everything_can_be_read(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.node.bus.read_only", str(tmp_path)]
     said = run(on_small_disk(tmp_path, DISK, command))
