@@ -13,6 +13,9 @@ from node.errors import ConfigError
 LONGEST_NAME: Final = 255  # bytes of UTF-8: what file systems take
 PARTIAL_ENDING: Final = ".parley-part"
 
+_HEX: Final = 32  # digits of a hash
+_HEX_DIGITS: Final = frozenset("0123456789abcdef")
+_OWNER_MARK: Final = "-"
 _LONGEST_HINT = 96  # bytes of a name that its partial file shows
 _SEPARATORS = frozenset("/\\:")  # of Unix; of Windows and its drives and streams
 _JOINERS = "\u200c\u200d"  # written inside of words and emoji
@@ -64,12 +67,29 @@ def is_partial(name: str) -> bool:
     return name[:1] == "." and name.endswith(PARTIAL_ENDING)
 
 
-def partial_name(name: str, size: int, sha256: bytes) -> str:
-    """The name of a file while it arrives: begins with a dot, so that no offer can name it.
+def partial_name(name: str, size: int, sha256: bytes, sender: str = "") -> str:
+    """Return the name of a file while it arrives from `sender`. It begins with a dot, so that an
+    offer cannot have it.
 
-    It holds a hash of name, size and content: other content never goes on where this
-    stopped, and two senders never write to one file.
+    It contains a hash of name, size and content: other content is never appended to what has
+    arrived of this file, and two senders never write to one file.
     """
     key = hashlib.sha256(b"parley partial" + size.to_bytes(8, "big") + sha256 + name.encode())
     hint = name.encode()[:_LONGEST_HINT].decode(errors="ignore")
-    return f".{hint}.{key.hexdigest()[:32]}{PARTIAL_ENDING}"
+    owner = f"{_OWNER_MARK}{sender_key(sender)}" if sender else ""
+    return f".{hint}.{key.hexdigest()[:_HEX]}{owner}{PARTIAL_ENDING}"
+
+
+def sender_key(sender: str) -> str:
+    """Return what stands for a sender in the name of a partial file."""
+    return hashlib.sha256(b"parley sender" + sender.encode()).hexdigest()[:_HEX]
+
+
+def split_partial(name: str) -> tuple[str, str]:
+    """Split the name of a partial file into the part for its content and the `sender_key` of the
+    sender that began it, which is empty if the name doesn't contain one."""
+    content = name.removesuffix(PARTIAL_ENDING)
+    before, mark, key = content.rpartition(_OWNER_MARK)
+    if mark and len(key) == _HEX and set(key) <= _HEX_DIGITS and before[-_HEX - 1 : -_HEX] == ".":
+        return before, key
+    return content, ""

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.to_thread import run_sync
@@ -29,27 +30,39 @@ from node.apps.transfer.protocol import (
 )
 from node.apps.transfer.store import FileStore
 from node.apps.transfer.watcher import Transfer, Watcher
+from node.fair_slots import FairSlots
 from node.handlers.rules import Allow
 from node.node import Node
 from node.remote.remote import Remote
 from node.streams.stream import Stream
+from node.trust.admission import address_key
 
 logger = logging.getLogger("parley.transfer")
 
-PARALLEL = 8  # transfers at a time, of all peers
-PER_PEER = 4  # and of one
+PARALLEL = 8  # transfers at a time, of all senders
+PER_PEER = 4  # offers and transfers of one node id, over all its connections
 OFFER_TIMEOUT = 10.0  # seconds for the first message
 BEGIN_TIMEOUT = 900.0  # the sender may have to hash what we have
 STALL_TIMEOUT = 60.0  # and then for each next byte
 BATCH = 256 * 1024  # bytes that one thread's turn writes: no more than a stream's window
 
 
-# Says whether files of a peer are wanted, the first of which is offered. It may take its time.
+# Returns whether files of a peer are wanted, the first of which is offered. It can take as long as
+# it needs: an offer that waits for it doesn't hold one of the slots that all senders share.
 Welcome = Callable[[Remote, FileOffer], Awaitable[bool]]
 
 
 async def _everybody(peer: Remote, offer: FileOffer) -> bool:
     return True
+
+
+@dataclass(eq=False, slots=True)
+class _Slot:
+    """A transfer that runs; `waiting_since` is set while the sender has to send."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    evicted: bool = False
+    waiting_since: float | None = None
 
 
 class FileReceiver:
@@ -74,7 +87,9 @@ class FileReceiver:
         self._parallel = parallel
         self._count = count
         self._arrived = 0
-        self._of_peer: Counter[Remote] = Counter()
+        # Offers that are read, decided on or received, by node id or address.
+        self._of_sender: Counter[str] = Counter()
+        self._slots: FairSlots[_Slot] = FairSlots(lambda slot: slot.waiting_since)
         self._names: set[str] = set()
         self._hashes = Hashes()
         self.finished = anyio.Event()
@@ -91,20 +106,24 @@ class FileReceiver:
 
     async def serve(self, stream: Stream) -> None:
         """Take one file: the handler of a stream."""
-        peer = stream.peer
-        self._of_peer[peer] += 1
+        sender, slot = _sender(stream.peer), _Slot()
+        self._of_sender[sender] += 1
         name = ""
         try:
-            # After this one has been counted, so that others find it there.
-            self._require_slot(peer)
+            if self._of_sender[sender] > PER_PEER:
+                raise Refusal(RefusalCode.BUSY, "too many transfers at a time")
             with anyio.fail_after(OFFER_TIMEOUT):
                 offer = await read_message(stream, FileOffer.decode)
             name = _checked_name(offer)
-            if not await self._welcome(peer, offer):
+            if not await self._welcome(stream.peer, offer):
                 raise Refusal(RefusalCode.DECLINED, "no files are taken from you")
-            await self._take_reserved(stream, offer)
+            self._take_slot(slot, sender)
+            with slot.scope:
+                await self._take_reserved(stream, offer, slot)
+            if slot.evicted:
+                raise Refusal(RefusalCode.BUSY, "another sender needs the slot")
         except MessageError as error:
-            logger.info("%s: %s", peer, error, extra={"event": "transfer.refused"})
+            logger.info("%s: %s", stream.peer, error, extra={"event": "transfer.refused"})
             text = "that is not how files are sent"
             self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, text))
         except Refusal as refusal:
@@ -115,43 +134,54 @@ class FileReceiver:
             logger.warning("cannot store %r: %s", name, error, extra={"event": "transfer.failed"})
             self._refuse(stream, name, storage_refusal(error))
         finally:
-            self._of_peer[peer] -= 1
-            self._of_peer += Counter()  # forgets peers that have none
+            self._slots.remove(slot)
+            self._of_sender[sender] -= 1
+            self._of_sender += Counter()  # forgets senders that have none
         if self._count is not None and self._arrived >= self._count:
             self.finished.set()
 
-    def _require_slot(self, peer: Remote) -> None:
-        running = self._of_peer.total()
-        if running > self._parallel or self._of_peer[peer] > PER_PEER:
-            raise Refusal(RefusalCode.BUSY, "too many transfers at a time")
-        if self._count is not None and self._arrived + running > self._count:
-            raise Refusal(RefusalCode.BUSY, "no more files are taken")
+    def _take_slot(self, slot: _Slot, sender: str) -> None:
+        """Take a slot for a transfer, if necessary that of an idle one, or of one of the sender
+        with the most."""
+        free, text = self._parallel - len(self._slots), "too many transfers at a time"
+        if self._count is not None:
+            wanted = self._count - self._arrived - len(self._slots)
+            if wanted < free:
+                free, text = wanted, "no more files are taken"
+        if free <= 0:
+            evicted = None
+            if len(self._slots):
+                evicted = self._slots.evict_for(sender, anyio.current_time())
+            if evicted is None:
+                raise Refusal(RefusalCode.BUSY, text)
+            evicted.evicted = True
+            evicted.scope.cancel()
+        self._slots.add(slot, sender)
 
     def _refuse(self, stream: Stream, name: str, refusal: Refusal) -> None:
         stream.reset(refusal.code, refusal.text)
         self._watcher.refused(name, _who(stream), refusal)
 
-    async def _take_reserved(self, stream: Stream, offer: FileOffer) -> None:
+    async def _take_reserved(self, stream: Stream, offer: FileOffer, slot: _Slot) -> None:
         """Nobody else sends a file of that name, or one that some disk takes for it."""
         key = same_file_key(offer.name)
         if key in self._names:
             raise Refusal(RefusalCode.BUSY, "a file of that name is just arriving")
         self._names.add(key)
         try:
-            await self._take(stream, offer)
+            await self._take(stream, offer, slot)
         finally:
             self._names.discard(key)
 
-    async def _take(self, stream: Stream, offer: FileOffer) -> None:
+    async def _take(self, stream: Stream, offer: FileOffer, slot: _Slot) -> None:
         transfer = Transfer(offer, _who(stream))
         new = not await self._is_there(offer, transfer.peer)
         if new:
-            await self._receive(stream, transfer)
+            await self._receive(stream, transfer, slot)
         else:
             transfer.offset = transfer.at = offer.size
             await stream.send(Resume(offer.size, offer.sha256).encode())
-            with anyio.fail_after(BEGIN_TIMEOUT):
-                await _read_begin(stream, offer.size, only=True)
+            await _read_begin(stream, slot, offer.size, only=True)
         self._arrived += 1
         self._watcher.finished(transfer, new=new)
         await stream.send(Receipt(offer.sha256, new).encode())
@@ -170,21 +200,20 @@ class FileReceiver:
         await run_sync(self._store.require_replaceable, offer.name)
         return False
 
-    async def _receive(self, stream: Stream, transfer: Transfer) -> None:
+    async def _receive(self, stream: Stream, transfer: Transfer, slot: _Slot) -> None:
         offer = transfer.offer
-        partial = await run_sync(self._store.open_partial, offer)
+        partial = await run_sync(self._store.open_partial, offer, transfer.peer)
         began = False
         try:
             found = await partial.hash(self._hashes, transfer.peer)
             await stream.send(Resume(partial.size, found).encode())
-            with anyio.fail_after(BEGIN_TIMEOUT):
-                begin = await _read_begin(stream, partial.size)
+            begin = await _read_begin(stream, slot, partial.size)
             if begin.offset != partial.size:
                 await run_sync(partial.restart)
             transfer.offset = transfer.at = partial.size
             self._watcher.began(transfer)
             began = True
-            await self._fill(stream, partial, transfer)
+            await self._fill(stream, partial, transfer, slot)
             if partial.digest() != offer.sha256:
                 await run_sync(self._store.discard, partial)
                 raise Refusal(RefusalCode.MISMATCH, "what arrived has another SHA-256")
@@ -202,11 +231,13 @@ class FileReceiver:
                     partial.keep_hash(self._hashes)
             partial.close()
 
-    async def _fill(self, stream: Stream, partial: Partial, transfer: Transfer) -> None:
+    async def _fill(
+        self, stream: Stream, partial: Partial, transfer: Transfer, slot: _Slot
+    ) -> None:
         """Write what comes: exactly as much as was offered."""
         size, batch = transfer.offer.size, bytearray()
         try:
-            while (piece := await _next_piece(stream)) is not None:
+            while (piece := await _next_piece(stream, slot)) is not None:
                 if transfer.at + len(piece) > size:
                     raise Refusal(RefusalCode.MALFORMED, "more came than was offered")
                 batch += piece
@@ -225,16 +256,24 @@ class FileReceiver:
             raise Refusal(RefusalCode.MALFORMED, "less came than was offered")
 
 
-async def _next_piece(stream: Stream) -> bytes | None:
+async def _next_piece(stream: Stream, slot: _Slot) -> bytes | None:
     with anyio.fail_after(STALL_TIMEOUT):
+        slot.waiting_since = anyio.current_time()
         try:
             return await stream.receive()
         except anyio.EndOfStream:
             return None
+        finally:
+            slot.waiting_since = None
 
 
-async def _read_begin(stream: Stream, offset: int, *, only: bool = False) -> Begin:
-    begin = await read_message(stream, Begin.decode)
+async def _read_begin(stream: Stream, slot: _Slot, offset: int, *, only: bool = False) -> Begin:
+    with anyio.fail_after(BEGIN_TIMEOUT):
+        slot.waiting_since = anyio.current_time()
+        try:
+            begin = await read_message(stream, Begin.decode)
+        finally:
+            slot.waiting_since = None
     if begin.offset != offset and (only or begin.offset != 0):
         raise MessageError("it begins at an offset that was not named")
     return begin
@@ -245,6 +284,11 @@ def _checked_name(offer: FileOffer) -> str:
         return require_safe(offer.name)
     except UnsafeNameError as error:
         raise Refusal(RefusalCode.UNSAFE_NAME, str(error)) from None
+
+
+def _sender(peer: Remote) -> str:
+    """Return the identity that limits count by: the node id, or else the remote address."""
+    return str(peer.node_id or address_key(peer.name)[0])
 
 
 def _who(stream: Stream) -> str:

@@ -6,6 +6,7 @@ while the store is being closed.
 """
 
 import errno
+import math
 import os
 import stat
 import threading
@@ -14,11 +15,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from node.apps.transfer.files import OpenFile
-from node.apps.transfer.names import is_partial, partial_name
+from node.apps.transfer.names import is_partial, partial_name, sender_key, split_partial
 from node.apps.transfer.partial import Partial
 from node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode
+from node.fair_slots import FairSlots
 
-# Interrupted transfers whose beginnings are kept: strangers shall not fill a directory.
+# Interrupted transfers whose partial files are kept, of all senders.
 MOST_PARTIALS: Final = 256
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -84,17 +86,18 @@ class FileStore:
         if found is not None and not self.force:
             raise Refusal(RefusalCode.EXISTS, "another file has that name")
 
-    def open_partial(self, offer: FileOffer) -> Partial:
-        """What came of this offer before, or an empty file; its caller closes it.
+    def open_partial(self, offer: FileOffer, sender: str = "") -> Partial:
+        """Open what has arrived of this offer, from any sender, or an empty file of `sender`; the
+        caller closes it. When there are too many partial files, one makes way for it: the oldest
+        that is not being written, of the sender with the most.
 
         Raises:
             Refusal: it is too large, there is no room, or another process writes it. OSError.
         """
         if self.max_size is not None and offer.size > self.max_size:
             raise Refusal(RefusalCode.TOO_LARGE, f"at most {self.max_size} bytes are taken")
-        name = partial_name(offer.name, offer.size, offer.sha256)
         with self._lock:
-            self._require_few_partials(name)
+            name = self._partial_name(offer, sender)
             partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
             try:
                 self._require_usable(partial, offer.size)
@@ -167,7 +170,41 @@ class FileStore:
         except FileNotFoundError:
             return None
 
-    def _require_few_partials(self, name: str) -> None:
-        there = list(filter(is_partial, os.listdir(self._fd)))
-        if name not in there and len(there) >= MOST_PARTIALS:
-            raise Refusal(RefusalCode.NO_SPACE, "too many transfers were begun and not finished")
+    def _partial_name(self, offer: FileOffer, sender: str) -> str:
+        """Return the name of the partial file of an offer, after making room for a new one."""
+        names = list(filter(is_partial, os.listdir(self._fd)))
+        content = split_partial(partial_name(offer.name, offer.size, offer.sha256))[0]
+        for name in names:
+            if split_partial(name)[0] == content:
+                return name
+        self._make_room(names, sender_key(sender) if sender else "")
+        return partial_name(offer.name, offer.size, offer.sha256, sender)
+
+    def _make_room(self, names: list[str], owner: str) -> None:
+        partials: FairSlots[str] = FairSlots(self._changed_at, idle=0.0)
+        for name in names:
+            partials.add(name, split_partial(name)[1])
+        excess = len(names) + 1 - MOST_PARTIALS
+        while excess > 0:
+            oldest = partials.evict_for(owner, math.inf)
+            if oldest is None:
+                raise Refusal(
+                    RefusalCode.NO_SPACE, "too many transfers were begun and not finished"
+                )
+            excess -= self._discard_idle(oldest)
+
+    def _changed_at(self, name: str) -> float:
+        found = self._status(name)
+        return 0.0 if found is None else found.st_mtime
+
+    def _discard_idle(self, name: str) -> bool:
+        """Remove a partial file; False if it is being written, or is not a file of ours."""
+        try:
+            partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
+        except (Refusal, OSError):
+            return False
+        try:
+            self.discard(partial)
+        finally:
+            partial.close()
+        return True

@@ -13,6 +13,8 @@ from node.apps.transfer.names import (
     partial_name,
     require_safe,
     same_file_key,
+    sender_key,
+    split_partial,
 )
 
 
@@ -90,12 +92,15 @@ def test_what_passes_is_one_part_of_a_path_everywhere(name: str) -> None:
 
 def test_partial_names_tell_offers_apart_and_fit() -> None:
     names = {
-        partial_name(name, size, content)
+        partial_name(name, size, content, sender)
         for name in ("a", "b", "é" * 127)
         for size in (0, 1)
         for content in (bytes(32), bytes([1]) * 32)
+        for sender in ("", "ann", "bob")
     }
-    assert len(names) == 12
+    assert len(names) == 36
+    assert len({split_partial(name)[0] for name in names}) == 12
+    assert {split_partial(name)[1] for name in names} == {"", sender_key("ann"), sender_key("bob")}
     for name in names:
         assert name[0] == "."
         assert name.endswith(PARTIAL_ENDING)

@@ -16,6 +16,7 @@ from node.apps.transfer.receiver import FileReceiver
 from node.apps.transfer.store import FileStore
 from node.errors import StreamResetError
 from node.protocol.codes import CloseCode
+from node.remote.remote import Remote
 from node.streams.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Place, offered, receiving, written
 from tests.node.network import eventually, introduce, meeting, new_node
@@ -274,12 +275,72 @@ async def test_so_many_at_a_time(anyio_backend: str, tmp_path: Path) -> None:
         streams = [(await ask(place, offered(b"content", name)))[0] for name in "ab"]
         assert (await refused(place, offered(b"content", "c")))[0] == RefusalCode.BUSY
         streams[0].reset()
-        await eventually(lambda: place.receiver._of_peer.total() == 1)
+        await eventually(lambda: len(place.receiver._slots) == 1)
         assert (await put(place, b"content", "c")).new
         streams[1].reset()
     async with receiving(tmp_path) as place:
         streams = [(await ask(place, offered(b"content", name)))[0] for name in "defg"]
         assert (await refused(place, offered(b"content", "h")))[0] == RefusalCode.BUSY
+
+
+async def test_a_node_id_has_four_over_all_its_connections(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    async with receiving(tmp_path) as place:
+        for name in "abc":
+            await ask(place, offered(b"content", name))
+        again, _ = await introduce(place.met.client, place.met.server)
+        fourth = again.open_stream(LABEL)
+        await fourth.send(offered(b"content", "d").encode())
+        await read_message(fourth, Resume.decode)
+        fifth = again.open_stream(LABEL)
+        assert await refusal(fifth) == (RefusalCode.BUSY, "too many transfers at a time")
+
+
+@pytest.mark.parametrize("settings", [{"parallel": 2}, {"count": 2}])
+async def test_a_sender_with_all_slots_makes_way_for_another(
+    anyio_backend: str, tmp_path: Path, settings: dict[str, int]
+) -> None:
+    async with receiving(tmp_path, **settings) as place, new_node() as other:
+        slow, _ = await ask(place, offered(PATTERN, "a"))
+        await slow.send(Begin(0).encode() + PATTERN[:1000])
+        held, _ = await ask(place, offered(b"content", "b"))
+        peer, _ = await introduce(other, place.met.server)
+        stream = peer.open_stream(LABEL)
+        await stream.send(offered(b"content", "c").encode())
+        await read_message(stream, Resume.decode)
+        assert await refusal(slow) == (RefusalCode.BUSY, "another sender needs the slot")
+        for one in (stream, held):
+            await one.send(Begin(0).encode() + b"content")
+            await one.send_eof()
+            assert (await read_message(one, Receipt.decode)).new
+        await eventually(lambda: len(place.receiver._slots) == 0)
+        if "count" not in settings:  # what had arrived of it stays
+            assert (await ask(place, offered(PATTERN, "a")))[1].offset == 1000
+
+
+@pytest.mark.parametrize("settings", [{"parallel": 1}, {"count": 1}])
+async def test_an_offer_that_somebody_decides_on_holds_no_slot(
+    anyio_backend: str, tmp_path: Path, settings: dict[str, int]
+) -> None:
+    asked, decided = anyio.Event(), anyio.Event()
+
+    async def welcome(peer: Remote, offer: FileOffer) -> bool:
+        if offer.name != "wanted":
+            asked.set()
+            await decided.wait()
+        return offer.name == "wanted"
+
+    async with receiving(tmp_path, welcome=welcome, **settings) as place:
+        streams = [place.met.peer.open_stream(LABEL) for _ in range(3)]
+        for number, stream in enumerate(streams):
+            await stream.send(offered(b"content", f"x{number}").encode())
+        with anyio.fail_after(5):
+            await asked.wait()
+        assert (await put(place, b"content", "wanted")).new
+        decided.set()
+        for stream in streams:
+            assert (await refusal(stream))[0] == RefusalCode.DECLINED
 
 
 async def test_no_more_files_than_wanted(anyio_backend: str, tmp_path: Path) -> None:
@@ -308,7 +369,8 @@ async def test_who_says_nothing_keeps_no_slot(
         stream, _ = await ask(place, offered(PATTERN))
         await stream.send(Begin(0).encode() + PATTERN[:1000])
         assert (await refusal(stream))[1] == "nothing came for too long"
-        await eventually(lambda: not place.receiver._of_peer)
+        await eventually(lambda: not place.receiver._of_sender)
+        assert len(place.receiver._slots) == 0
         assert not place.receiver._names
         (left,) = place.names()
         assert (place.directory / left).stat().st_size == 1000

@@ -194,10 +194,57 @@ def test_limits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 store.open_partial(offer())
         assert os.listdir(directory) == []
         store.open_partial(offer()).close()
-        monkeypatch.setattr(store_module, "MOST_PARTIALS", 1)
-        with refused(RefusalCode.NO_SPACE):
-            store.open_partial(offer(name="b"))
-        store.open_partial(offer()).close()  # that one is there already
+
+
+def begun(store: FileStore, name: str, sender: str, at: int) -> str:
+    """Begin a transfer and stop it, at a time in seconds; returns the name of its partial file."""
+    partial = store.open_partial(offer(name=name), sender)
+    partial.write(CONTENT[:3])
+    partial.close()
+    os.utime(store.directory / partial.name, (at, at))
+    return partial.name
+
+
+def test_a_sender_with_many_partial_files_makes_way_for_others(
+    store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MOST_PARTIALS", 4)
+    good = begun(store, "good", "ann", 1)
+    bad = [begun(store, f"bad{number}", "mallory", 100 - number) for number in range(3)]
+    for number in range(9):
+        begun(store, f"more{number}", "mallory", 200 + number)
+    assert good in os.listdir(directory)
+    assert not set(bad) & set(os.listdir(directory))
+    new = begun(store, "new", "bob", 300)
+    assert {good, new} < set(os.listdir(directory))
+    assert len(os.listdir(directory)) == 4
+    # What has arrived is continued, whoever sends it now.
+    assert store.open_partial(offer(name="good"), "carol").size == 3
+    assert len(os.listdir(directory)) == 4
+
+
+def test_files_that_are_being_written_do_not_make_way(
+    store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MOST_PARTIALS", 2)
+    open_ones = [store.open_partial(offer(name=name), "mallory") for name in "ab"]
+    with refused(RefusalCode.NO_SPACE):
+        store.open_partial(offer(name="c"), "ann")
+    for partial in open_ones:
+        partial.close()
+    store.open_partial(offer(name="c"), "ann").close()
+    assert len(os.listdir(directory)) == 2
+
+
+def test_partial_files_without_a_sender_make_way(
+    store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MOST_PARTIALS", 2)
+    for name in "abc":
+        (directory / partial_of(offer(name=name))).write_bytes(CONTENT[:1])
+    new = begun(store, "new", "ann", 1)
+    assert new in os.listdir(directory)
+    assert len(os.listdir(directory)) == 2
 
 
 def test_files_that_are_named_like_partial_ones_do_not_count(
