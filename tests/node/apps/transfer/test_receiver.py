@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -299,7 +300,7 @@ async def test_a_node_id_has_four_over_all_its_connections(
 
 @pytest.mark.parametrize("settings", [{"parallel": 2}, {"count": 2}])
 async def test_a_sender_with_all_slots_makes_way_for_another(
-    anyio_backend: str, tmp_path: Path, settings: dict[str, int]
+    anyio_backend: str, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     async with receiving(tmp_path, **settings) as place, new_node() as other:
         slow, _ = await ask(place, offered(PATTERN, "a"))
@@ -321,7 +322,7 @@ async def test_a_sender_with_all_slots_makes_way_for_another(
 
 @pytest.mark.parametrize("settings", [{"parallel": 1}, {"count": 1}])
 async def test_an_offer_that_somebody_decides_on_holds_no_slot(
-    anyio_backend: str, tmp_path: Path, settings: dict[str, int]
+    anyio_backend: str, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     asked, decided = anyio.Event(), anyio.Event()
 
