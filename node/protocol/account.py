@@ -7,6 +7,8 @@ is for them to say (docs/protocol.md sections 8 and 14).
 
 from typing import Final
 
+from node.protocol.limits import BATCH_COUNT, Limits
+
 # What things take in memory besides their payloads, in bytes of CPython: no less than
 # tracemalloc sees (tests/node/test_memory.py).
 EVENT_WEIGHT: Final = 512  # an event of a stream that waits for its reader
@@ -76,3 +78,11 @@ class Account:
                 return True
             account = account._total
         return True
+
+
+def unsealed_weight(limits: Limits) -> int:
+    """How many bytes of memory the events take that may wait for one seal.
+
+    `seal_events` are the most that may come without a seal. Each can be a Batch.
+    """
+    return limits.seal_events * (limits.max_payload + BATCH_COUNT * EVENT_WEIGHT)

@@ -63,7 +63,14 @@ class Connection(Lifetime):
         self.foreign = ""
         self._deadline = now + config.handshake_timeout
         parts = Parts(
-            config, initiator, self.account, self.outbox, self._wire, self.happened, observer
+            config,
+            initiator,
+            self.account,
+            self.unsealed,
+            self.outbox,
+            self._wire,
+            self.happened,
+            observer,
         )
         self._opening = Opening(parts, random(32))
 

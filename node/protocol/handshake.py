@@ -26,7 +26,7 @@ from node.protocol.codes import CONNECTION, PROOF, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import RemoteProtocolError, violation
 from node.protocol.event import Event, parse_raw
-from node.protocol.limits import FRAME_HEADER_SIZE, Limits, frame_limit
+from node.protocol.limits import FRAME_HEADER_SIZE, Limits, control_buffer, frame_limit
 from node.protocol.proofs import keep, read_proof, refuse
 from node.protocol.sealing import Receiver, Sender
 
@@ -195,12 +195,18 @@ class Handshake:
 
     def frame_limit(self) -> int:
         """The longest event from now on, in bytes."""
-        limits, suite = self.agreed_limits(), self.suite
-        return frame_limit(
-            limits.max_payload,
-            sealing=suite.sealing if suite else None,
-            signature_size=suite.signing_algorithm.signature_size if suite else 0,
-        )
+        sealing, size = self._seals()
+        return frame_limit(self.agreed_limits().max_payload, sealing=sealing, signature_size=size)
+
+    def control_buffer(self) -> int:
+        """Bytes of Pongs, Windows and Resets that may wait for the peer to read."""
+        sealing, size = self._seals()
+        return control_buffer(self.agreed_limits(), sealing=sealing, signature_size=size)
+
+    def _seals(self) -> tuple[str | None, int]:
+        """The sealing and the size of a signature; None and 0 without encryption."""
+        suite = self.suite
+        return (suite.sealing, suite.signing_algorithm.signature_size) if suite else (None, 0)
 
     def agreed(self, application: ApplicationSecrets | None) -> Agreed:
         """The result, encrypted or (`application` is None) not."""

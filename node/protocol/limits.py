@@ -49,8 +49,8 @@ UPDATES_BETWEEN_REKEYS: Final = 2**14
 # What answers nothing and changes nothing (section 6, 8 and 9): Seals that seal nothing, Pongs
 # without a Ping, Windows and Resets beyond those that what we sent can be the reason of.
 IDLE_EVENTS: Final = Rate(64, 1.0)
-# An event of ours is one reason, and another for each 512 bytes of it: half of the least window,
-# when a reader that counts bytes grants more.
+# An event of ours is one reason, and another for each 512 bytes that it costs. A reader grants
+# fewer at a time only when it has read everything.
 READ_ON: Final = 512
 # What costs the other side as much as us: its Pings, and its events that nobody takes.
 PINGS: Final = Rate(16_384, 1 / 1_024)
@@ -90,7 +90,7 @@ ONCE_AGAIN: Final = 300.0
 RESUME_MS: Final = 600_000
 RESUME_BUFFER: Final = 4 * 2**20
 LEAST_RESUME_BUFFER: Final = 2**20
-RESUME_EXEMPT: Final = 2 * 2**20  # events of stream 0 and Opens, beyond a full buffer
+RESUME_EXEMPT: Final = 2 * 2**20  # Opens beyond a full buffer; see also `control_buffer`
 TELL_BYTES: Final = 256 * 1024
 TELL_INTERVAL: Final = 1.0
 TELL_ALONE: Final = 10.0
@@ -104,11 +104,13 @@ SILENCE: Final = 5.0
 CLOSE_LINGER: Final = 2.0
 # Ours: how long a graceful close waits for queued data that has no credit.
 CLOSE_DRAIN: Final = 5.0
-# Ours: events of stream 0 that wait because the other side does not read.
+# Ours: Pongs, Windows and Resets that wait because the other side does not read, and as much for
+# each stream as `control_buffer` adds.
 CONTROL_BUFFER: Final = 1 << 20
-# Ours: of these, Windows and Resets. Twice as much, since the Resets that an application
-# asked for, of as many streams as may be open, may carry texts.
-STREAM_CONTROL_BUFFER: Final = 2 * CONTROL_BUFFER
+# Bytes of such an event on the wire, without its seal; and how many of them a stream can cause
+# before its sender reads one: three Windows that use up its credit, and a Reset.
+CONTROL_EVENT: Final = 128
+CONTROL_EVENTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,16 @@ class Limits:
         return Limits(
             **{name: min(getattr(self, name), getattr(other, name)) for name in NEGOTIATED}
         )
+
+
+def control_buffer(limits: Limits, *, sealing: str | None, signature_size: int) -> int:
+    """How many bytes of Pongs, Windows and Resets may wait for a peer that does not read.
+
+    An honest peer that reads late causes no more than these, with the agreed limits.
+    """
+    seal = signature_size if sealing == "each" else signature_size // limits.seal_events
+    each = TEXT_SIZE + CONTROL_EVENTS * (CONTROL_EVENT + seal)
+    return CONTROL_BUFFER + 2 * limits.max_streams * each
 
 
 def frame_limit(max_payload: int, *, sealing: str | None, signature_size: int) -> int:

@@ -263,7 +263,7 @@ class Multiplexer:
                 cost = size + EVENT_COST
         event = (stream, async_id, category, subcategory, payload, seal, cost, releases)
         self.outbox.put(_tuple(OutgoingEvent, event), credit)
-        self.expected += 1 + size // READ_ON
+        self.expected += 1 + (size + EVENT_COST) // READ_ON
         return size
 
     def hold(self, stream: int) -> None:

@@ -84,20 +84,22 @@ class Opening:
         directions = None
         if handshake.suite is not None:
             directions = known(handshake.sender), known(handshake.receiver)
-        session = Session(self._parts, agreed, directions, self._resumption(longest, now), now)
+        control = handshake.control_buffer()
+        resumption = self._resumption(longest + control, now)
+        session = Session(self._parts, agreed, directions, resumption, control, now)
         self._parts.reports.append(HandshakeCompleted(agreed.without_secrets()))
         session.begin()
         return session
 
-    def _resumption(self, longest: int, now: float) -> Resumption | None:
-        """How the session is resumed, if that was agreed."""
+    def _resumption(self, exempt: int, now: float) -> Resumption | None:
+        """How the session is resumed, if that was agreed. `exempt` bytes can exceed the buffer."""
         agreed, parts = known(self.agreed), self._parts
         if not agreed.resume:
             return None
         hash = known(agreed.suite).hash_algorithm
         key = ResumeKey(hash, known(agreed.exporter), known(agreed.session_id))
         # What waits for the transport is of the handshake, and has no position.
-        kept = SentBytes(parts.config.resume_buffer, longest, parts.wire.size, parts.account)
+        kept = SentBytes(parts.config.resume_buffer, exempt, parts.wire.size, parts.account)
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
 
     def frame_limit(self) -> int:

@@ -28,9 +28,9 @@ class SentBytes:
     __slots__ = (
         "_account",
         "_done",
+        "_exempt",
         "_expected",
         "_last",
-        "_longest",
         "_skip",
         "again",
         "buffer",
@@ -40,9 +40,10 @@ class SentBytes:
         "told",
     )
 
-    def __init__(self, buffer: int, longest: int, skip: int, account: Account) -> None:
+    def __init__(self, buffer: int, exempt: int, skip: int, account: Account) -> None:
         self.buffer = buffer
-        self._longest = longest  # event, which may be begun while there is any room
+        # The longest event, which may be begun while there is any room, and `control_buffer`.
+        self._exempt = exempt
         self._skip = skip  # bytes of the handshake that still wait for the transport
         self._account = account
         self.chunks: list[bytes] = []
@@ -78,7 +79,7 @@ class SentBytes:
         Raises:
             RemoteProtocolError: `overloaded`, the other side never tells what it took.
         """
-        if room < -(RESUME_EXEMPT + FRAME_HEADER_SIZE + self._longest):
+        if room < -(RESUME_EXEMPT + FRAME_HEADER_SIZE + self._exempt):
             raise overloaded("it does not tell what it took")
         return room
 

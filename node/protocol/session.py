@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lbm import keys
 from lbm.codec import Value, encode
-from node.protocol.account import EVENT_WEIGHT, Account
+from node.protocol.account import EVENT_WEIGHT, Account, unsealed_weight
 from node.protocol.allowance import Allowance
 from node.protocol.batch_event import parse_batch
 from node.protocol.channel import SecureChannel
@@ -38,10 +38,8 @@ from node.protocol.handshake import Agreed, known
 from node.protocol.keepalive import AWAKE
 from node.protocol.limits import (
     BATCH_SIZE,
-    CONTROL_BUFFER,
     DROPPED_EVENTS,
     SILENCE,
-    STREAM_CONTROL_BUFFER,
     TELL_ALONE,
     TELL_BYTES,
 )
@@ -70,6 +68,7 @@ class Parts:
     config: CoreConfig
     initiator: bool
     account: Account
+    unsealed: Account
     outbox: Outbox
     wire: Wire
     reports: list[Report]
@@ -86,6 +85,7 @@ class Session(StreamZero):
         agreed: Agreed,
         directions: tuple[Sender, Receiver] | None,
         resumption: Resumption | None,
+        control_buffer: int,
         now: float,
     ) -> None:
         config, outbox, reports = parts.config, parts.outbox, parts.reports
@@ -99,8 +99,9 @@ class Session(StreamZero):
         self._held = reports if config.deliver == "opened" or directions is None else []
         self._dropped = Allowance(DROPPED_EVENTS)
         self._flooded = False
-        self._held_weight = 0
-        self._account = account
+        self._unsealed = parts.unsealed
+        self._unsealed.limit = unsealed_weight(agreed.limits)
+        self._control_buffer = control_buffer
         self.secure: SecureChannel | None = None
         self.streams = Streams(parts.initiator, agreed.limits.max_streams, account)
         if directions is not None:
@@ -139,7 +140,7 @@ class Session(StreamZero):
         """
         self._now, keepalive = now, self.keepalive
         keepalive.due, keepalive.stage = now + keepalive.awake, AWAKE
-        channel, mux, wire = self.channel, self.mux, self._wire
+        channel, mux = self.channel, self.mux
         came, left, farewell, owed = frames.size + len(data), STEP_COST, None, False
         frames.feed(data)
         while (encrypted := frames.take()) is not None:
@@ -149,7 +150,7 @@ class Session(StreamZero):
                 channel.opened(event, encrypted, vouched)
             if self._flooded:
                 raise _flood()
-            waiting, count = wire.size, 1
+            count = 1
             if event[0]:
                 channel.used = owed = True
                 if event[3] == BATCH and event[2] == STREAM:
@@ -161,9 +162,7 @@ class Session(StreamZero):
                 owed = owed or event[3] not in _NOT_OWED or event[2] != CONNECTION
             if self._held is not self._reports:
                 self._hold(count, len(event[4]), vouched)
-            answered = CONTROL_BUFFER < wire.size > waiting
-            # What is owed to its streams is mostly written later, when its event was handled.
-            if answered or self._unread > STREAM_CONTROL_BUFFER:
+            if self._unread > self._control_buffer:
                 raise overloaded("it makes us answer and does not read")
             if vouched and self.secure is not None:
                 left = 0  # a signature was verified
@@ -195,19 +194,17 @@ class Session(StreamZero):
         return len(events)
 
     def _hold(self, count: int, size: int, vouched: bool) -> None:
-        """Charge for events that wait for a seal, or hand on all that did."""
-        account = self._account
+        """Charge for events that wait for a seal, or report all of them.
+
+        Their number is bounded by `seal_events`, so an honest peer does not exceed the account.
+        """
+        unsealed = self._unsealed
         if vouched:
             self._reports.extend(self._held)
             self._held.clear()
-            account.release(self._held_weight)
-            self._held_weight = 0
-            return
-        weight = size + EVENT_WEIGHT * count
-        self._held_weight += weight
-        account.charge(weight)
-        if account.held > account.limit:
-            raise overloaded("too much waits for a seal")
+            unsealed.release(unsealed.held)
+        else:
+            unsealed.charge(size + EVENT_WEIGHT * count)
 
     # Events out.
 
@@ -277,7 +274,7 @@ class Session(StreamZero):
         if self.resumption is not None:
             self.resumption.kept.end()
         self.mux.end()
-        self._account.release(self._held_weight)
+        self._unsealed.release(self._unsealed.held)
         self.secure = None
         del self.channel
 

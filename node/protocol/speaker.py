@@ -23,14 +23,16 @@ from node.protocol.stream_zero import Farewell
 class Speaker:
     """The caller's side of a connection.
 
-    `answers` is the account of what handlers have made and wait to have written, `happened` is
-    what `reports` will return, `dropped` counts the events of the other side that nobody took.
+    `answers` is the account of what handlers have made and wait to have written, `unsealed` that of
+    events that wait for a seal (`deliver="sealed"`). `happened` is what `reports` will return,
+    `dropped` counts the events of the other side that nobody took.
     """
 
     def __init__(self, config: CoreConfig, state: State, total: Account | None) -> None:
         self.config = config
         self.account = Account(config.peer_memory, total, SHARE)
         self.answers = Account(UNWRITTEN_PART * config.peer_memory, total)
+        self.unsealed = Account(0, total)  # the limit follows when limits are agreed
         self._state = state
         self.dropped = 0
         self.happened: list[Report] = []
@@ -126,6 +128,7 @@ class Speaker:
         mux = self._open().mux
         before = self.outbox.extend(stream, data, join) if join else 0
         if before:
+            before += EVENT_COST
             mux.expected += (before + len(data)) // READ_ON - before // READ_ON
         else:
             mux.send(stream, 0, STREAM, DATA, data, False, False)

@@ -54,7 +54,7 @@ class StreamZero:
     ) -> None:
         self._now = now
         self._wire = wire
-        self._unread = 0  # bytes of Windows and Resets that the transport has not taken
+        self._unread = 0  # bytes of Pongs, Windows and Resets that the transport has not taken
         self._reports = reports
         self._pings = Allowance(PINGS)
         self._idle = Allowance(IDLE_EVENTS)
@@ -68,7 +68,7 @@ class StreamZero:
         """Encrypt and queue an event of stream 0, or an Open, at once."""
         frames = b"".join(self.channel.protect((event,), self._now))
         self._wire.write(frames)
-        if event.category == STREAM and not event.stream:
+        if not event.stream and (event.category == STREAM or event.subcategory == PONG):
             self._unread += len(frames)
 
     def ping(self, now: float) -> int:

@@ -7,7 +7,7 @@ is sent or taken at zero or below.
 from typing import Final
 
 from node.protocol.errors import violation
-from node.protocol.limits import LARGEST_CREDIT
+from node.protocol.limits import LARGEST_CREDIT, READ_ON
 
 # Of streams `tunnel` (section 19) at first, both ways, whatever was agreed for others.
 TUNNEL_WINDOW: Final = 65_536
@@ -35,8 +35,8 @@ class SendCredit:
 class ReceiveWindow:
     """What the other side may still send, and what the application has used up.
 
-    Granted is given in one Window once half the size has been consumed, so `left` plus
-    `consumed` plus what the application holds is always `size` (or what is over it).
+    Credit is granted in one Window once half the size has been consumed, and either 512 bytes or
+    everything that came. So `left` plus `consumed` plus what the application holds is `size`.
     """
 
     __slots__ = ("consumed", "left", "size")
@@ -67,7 +67,8 @@ class ReceiveWindow:
         With `shrink` (memory is short) half of it is kept back for good, down to 1 KiB.
         """
         self.consumed += cost
-        if self.consumed * 2 < self.size:
+        few = self.consumed < READ_ON and self.left + self.consumed < self.size
+        if few or self.consumed * 2 < self.size:
             return 0
         grant, self.consumed = self.consumed, 0
         if shrink:

@@ -24,7 +24,7 @@ from node.config import NodeConfig
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.protocol.batch_event import serialise_batch
 from node.protocol.codes import CALL, FINISH, OPEN, RESET, SIM, STREAM, CloseCode
-from node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER, STREAM_CONTROL_BUFFER, Limits
+from node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER, Limits
 from tests.interop.meeting import our_config, their_config, with_bystander
 from tests.node.protocol.pair import Pair, open_pair
 from tests.reference.channel import ConnectionLost
@@ -199,9 +199,12 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "CLOSE_LINGER": (
         PROTOCOL + "test_connection.py::test_who_sent_close_reads_on_and_discards_for_2_seconds",
     ),
-    "CONTROL_BUFFER": ("tests/security/test_row_24_floods.py::test_opens_that_the_core_refuses",),
-    "STREAM_CONTROL_BUFFER": (
+    "CONTROL_BUFFER": (
+        "tests/security/test_row_24_floods.py::test_opens_that_the_core_refuses",
         "tests/security/test_row_24_floods.py::test_opens_that_the_application_refuses",
+    ),
+    "CONTROL_EVENTS": (
+        PROTOCOL + "test_session.py::test_a_peer_can_reset_all_its_streams_before_it_reads",
     ),
     # Of the other dialects.
     "SimProtoLimits.longest_frame": (
@@ -311,7 +314,7 @@ NO_LIMITS: Final = {
     "FRAME_HEADER_SIZE", "RAW_OVERHEAD", "ENCRYPTED_OVERHEAD", "CHAIN_OVERHEAD", "EVENT_COST",
     "HANDSHAKE_TIMEOUT", "HALF_OPEN_CONNECTIONS", "UPDATE_AFTER_EVENTS", "UPDATE_AFTER_BYTES",
     "UPDATE_AFTER_SECONDS", "REKEY_INTERVAL", "PEER_MEMORY", "WINDOWS_PART", "IDLE_BEFORE_PING",
-    "PING_TIMEOUT", "CLOSE_DRAIN", "RESUME_BUFFER",
+    "PING_TIMEOUT", "CLOSE_DRAIN", "RESUME_BUFFER", "CONTROL_EVENT",
     "role", "algorithms", "require", "limits", "network_key", "plaintext", "deliver", "padding",
     "info", "limit_loopback", "identity",
 }  # fmt: skip
@@ -371,14 +374,14 @@ def opens(pair: Pair, between: Callable[[int], object]) -> None:
         pair.inject(pair.a, stream, STREAM, OPEN, payload, sealed=stream % 10_000 == 1)
         between(stream)
         # Each answer takes more than 32 bytes.
-        assert stream < STREAM_CONTROL_BUFFER // 16
+        assert stream < CONTROL_BUFFER // 16 + 2_000
     assert pair.b.code == CloseCode.OVERLOADED
     assert not pair.b.wire
 
 
 def test_opens_that_the_core_refuses() -> None:
     """Memory is short, so it resets every stream at once."""
-    pair = open_pair(peer_memory=1, seal_events=65_536)
+    pair = open_pair(peer_memory=1, seal_events=65_536, max_streams=1)
 
     def reset(stream: int) -> None:
         cells = {keys.STREAM: stream, keys.CODE: CloseCode.NORMAL}
@@ -390,7 +393,7 @@ def test_opens_that_the_core_refuses() -> None:
 
 def test_opens_that_the_application_refuses() -> None:
     """Nobody serves them, which the application says when it has looked at each."""
-    pair = open_pair(seal_events=65_536)
+    pair = open_pair(seal_events=65_536, max_streams=1)
 
     def refuse(stream: int) -> None:
         if pair.b.state == "OPEN":

@@ -433,7 +433,11 @@ async def test_a_patient_publisher_loses_nothing(
 async def test_nor_where_the_memory_of_a_peer_is_less_than_the_buffer(
     anyio_backend: str, size: int, headers: dict[str, Any] | None
 ) -> None:
-    small: dict[str, Any] = {"peer_memory": 1 << 18, "write_buffer": 1 << 16, "limits": Limits(1 << 16)}
+    small: dict[str, Any] = {
+        "peer_memory": 1 << 18,
+        "write_buffer": 1 << 16,
+        "limits": Limits(1 << 16),
+    }
     async with new_node(**small) as server, new_node() as client:
         topic = server.topic("x", buffer=1 << 22, patience=100)
         peer, _ = await introduce(client, server)

@@ -449,6 +449,7 @@ class Link:
             assert side.connection.next_deadline() == float("inf")
             assert side.connection.queued_bytes == 0
             assert side.connection.account.held == 0
+            assert side.connection.unsealed.held == 0
             self._check_graceful(side)
 
     def _check_graceful(self, side: Side) -> None:

@@ -198,6 +198,23 @@ def test_a_reader_may_grant_as_it_reads_on_within_an_event() -> None:
     assert pair.a.core.flow().streams[stream].credit == 1_024 - 64
 
 
+@pytest.mark.parametrize("window", [1, 100, 1_024])
+@pytest.mark.parametrize("part", [1, 50, 512])
+def test_a_reader_of_bytes_grants_no_more_often_than_it_may(window: int, part: int) -> None:
+    """With any window, and events whose cost is above a multiple of 512 and their size below."""
+    pair = open_pair(seal_events=65_536, stream_window=1_024)
+    opened = pair.b.core.open_stream("x", window)
+    pair.pump()
+    for number in range(700):
+        pair.a.core.send_data(opened, bytes(500))
+        pair.carry(pair.a)
+        assert len(pair.b.events) == number + 1
+        for place in range(0, 564, part):
+            pair.b.core.consume(opened, min(part, 564 - place), place + part >= 564)
+        pair.carry(pair.b)
+        assert pair.a.code == ALIVE
+
+
 def test_rekeys_are_no_plain_updates() -> None:
     pair = open_pair(rekey_allowance=1_000)
     for _ in range(70):

@@ -162,10 +162,10 @@ def test_it_takes_as_much_of_a_step_as_its_events() -> None:
 def test_all_of_it_waits_for_its_seal() -> None:
     pair = open_pair(b={"deliver": "sealed"})
     give(pair, 1, TWO)
-    assert pair.b.core.account.held == len(serialise_batch(TWO)) + 2 * EVENT_WEIGHT
+    assert pair.b.core.unsealed.held == len(serialise_batch(TWO)) + 2 * EVENT_WEIGHT
     assert pair.b.events == []
     give(pair, 1, TWO, sealed=True)
-    assert (len(pair.b.events), pair.b.core.account.held) == (4, 0)
+    assert (len(pair.b.events), pair.b.core.unsealed.held) == (4, 0)
 
 
 def test_what_is_no_batch_and_waits_for_a_seal_is_never_delivered() -> None:

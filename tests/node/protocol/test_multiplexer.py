@@ -873,18 +873,20 @@ def test_writable_does_not_wait_for_the_other_sides_seal() -> None:
     assert pair.a.all(StreamWritable) == [StreamWritable(stream)]
 
 
-def test_what_waits_for_a_seal_is_in_the_account() -> None:
-    pair = open_pair(b={"deliver": "sealed", "peer_memory": 65_536})
-    account = pair.b.core.account
-    for _ in range(3):
+def test_events_that_wait_for_a_seal_have_an_account_that_follows_the_limits() -> None:
+    pair = open_pair(seal_events=8, b={"deliver": "sealed", "peer_memory": 65_536})
+    account = pair.b.core.unsealed
+    for number in range(3):
         pair.inject(pair.a, 1, 64, 1, bytes(20_000))
-    assert account.held == 3 * (20_000 + EVENT_WEIGHT)
+        assert account.held == (number + 1) * (20_000 + EVENT_WEIGHT)
     pair.inject(pair.a, 1, 64, 1, b"x", sealed=True)
     assert (account.held, len(pair.b.all(EventReceived))) == (0, 4)
-    for _ in range(4):
+    for _ in range(8):
+        pair.inject(pair.a, 1, 64, 1, bytes(1 << 20))
         assert pair.b.code == ALIVE
-        pair.inject(pair.a, 1, 64, 1, bytes(20_000))
-    assert pair.b.code == CloseCode.OVERLOADED
+    assert account.held <= account.limit
+    pair.inject(pair.a, 1, 64, 1, b"x")  # one more than may come without a seal
+    assert pair.b.code == CloseCode.SEAL_VIOLATION
     pair.b.core.receive_eof(pair.now)
     assert account.held == 0
 

@@ -8,7 +8,7 @@ from random import Random  # noqa: TID251  # tests may
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -315,9 +315,32 @@ TestTwoSides.settings = settings()
 
 
 SECONDS = [0.0, 0.02, 0.5, 3.0, 11.0, 16.0]
+# A connection of which one side waits for seals while its own events fill its memory.
+CROWDED: dict[str, Any] = {
+    "suite": {
+        "kex": ("x25519",),
+        "signing": ("ed25519",),
+        "hash": ("sha256",),
+        "cipher": ("chacha20-poly1305",),
+        "sealing": ("chain",),
+    },
+    "limits": (
+        Limits(1024, seal_events=8, seal_delay_ms=0, stream_window=1024, max_streams=2),
+        Limits(1024, seal_events=2, seal_delay_ms=0, stream_window=4096, max_streams=3),
+    ),
+    "deliver": ("sealed", "opened"),
+    "encrypted": True,
+    "buffer": 1 << 16,
+    "update_after": 1 << 24,
+    "padding": "off",
+    "often": False,
+    "half_open": False,
+    "streams": (2, 3),
+}
 
 
 @pytest.mark.slow
+@example(drawn=CROWDED, seed=0)
 @given(drawn=beginnings, seed=st.integers(0, 2**32 - 1))
 def test_long_traffic(drawn: dict[str, Any], seed: int) -> None:
     """The same rules with far more traffic than a machine that can be shrunk gets to."""

@@ -6,7 +6,7 @@ from lbm import keys
 from lbm.codec import Value, encode
 from node.protocol.account import Account
 from node.protocol.codes import CLOSE, DATA, FINISH, OPEN, PONG, RESET, SEAL, STREAM, CloseCode
-from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER
+from node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER
 from node.protocol.outbox import Wire
 from node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
 from node.protocol.waker import Waker
@@ -156,21 +156,22 @@ def test_unknown_cells_are_ignored() -> None:
 @EACH_KIND
 def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
-    wire = pair.b.session._wire
-    wire.write(bytes(CONTROL_BUFFER - 10_000))  # as if it went on for long
+    session = pair.b.session
+    session._unread = session._control_buffer - 10_000  # as if it went on for long
     for stream in range(3, 2_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         pair.inject(pair.a, 0, STREAM, RESET, {keys.STREAM: stream, keys.CODE: 64})
         if pair.b.code != ALIVE:
             break
     assert_ended(pair.b, CloseCode.OVERLOADED)
-    assert wire.size < CONTROL_BUFFER + 500
+    assert session._unread < session._control_buffer + 500
 
 
 @EACH_KIND
 def test_resets_of_unwanted_streams_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
-    pair.b.session._unread = STREAM_CONTROL_BUFFER - 5_000  # as if it went on for long
+    session = pair.b.session
+    session._unread = session._control_buffer - 5_000  # as if it went on for long
     for stream in range(3, 1_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         if pair.b.code != ALIVE:
@@ -184,7 +185,7 @@ def test_resets_of_unwanted_streams_that_nobody_reads_are_bounded(plaintext: str
 @EACH_KIND
 def test_resets_that_are_read_are_not_counted(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext)
-    pair.b.session._unread = STREAM_CONTROL_BUFFER
+    pair.b.session._unread = pair.b.session._control_buffer
     pair.b.take(pair.now)
     pair.b.core.reset_stream(pair.b.core.open_stream("x"), CloseCode.CANCELLED, "x" * 1_000)
     pair.inject(pair.a, 0, 1, PONG)
@@ -202,7 +203,43 @@ def test_what_the_application_asks_for_is_not_held_against_the_peer(plaintext: s
     assert len(pair.b.all(StreamOpened)) == 3
 
 
+@pytest.mark.parametrize("sealing", ["chain", "each"])
+def test_a_peer_can_reset_all_its_streams_before_it_reads(sealing: str) -> None:
+    """With long signatures, the answers take more than the buffer that does not depend on
+    `max_streams`."""
+    names = {"kex": ("x25519",), "signing": ("ml-dsa-65",), "sealing": (sealing,)}
+    pair = open_pair(algorithms=names, seal_events=1, max_streams=400)
+    streams = [pair.a.core.open_stream("x") for _ in range(400)]
+    for stream in streams:
+        pair.a.core.reset_stream(stream, CloseCode.CANCELLED)
+    pair.carry(pair.a)
+    assert pair.b.code == ALIVE
+    assert pair.b.core.queued_bytes > CONTROL_BUFFER
+    pair.pump()
+    assert not pair.a.core.flow().streams
+
+
 # deliver = "sealed".
+
+
+def test_sealed_delivery_takes_all_that_may_come_before_a_seal() -> None:
+    """Whatever else the connection holds, such as what our own application sends."""
+    sealed = {"deliver": "sealed", "peer_memory": 65_536}
+    pair = open_pair(seal_events=20, max_payload=16_384, seal_delay_ms=60_000, b=sealed)
+    for _ in range(20):
+        pair.b.core.send(1, 0, 64, 1, bytes(16_384), lbm=False)
+    for _ in range(19):
+        for _ in range(BATCH_COUNT):
+            pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
+        pair.carry(pair.a)
+    assert pair.b.code == ALIVE
+    assert not pair.b.events
+    assert pair.b.core.unsealed.held > 19 * BATCH_COUNT
+    assert pair.b.core.unsealed.held <= pair.b.core.unsealed.limit
+    pair.a.core.send(1, 0, 64, 1, b"last", lbm=False, seal=True)
+    pair.carry(pair.a)
+    assert len(pair.b.events) == 19 * BATCH_COUNT + 1
+    assert pair.b.core.unsealed.held == 0
 
 
 def test_sealed_delivery_waits_for_the_seal() -> None:

@@ -44,13 +44,23 @@ def test_none_at_exactly_zero() -> None:
 
 
 def test_half_has_to_be_consumed() -> None:
-    window = ReceiveWindow(1_000)
-    window.take(900)
-    assert window.consume(499) == 0
+    window = ReceiveWindow(2_000)
+    window.take(1_800)
+    assert window.consume(999) == 0
+    assert window.left == 200
+    assert window.consume(1) == 1_000
+    assert window.left == 1_200
+    assert window.consume(800) == 0
+
+
+def test_less_than_512_is_granted_only_when_everything_was_consumed() -> None:
+    window = ReceiveWindow(100)
+    window.take(1_000)
+    assert window.consume(511) == 0
+    assert window.consume(1) == 512
+    assert window.consume(487) == 0
+    assert window.consume(1) == 488
     assert window.left == 100
-    assert window.consume(1) == 500
-    assert window.left == 600
-    assert window.consume(400) == 0
 
 
 def test_what_is_granted_and_held_is_always_the_window() -> None:
