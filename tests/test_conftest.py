@@ -101,3 +101,56 @@ def test_a_quick_test_does_not_work_for_long(tmp_path: Path) -> None:
     )
     run = collect(tmp_path, source, "-m", "quick")
     assert "mark it `slow`" in run.stdout
+
+
+@pytest.mark.parametrize(("loop", "module"), [("asyncio", "asyncio"), ("uvloop", "uvloop")])
+def test_callbacks_on_a_chosen_loop_know_no_loop(tmp_path: Path, loop: str, module: str) -> None:
+    """As in programs that use `asyncio.run`. What does not run on the loop is left out."""
+    source = (
+        "import asyncio\n"
+        "import pytest\n"
+        "from anyio import CancelScope, NoEventLoopError\n"
+        "@pytest.mark.anyio\n"
+        "async def test_marked(anyio_backend):\n"
+        "    loop = asyncio.get_running_loop()\n"
+        f"    assert type(loop).__module__.startswith({module!r})\n"
+        "    raised = loop.create_future()\n"
+        "    def called():\n"
+        "        try:\n"
+        "            CancelScope()\n"
+        "        except NoEventLoopError as error:\n"
+        "            raised.set_result(True)\n"
+        "    loop.call_soon(called)\n"
+        "    assert await raised\n"
+        "def test_plain(): pass\n"
+    )
+    run = collect(tmp_path, source, "--loop", loop)
+    assert run.returncode == pytest.ExitCode.OK, run.stdout
+    assert "1 passed, 2 deselected" in run.stdout
+
+
+def test_leaks_are_found_although_objects_are_frozen(tmp_path: Path) -> None:
+    """Each 100 tests all objects are exempted from garbage collection."""
+    source = (
+        "import gc\n"
+        "import pytest\n"
+        "from node.streams.stream import Stream\n"
+        "from tests.conftest import FREEZE_AFTER\n"
+        "from tests.node.network import nothing_left\n"
+        "kept = []\n"
+        "before = gc.get_freeze_count()\n"
+        "@pytest.mark.parametrize('number', range(FREEZE_AFTER))\n"
+        "def test_many(number): kept.append(Stream.__new__(Stream))\n"
+        "def test_frozen():\n"
+        "    assert gc.get_freeze_count() > before\n"
+        "    assert not any(type(one) is Stream for one in gc.get_objects())\n"
+        "def test_leaks():\n"
+        "    with nothing_left():\n"
+        "        kept.append(Stream.__new__(Stream))\n"
+        "def test_leaks_nothing():\n"
+        "    with nothing_left():\n"
+        "        Stream.__new__(Stream)\n"
+    )
+    run = collect(tmp_path, source)
+    assert "1 failed, 102 passed" in run.stdout
+    assert "FAILED test_it.py::test_leaks - " in run.stdout

@@ -70,6 +70,28 @@ LATE = {
     ("parley.__main__", "parley.shadows"): FAILED,
 }
 
+# anyio finds the event loop only in a task: callbacks of the loop run outside of all tasks, and
+# these raise NoEventLoopError there. (A lock, an event or a semaphore can be made there: it finds
+# its loop when it is first waited for.)
+NEED_A_TASK = {
+    *("CancelScope", "create_task_group", "fail_after", "move_on_after"),
+    *("current_effective_deadline", "current_time", "current_token", "get_cancelled_exc_class"),
+}
+# The functions that use them and are no coroutines. Only coroutines call these functions.
+CALLED_IN_TASKS = {
+    ("node.apps.chat.room", "_counts"),
+    ("node.apps.codes.exchange", "_in_time"),
+    ("node.bus.consumers.group_consumer", "describe"),
+    ("node.cli.demo.process", "_in_time"),
+    ("node.cli.ping", "sum_up"),
+    ("node.testing.link", "_joining"),
+    ("node.transport.ground", "current_backend"),
+    ("node.transport.trio_backend", "spawn"),  # on trio callbacks run in a task
+    ("node.web.console.buses_view", "no_longer_than"),
+    ("node.web.console.console", "__init__"),
+    ("node.web.exchange", "__init__"),
+}
+
 # "For who asks", "is no number", "there is none"; "there is no room" is English.
 UNIDIOMATIC = re.compile(
     r"\b(?:for|of|to|by|from|against) who (?!may |talks)[a-z]+"
@@ -129,6 +151,62 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def test_every_late_import_has_its_reason() -> None:
     late = {(name, other) for name, found in imports().items() for other, late in found if late}
     assert sorted(late) == sorted(LATE)
+
+
+def outside_coroutines(module: ast.Module) -> set[str]:
+    """The functions of a module that use anyio's names in `NEED_A_TASK` and are no coroutines."""
+    imported = {
+        name.asname or name.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anyio")
+        for name in node.names
+    }
+    found = set()
+
+    def search(above: ast.AST, function: str | None) -> None:
+        for node in ast.iter_child_nodes(above):
+            inside = function
+            if isinstance(node, ast.AsyncFunctionDef):
+                inside = None
+            elif isinstance(node, ast.FunctionDef):
+                inside = node.name
+            elif isinstance(node, ast.Lambda):
+                inside = "lambda"
+            called = node.func if isinstance(node, ast.Call) else None
+            match called:
+                case ast.Attribute(ast.Name("anyio"), name) if name in NEED_A_TASK and inside:
+                    found.add(inside)
+                case ast.Name(name) if name in NEED_A_TASK & imported and inside:
+                    found.add(inside)
+            search(node, inside)
+
+    search(module, "module")
+    return found
+
+
+def test_what_needs_a_task_is_used_in_coroutines() -> None:
+    found = {
+        (name, function)
+        for name, module in modules().items()
+        for function in outside_coroutines(module)
+    }
+    assert found == CALLED_IN_TASKS
+
+
+def test_what_is_used_outside_of_coroutines_is_found() -> None:
+    source = """
+import anyio
+from anyio import move_on_after
+async def coroutine():
+    anyio.CancelScope()
+    return lambda: anyio.current_time()
+def callback():
+    with move_on_after(1):
+        pass
+def another():
+    anyio.Lock()
+"""
+    assert outside_coroutines(ast.parse(source)) == {"lambda", "callback"}
 
 
 def test_a_class_name_means_one_class() -> None:

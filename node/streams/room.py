@@ -34,18 +34,20 @@ class StreamRoom:
         self._check = check
         self._queued = 0  # bytes since nothing waited
         self._since = 0  # events since others ran
-        self._turn = anyio.Lock()
+        # Made by the first sender that waits: streams are opened in callbacks of the event loop,
+        # where anyio does not know which loop is running.
+        self._turn: anyio.Lock | None = None
         self._writer: Waiter | None = None
 
     @property
     def is_free(self) -> bool:
         """Whether a sender would not have to wait."""
-        return not self._turn.locked() and self._has_room()
+        return not self.has_waiting and self._has_room()
 
     @property
     def has_waiting(self) -> bool:
         """Whether a sender waits."""
-        return self._turn.locked()
+        return self._turn is not None and self._turn.locked()
 
     async def wait(self) -> None:
         """Return when one event may be queued; raises what `check` does."""
@@ -57,6 +59,8 @@ class StreamRoom:
             self._check()
             return
         core = self._live.core
+        if self._turn is None:
+            self._turn = anyio.Lock()
         async with self._turn:
             while True:
                 self._check()
