@@ -235,9 +235,17 @@ class Directory:
         """The path to another server, or to [home, node]; None if the cards tell of none."""
         return self._finder.path(to)
 
-    def attempts(self, to: Sequence[NodeId], timeout: float) -> Attempts:
-        """The tries to reach a server, or [home, node], in `timeout` seconds in all."""
-        return Attempts(self._finder, to, timeout)
+    def attempts(
+        self, to: Sequence[NodeId], timeout: float, dialler: NodeId | None = None
+    ) -> Attempts:
+        """The tries to reach a server, or [home, node], in `timeout` seconds in all, for the
+        account `dialler` or for this server itself."""
+        return Attempts(self._finder, to, timeout, dialler)
+
+    def leads_to_account(self, path: Path) -> bool:
+        """Whether a path ends in an account, as far as is known: no card shows its last step."""
+        card = self.cards.get(path[-2])
+        return card is None or path[-1] not in card.links
 
     def leads_around(self, to: Sequence[NodeId], now: float) -> bool:
         """Whether the best path has something that failed lately, and another one goes around."""

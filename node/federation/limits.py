@@ -23,15 +23,14 @@ LEAST_LINK_PAYLOAD: Final = 128 * 1024
 AVOIDED: Final = 10.0  # what a failed Dial named
 MOST_AVOIDED: Final = 1_024
 ATTEMPTS: Final = 3
-LEAST_BLAMED: Final = 2.0  # a try of less: too little for 8 hops, so who is late is not to blame
-LEAST_AWAITED: Final = 0.5  # by a hop that then says that the next one is not there
+LEAST_AWAITED: Final = 0.5  # plus the round trip: silence for less time proves nothing
 
 # Tunnels.
 LARGEST_TUNNEL_DATA: Final = 16_384
 TUNNEL_MEMORY: Final = 80 * 1024  # in each direction
 TUNNEL_IDLE: Final = 600.0
 TUNNEL_LEFT: Final = 30.0  # as that, once one side has finished
-HOP_ALLOWANCE: Final = 0.1  # what a hop takes off the deadline, besides what has passed
+HOP_ALLOWANCE: Final = 0.1  # a hop subtracts it, the elapsed time and the next round trip
 ANSWER_ALLOWANCE: Final = HOP_ALLOWANCE / 2  # how much longer than the deadline one waits
 TUNNELS_OF_LINK: Final = 256
 TUNNELS_OF_ACCOUNT: Final = 16

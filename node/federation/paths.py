@@ -6,8 +6,8 @@ through only by another: a breadth-first search keeps both apart. Each level is 
 its paths, so the first path that is found is the one of the least ids.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 from crypto.identity import NodeId
 from node.federation.card import Card
@@ -20,6 +20,10 @@ from node.protocol.federation_types import LONGEST_PATH
 Path: TypeAlias = tuple[NodeId, ...]
 # A server, or an edge in the direction of the path.
 Obstacle: TypeAlias = NodeId | tuple[NodeId, NodeId]
+# The account that dials, None for the server itself, and the target: [server] or [home, node].
+Route: TypeAlias = tuple[NodeId | None, Path]
+
+K = TypeVar("K", bound=Hashable)
 
 
 def shortest_paths(
@@ -56,25 +60,25 @@ def shortest_paths(
     return found
 
 
-class Avoided:
-    """What failed Dials named: it is gone around for 10 s. `version` changes with what it holds."""
+class Avoided(Generic[K]):
+    """The obstacles of failed Dials, each for 10 s. `version` changes with its content."""
 
     __slots__ = ("_until", "version")
 
     def __init__(self) -> None:
         self.version = 0
-        self._until: dict[Obstacle, float] = {}  # in the order of their times
+        self._until: dict[K, float] = {}  # in the order of their times
 
-    def add(self, obstacle: Obstacle, now: float) -> None:
-        """Go around a server or an edge from now on; beyond 1,024 the oldest is forgotten."""
+    def add(self, obstacle: K, now: float) -> None:
+        """Avoid an obstacle for 10 s; beyond 1,024 obstacles the oldest is forgotten."""
         self._until.pop(obstacle, None)
         self._until[obstacle] = now + AVOIDED
         if len(self._until) > MOST_AVOIDED:
             del self._until[next(iter(self._until))]
         self.version += 1
 
-    def at(self, now: float) -> Collection[Obstacle]:
-        """What is gone around now."""
+    def at(self, now: float) -> Collection[K]:
+        """The obstacles that are avoided now."""
         while self._until:
             oldest = next(iter(self._until))
             if self._until[oldest] > now:
@@ -109,6 +113,8 @@ class PathFinder:
     they come from changes.
 
     `neighbours` are the servers that it has an open link with; `forget` when these change.
+    All Dials avoid the obstacles in `avoided`; those in `avoided_by_route` are avoided only by
+    Dials from the same account to the same target, because those two can cause them.
     """
 
     __slots__ = (
@@ -120,10 +126,12 @@ class PathFinder:
         "_neighbours",
         "_origin",
         "avoided",
+        "avoided_by_route",
     )
 
     def __init__(self, origin: NodeId, cards: Cards, neighbours: Collection[NodeId]) -> None:
-        self.avoided = Avoided()
+        self.avoided: Avoided[Obstacle] = Avoided()
+        self.avoided_by_route: Avoided[tuple[Route, Obstacle]] = Avoided()
         self._origin = origin
         self._cards = cards
         self._neighbours = neighbours
@@ -141,10 +149,18 @@ class PathFinder:
         self._refresh()
         return _extended(self._found, self._origin, to)
 
-    def path_around(self, to: Sequence[NodeId], now: float) -> Path | None:
-        """The best path that goes around what failed Dials have named in the last 10 s."""
+    def path_around(
+        self, to: Sequence[NodeId], now: float, dialler: NodeId | None = None
+    ) -> Path | None:
+        """The best path without the obstacles that Dials of `dialler` to `to` avoid now."""
         self._refresh()
         avoided = self.avoided.at(now)
+        route = (dialler, tuple(to))
+        own = [obstacle for of, obstacle in self.avoided_by_route.at(now) if of == route]
+        if own:
+            around = {*avoided, *own}
+            found = shortest_paths(self._origin, self._neighbours, self._cards, around)
+            return _extended(found, self._origin, to)
         if not avoided:
             return _extended(self._found, self._origin, to)
         if self._avoided_version != self.avoided.version:

@@ -5,6 +5,7 @@ Whatever is queued in the core is flushed by the driver; nothing here asks for t
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
 from crypto.identity import NodeId
@@ -21,6 +22,7 @@ from node.protocol.reports import ConnectionEnded
 from node.protocol.states import State
 from node.remote import access
 from node.remote.remote import Remote
+from node.remote.round_trip import RoundTrip
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.loop import Waiter
@@ -56,6 +58,7 @@ class LiveConnection:
         gone: whether its transport is closed.
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
+        round_trip: the estimated round-trip time, from all Pongs.
         resumes: how often the session went on over a new transport.
         asks_anew: whether a session that the other side says it does not know is put to the proof
             by a new one, and then ends; otherwise it is kept to its time.
@@ -97,6 +100,7 @@ class LiveConnection:
         "rekeys",
         "remote",
         "resumes",
+        "round_trip",
         "supercategory",
         "unknown",
     )
@@ -118,6 +122,7 @@ class LiveConnection:
         self.config = config
         self.name = name
         self.agreed: Agreed | None = None
+        self.round_trip = RoundTrip()
         self.supercategory = Supercategory.PEER_TO_PEER
         self.ended: ConnectionEnded | None = None
         self.refused: NotTrustedError | None = None
@@ -208,8 +213,16 @@ class LiveConnection:
             raise self.closed_error()
         return answer[0]
 
+    def measure_round_trip(self) -> None:
+        """Send a Ping for `round_trip`, unless one is unanswered or was sent within 10 s."""
+        now = self.backend.now()
+        if self.round_trip.is_due(now):
+            with suppress(LocalProtocolError):  # the connection is closed, or too many Pings wait
+                self.round_trip.sent(self.core.ping(now), now)
+
     def pong_received(self, async_id: int, round_trip: float) -> None:
         """A Pong came, after so many seconds."""
+        self.round_trip.answered(async_id, round_trip)
         waiting = self._pings.get(async_id)
         if waiting is not None:
             waiting[1].append(round_trip)

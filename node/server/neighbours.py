@@ -71,6 +71,7 @@ class Neighbours:
             link.node_id,
             extra={"event": "federation.link-up", "peer": link.node_id},
         )
+        peer.live.measure_round_trip()
         self._cards.link_up(link.node_id)
         if peer.core.initiator and self._loop is not None:
             exchange = self._cards.keep_exchanging

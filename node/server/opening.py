@@ -7,6 +7,7 @@ from crypto.identity import NodeId
 from node.errors import TunnelRefusedError
 from node.federation.directory import Directory
 from node.federation.limits import LEAST_AWAITED
+from node.federation.paths import Path
 from node.peer.peer import Peer
 from node.protocol.codes import ResultCode
 from node.tunnels.dialling import dial_tunnel
@@ -30,7 +31,7 @@ class Opener:
 
     async def along(
         self,
-        path: Sequence[NodeId],
+        path: Path,
         after: NodeId,
         *,
         before: NodeId | None = None,
@@ -41,21 +42,31 @@ class Opener:
         whom; None: for ourselves.
 
         Raises:
-            TunnelRefusedError: it is not there; without a hop if that is from us.
+            TunnelRefusedError: it is not there. Without a hop if the link with `after` is to
+                blame: 17 then means that `after` was silent although it had the time to answer.
+                Where the time was too short, or this server has no room, `hop` is its own index.
         """
         dials = self._directory.dials
         peer = self._neighbour(after)
         if peer is None:
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
         if not dials.has_room(after, to=True):
-            raise TunnelRefusedError(ResultCode.OVERLOADED)
+            raise TunnelRefusedError(ResultCode.OVERLOADED, path.index(after) - 1)
         dials.begin(before, after)
+        peer.live.measure_round_trip()
+        expected = peer.live.round_trip.estimate
         try:
             tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
         except BaseException as error:
             dials.end(before, after)
-            if before is not None and isinstance(error, TunnelRefusedError):
-                raise _passed_on(error, path.index(after), timeout) from error
+            if isinstance(error, TunnelRefusedError):
+                if error.hop is not None:
+                    raise _passed_on(error, path, path.index(after)) from error
+                # A round trip above the estimate explains why no answer came in time.
+                excused = peer.live.round_trip.latest > expected
+                silent = not excused and self._was_silent(path, after, timeout - expected)
+                if error.code == ResultCode.DEADLINE_EXCEEDED and not silent:
+                    raise TunnelRefusedError(error.code, path.index(after) - 1) from error
             raise
         tunnel.on_closed = partial(dials.end, before, after)
         return tunnel
@@ -74,30 +85,35 @@ class Opener:
         Raises:
             TunnelRefusedError: no path leads there; what the last one said, 28 if there was none.
         """
-        attempts = self._directory.attempts(to, timeout)
+        attempts = self._directory.attempts(to, timeout, before)
         while (path := attempts.next(self._now())) is not None:
             try:
                 tunnel = await self.along(
                     path, path[1], before=before, trace=trace, timeout=attempts.timeout
                 )
             except TunnelRefusedError as error:
-                attempts.failed(error.code, error.hop or 0, self._now())
+                attempts.failed(error.code, error.hop, self._now())
                 continue
             # What is in the tunnel of somebody else is not seen here, and nobody is blamed for it.
             tunnel.blame = lambda: attempts.failed(ResultCode.ACCEPTED, None, self._now())
             return tunnel
-        raise TunnelRefusedError(attempts.code, attempts.hop)
+        raise TunnelRefusedError(attempts.code, attempts.hop or 0)
+
+    def _was_silent(self, path: Path, after: NodeId, waited: float) -> bool:
+        """Whether `after` is to blame for not answering within `waited` seconds, besides the round
+        trip. An account at the end of the path can keep all servers waiting for as long as it
+        likes, so that their answers and our deadline race each other."""
+        if waited < LEAST_AWAITED:
+            return False
+        return after == path[-1] or not self._directory.leads_to_account(path)
 
 
-def _passed_on(error: TunnelRefusedError, after: int, timeout: float) -> TunnelRefusedError:
-    """What is answered when the server at index `after` did not open it in `timeout` seconds.
-
-    It speaks of itself and of those behind it: whoever else it names, it is to blame. If it gave no
-    answer, it is that link which is not there, and not we who are to be gone around; unless there
-    was hardly time for one.
-    """
-    if error.hop is not None:
-        return error if error.hop >= after else TunnelRefusedError(error.code, after, error.text)
-    if error.code == ResultCode.DEADLINE_EXCEEDED and timeout < LEAST_AWAITED:
-        return error
-    return TunnelRefusedError(ResultCode.UNREACHABLE)
+def _passed_on(error: TunnelRefusedError, path: Path, after: int) -> TunnelRefusedError:
+    """The Answer of the server at index `after`, with a hop that it can speak for: its own or one
+    behind it. Anything else counts as its own. The last of the path has no next step that could be
+    missing (28), so that the step to it is."""
+    last = len(path) - 1
+    if error.code == ResultCode.UNREACHABLE:
+        last -= 1
+    hop = error.hop if error.hop is not None and after <= error.hop <= last else min(after, last)
+    return TunnelRefusedError(error.code, hop, error.text)

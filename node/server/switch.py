@@ -10,6 +10,7 @@ from node.errors import TunnelRefusedError
 from node.federation.dials import Decision, Here, Onward, Originate, Refused
 from node.federation.directory import Directory
 from node.federation.limits import ANSWER_ALLOWANCE
+from node.protocol.codes import ResultCode
 from node.server.opening import Opener
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
@@ -53,7 +54,12 @@ class ServerSwitch:
         timeout = decision.deadline + ANSWER_ALLOWANCE - self._now()
         trace = decision.trace
         if isinstance(decision, Onward):
-            return await self._opener.along(
-                decision.path, decision.after, before=neighbour, trace=trace, timeout=timeout
-            )
+            try:
+                return await self._opener.along(
+                    decision.path, decision.after, before=neighbour, trace=trace, timeout=timeout
+                )
+            except TunnelRefusedError as error:
+                if error.hop is not None:
+                    raise
+                raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
         return await self._opener.to(decision.to, before=neighbour, trace=trace, timeout=timeout)

@@ -36,10 +36,10 @@ async def dial_tunnel(
     timeout: float,
 ) -> TunnelOutlet:
     """Open a tunnel whose first hop is `peer`: to a server or to [home, node], by a way that `peer`
-    writes; or along a path. `trace` is 16 random bytes, `timeout` seconds for all of it, of which
-    the other side is given 50 ms less, so that its own answer comes first.
+    writes; or along a path. `trace` is 16 random bytes, `timeout` seconds for all of it. The other
+    side gets that less the round-trip time and 50 ms, so that its own answer arrives in time.
 
-    Whoever is given the tunnel closes it, unless a driver does.
+    The caller closes the tunnel, unless a driver does.
 
     Raises:
         TunnelRefusedError: it is not there; the code says why, 28 also if `peer` hung up or knows
@@ -48,7 +48,8 @@ async def dial_tunnel(
     server = peer.node_id
     if server is None or peer.live.path:
         raise TunnelRefusedError(ResultCode.NOT_AUTHORISED)
-    left_ms = int((timeout - ANSWER_ALLOWANCE) * 1_000)
+    peer.live.measure_round_trip()
+    left_ms = int((timeout - ANSWER_ALLOWANCE - peer.live.round_trip.estimate) * 1_000)
     if left_ms <= 0:
         raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED)
     if path is not None:

@@ -17,7 +17,7 @@ from tests.reference.dialling import (
 from tests.reference.vectors_cards import TABLE, card_vectors, envelope_vectors
 from tests.reference.vectors_flooding import exchange_vectors
 from tests.reference.vectors_tunnels import tunnel_vectors
-from tests.reference.ways import Avoided, Links, avoid_after, choose
+from tests.reference.ways import Avoided, Links, avoid_after, avoided_by_all, choose
 from tests.reference.wire import CELLS
 
 Vector = dict[str, Any]
@@ -177,6 +177,7 @@ def _failure_vectors() -> list[Vector]:
             expected = {
                 "edges": [_hex(list(edge)) for edge in sorted(avoided.edges)],
                 "servers": _hex(sorted(avoided.servers)),
+                "for": "all" if avoided_by_all(account != "", code) else "route",
             }
             vectors.append({**vector, "expected": expected})
     return vectors

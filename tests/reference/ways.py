@@ -84,3 +84,10 @@ def avoid_after(
     if code == 20:
         return Avoided({(servers[hop - 1], servers[hop])}) if hop <= last else None
     return Avoided(servers={servers[hop]}) if hop < last else None
+
+
+def avoided_by_all(account: bool, code: int | None) -> bool:
+    """Whether all Dials avoid it. What the two ends of a Dial can cause alone is avoided by the
+    Dials of the same account to the same target: 17, as the deadline can be too short, and with an
+    account at the end, which can be silent, also no Answer and no handshake."""
+    return code != 17 and not (account and code in (None, 0))

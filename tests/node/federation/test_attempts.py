@@ -11,7 +11,7 @@ from tests.node.federation.test_paths import SQUARE, finder_of
 US, LEFT, RIGHT, TARGET = map(node_id, range(4))
 BY_LEFT, BY_RIGHT = (US, LEFT, TARGET), (US, RIGHT, TARGET)
 FIRST, SECOND = sorted([BY_LEFT, BY_RIGHT])
-ACCOUNT = node_id(50)
+ACCOUNT, CALLER = node_id(50), node_id(60)
 
 
 def to_target(*account: NodeId) -> Attempts:
@@ -108,13 +108,42 @@ def test_a_home_and_its_account_are_asked_anew(code: ResultCode, hop: int) -> No
     assert again.next(1.1) == (*FIRST, ACCOUNT)
 
 
-def test_nobody_is_blamed_for_being_late_where_the_time_was_short() -> None:
+@pytest.mark.parametrize(
+    ("to", "code", "hop"),
+    [
+        ([TARGET], ResultCode.DEADLINE_EXCEEDED, 0),
+        ([TARGET], ResultCode.DEADLINE_EXCEEDED, 1),
+        ([TARGET, ACCOUNT], ResultCode.DEADLINE_EXCEEDED, 1),
+        ([TARGET, ACCOUNT], ResultCode.DEADLINE_EXCEEDED, None),
+        ([TARGET, ACCOUNT], ResultCode.ACCEPTED, None),
+    ],
+)
+def test_what_the_ends_of_a_dial_can_cause_is_avoided_by_their_dials_alone(
+    to: list[NodeId], code: int, hop: int | None
+) -> None:
     finder = finder_of(SQUARE)
-    attempts = Attempts(finder, [TARGET], 5.9)
-    assert attempts.next(1.0) == FIRST
-    attempts.failed(ResultCode.DEADLINE_EXCEEDED, 0, 1.0)
-    assert attempts.next(1.0) is None
+    first, second = ((*path, *to[1:]) for path in (FIRST, SECOND))
+    attempts = Attempts(finder, to, 6.0, CALLER)
+    assert attempts.next(1.0) == first
+    attempts.failed(code, hop, 1.0)
     assert not finder.avoided.at(1.0)
+    assert attempts.next(1.0) == second
+    assert Attempts(finder, to, 6.0, CALLER).next(2.0) == second
+    # Other accounts, the server itself, and other targets.
+    assert Attempts(finder, to, 6.0, node_id(61)).next(2.0) == first
+    assert Attempts(finder, to, 6.0).next(2.0) == first
+    other = [TARGET, node_id(62)]
+    assert Attempts(finder, other, 6.0, CALLER).next(2.0) == (*FIRST, node_id(62))
+    assert Attempts(finder, to, 6.0, CALLER).next(12.0) == first
+
+
+def test_a_server_that_was_silent_is_avoided_by_all() -> None:
+    finder = finder_of(SQUARE)
+    attempts = Attempts(finder, [TARGET], 6.0, CALLER)
+    assert attempts.next(1.0) == FIRST
+    attempts.failed(ResultCode.DEADLINE_EXCEEDED, None, 1.0)
+    assert set(finder.avoided.at(1.0)) == {FIRST[1]}
+    assert Attempts(finder, [TARGET], 6.0).next(2.0) == SECOND
 
 
 def test_where_all_ways_are_avoided_the_first_try_goes_by_the_best() -> None:

@@ -216,7 +216,7 @@ def test_what_failed_is_gone_around_for_10_seconds() -> None:
 
 
 def test_what_is_avoided_is_bounded() -> None:
-    avoided = Avoided()
+    avoided: Avoided[Obstacle] = Avoided()
     ids = [NodeId(number.to_bytes(32, "big")) for number in range(MOST_AVOIDED + 1)]
     for one in ids[:-1]:
         avoided.add(one, 1.0)

@@ -17,7 +17,7 @@ from node.federation.cards import CardRefusal
 from node.federation.dials import Dials, Here, Onward, Originate, Refused, encode_dial
 from node.federation.directory import Directory
 from node.federation.envelopes import sign_envelope
-from node.federation.paths import Avoided, Obstacle, Path, PathFinder, shortest_paths
+from node.federation.paths import Avoided, Obstacle, Path, PathFinder, Route, shortest_paths
 from node.protocol import codes
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.federation_types import CARDS, LOGIN
@@ -201,10 +201,11 @@ class OnePath:
     """A finder that knows of one path, whatever is avoided."""
 
     def __init__(self, path: Path) -> None:
-        self.avoided = Avoided()
+        self.avoided: Avoided[Obstacle] = Avoided()
+        self.avoided_by_route: Avoided[tuple[Route, Obstacle]] = Avoided()
         self._path = path
 
-    def path_around(self, to: Sequence[NodeId], now: float) -> Path:
+    def path_around(self, to: Sequence[NodeId], now: float, dialler: NodeId | None = None) -> Path:
         return self._path
 
 
@@ -215,11 +216,13 @@ def test_what_a_failure_avoids(vector: Vector) -> None:
     to = path[-2:] if vector["to_account"] else path[-1:]
     attempts = Attempts(cast(PathFinder, finder), to, 30)
     assert attempts.next(0) == path
-    # That no Answer came is found out by the origin, which is hop 0.
+    # The index of an Answer that names none is 0; the server itself finds out that none came.
     unanswered = vector["code"] is None
-    code, hop = (17, 0) if unanswered else (vector["code"], vector["hop"])
+    code, hop = (17, None) if unanswered else (vector["code"], vector["hop"] or 0)
     attempts.failed(code, hop, 0)
-    found = finder.avoided.at(0)
+    by_route = [one for _, one in finder.avoided_by_route.at(0)]
+    found = [*finder.avoided.at(0), *by_route]
+    assert bool(by_route) is (vector.get("expected", {}).get("for") == "route")
     assert (attempts.next(0) is None) is ("fails" in vector)
     expected = vector.get("expected", {"edges": [], "servers": []})
     assert sorted(one.hex() for one in found if isinstance(one, NodeId)) == expected["servers"]

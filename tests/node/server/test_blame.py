@@ -1,21 +1,28 @@
 """Whom a failed Dial may blame: nobody can have others gone around that are there."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
-from crypto.identity import Identity
+from crypto.identity import Identity, NodeId
 from lbm import keys
 from lbm.codec import Value, encode
-from node.errors import TunnelRefusedError
-from node.federation.limits import LONGEST_TEXT
+from node.errors import HandshakeError, TunnelRefusedError
+from node.federation.limits import AVOIDED, LONGEST_TEXT
+from node.federation.paths import Obstacle
 from node.handlers.registry import Entry
 from node.node import Node
+from node.peer.peer import Peer
 from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode, ResultCode
+from node.remote.round_trip import MEASURE_INTERVAL
 from node.streams.stream import Stream
+from node.streams.tunnel_stream import TunnelStream
 from node.tunnels.dialling import dial_tunnel
+from node.tunnels.writer import TunnelWriter
 from tests.node.network import config, introduce
 from tests.node.server.ring import Servers, ring, servers
+from tests.node.server.test_reach import logged_in, ticking
 
 TRACE = bytes(16)
 
@@ -32,6 +39,10 @@ def refuses_with(cells: dict[int, Value]) -> Callable[[Stream], Awaitable[None]]
 
 def let_refuse(four: Servers, number: int, cells: dict[int, Value]) -> None:
     four.nodes[number].handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, refuses_with(cells))
+
+
+def let_serve_nothing(four: Servers, number: int) -> None:
+    four.nodes[number].handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, does_not_answer)
 
 
 async def test_the_short_deadlines_of_an_account_harm_nobody(anyio_backend: str) -> None:
@@ -90,3 +101,153 @@ async def test_a_long_reason_is_cut_on_its_way(anyio_backend: str) -> None:
             await dial_tunnel(peer, path=path, trace=TRACE, timeout=5)
         assert (caught.value.code, caught.value.hop) == (code, 2)
         assert caught.value.text == "x" * LONGEST_TEXT
+
+
+SLOW = 0.2  # seconds in each direction: a round trip of four hop allowances
+
+
+async def does_not_answer(stream: Stream) -> None:
+    """Take a Dial, and never answer it."""
+    await stream.receive_event()
+    await stream.live.closed()
+
+
+@asynccontextmanager
+async def slow_links(four: Servers) -> AsyncIterator[None]:
+    """Have slow links between four servers in a ring, which were quick when they were measured."""
+    ways = [four.network.way(four.nodes[one], four.nodes[other]) for one, other in ring(4)]
+    for way in ways:
+        way.delay(SLOW)
+    await four.clock.tick(MEASURE_INTERVAL)
+    yield
+    for way in ways:
+        way.delay(0.0)
+    await four.clock.tick(MEASURE_INTERVAL)
+
+
+def avoided(four: Servers, number: int) -> set[Obstacle]:
+    """What all Dials of a server avoid now."""
+    return set(four.federations[number]._directory._finder.avoided.at(four.clock.now()))
+
+
+def nothing_was_avoided(four: Servers) -> bool:
+    """Whether no server ever had all its Dials avoid anything."""
+    finders = [federation._directory._finder for federation in four.federations]
+    return not any(finder.avoided.version for finder in finders)
+
+
+def let_account(account: Node, serve: Callable[[Stream], Awaitable[None]]) -> None:
+    """Have an account serve the tunnels that lead to it in its own way."""
+    account.handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, serve)
+
+
+@asynccontextmanager
+async def accomplices(four: Servers) -> AsyncIterator[tuple[Peer, Node]]:
+    """The session of an account with server 0, and an account that is logged in at server 2."""
+    caller, target = (Node(Identity.create(), config=config(), clock=four.clock) for _ in range(2))
+    async with caller, target:
+        await four.until(four.know_all)
+        four.network.add(caller)
+        dial = four.network.dial_from(caller)
+        home = await dial(four.network.address(four.nodes[0]))
+        await logged_in(four, target, 2)
+        yield home, target
+
+
+@pytest.mark.parametrize("seconds", [1.2, 3.0, 6.3, 9.0, 30.0])
+async def test_an_account_that_is_silent_over_slow_links_harms_nobody(
+    seconds: float, anyio_backend: str
+) -> None:
+    async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, silent):
+        let_account(silent, does_not_answer)
+        async with slow_links(four):
+            to = [four.nodes[2].node_id, silent.node_id]
+
+            async def dial() -> None:
+                with pytest.raises(TunnelRefusedError):
+                    await dial_tunnel(home, to=to, trace=TRACE, timeout=seconds)
+
+            await ticking(four, dial())
+            assert nothing_was_avoided(four)
+
+
+@pytest.mark.parametrize("seconds", [1.2, 3.0, 6.3])
+async def test_an_account_harms_nobody_by_deadlines_that_slow_links_exceed(
+    seconds: float, anyio_backend: str
+) -> None:
+    async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, _):
+        let_serve_nothing(four, 2)
+        async with slow_links(four):
+            target = four.nodes[2].node_id
+
+            async def dial() -> None:
+                with pytest.raises(TunnelRefusedError):
+                    await dial_tunnel(home, to=[target], trace=TRACE, timeout=seconds)
+
+            await ticking(four, dial())
+            for number in range(4):
+                assert all(target in one for one in avoided(four, number) if isinstance(one, tuple))
+                assert not {one for one in avoided(four, number) if isinstance(one, NodeId)}
+
+
+async def test_a_server_that_is_silent_over_slow_links_is_blamed_alone(anyio_backend: str) -> None:
+    async with servers(4, ring(4)) as four:
+        await four.until(four.know_all)
+        let_serve_nothing(four, 2)
+        async with slow_links(four):
+            ids = [node.node_id for node in four.nodes]
+
+            async def dial() -> int:
+                with pytest.raises(TunnelRefusedError) as caught:
+                    await four.federations[0]._opener.to([ids[2]], trace=TRACE, timeout=12.0)
+                return caught.value.code
+
+            # The first Dial finds out that the round trip has grown, and proves nothing.
+            assert await ticking(four, dial()) == ResultCode.DEADLINE_EXCEEDED
+            assert nothing_was_avoided(four)
+            await four.clock.tick(AVOIDED)
+            assert await ticking(four, dial()) == ResultCode.UNREACHABLE
+            steps = {(ids[a], ids[b]) for a, b in ((1, 2), (2, 1), (3, 2), (2, 3))}
+            assert avoided(four, 0) == steps
+
+
+@pytest.mark.parametrize("hop", [0, 1, 2, 3, 4, 7, None])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResultCode.UNREACHABLE,
+        ResultCode.NOT_AUTHORISED,
+        ResultCode.OVERLOADED,
+        ResultCode.DEADLINE_EXCEEDED,
+    ],
+)
+async def test_an_account_blames_no_server(code: int, hop: int | None, anyio_backend: str) -> None:
+    async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, liar):
+        said = {} if hop is None else {keys.HOP: hop}
+        let_account(liar, refuses_with({keys.CODE: code, **said}))
+        to = [four.nodes[2].node_id, liar.node_id]
+        with pytest.raises(TunnelRefusedError) as caught:
+            await dial_tunnel(home, to=to, trace=TRACE, timeout=6)
+        assert caught.value.code == code
+        assert caught.value.hop in (2, 3)
+        assert nothing_was_avoided(four)
+
+
+async def test_an_account_that_accepts_and_sends_garbage_harms_nobody(anyio_backend: str) -> None:
+    async def serve(stream: Stream) -> None:
+        assert isinstance(stream, TunnelStream)
+        event = await stream.receive_event()
+        accepted = encode({keys.CODE: ResultCode.ACCEPTED})
+        await event.answer(TUNNEL_ANSWER, category=TUNNEL, payload=accepted)
+        TunnelWriter(stream, lambda cost: None).write(bytes(range(200)))
+        await stream.live.closed()
+
+    async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (_, liar):
+        let_account(liar, serve)
+
+        async def reach() -> None:
+            with pytest.raises(HandshakeError):
+                await four.federations[0].reach(four.nodes[2].node_id, liar.node_id)
+
+        await ticking(four, reach())
+        assert nothing_was_avoided(four)
