@@ -4,8 +4,7 @@ A Dial with a path goes on by its path alone: no table is looked at, so none can
 circle. Whoever judges opens the tunnel; it counts from `begin` to `end`, at both its neighbours.
 """
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -13,12 +12,14 @@ from crypto.identity import NodeId
 from lbm import keys
 from lbm.codec import encode
 from lbm.errors import LbmDecodeError
+from node.fair_slots import FairSlots
 from node.federation.limits import (
     DIALS_OF_ACCOUNT,
     DIALS_OF_LINK,
     HOP_ALLOWANCE,
     LONGEST_DIAL,
     MOST_DIALLERS,
+    TUNNEL_EVICTABLE,
     TUNNELS_OF_ACCOUNT,
     TUNNELS_OF_LINK,
 )
@@ -92,6 +93,23 @@ class Refused:
     hop: int | None = None
 
 
+@dataclass(eq=False, slots=True)
+class Tunnel:
+    """A tunnel that counts at its neighbours, for the account or server where it begins.
+
+    `idle_since` returns when its last Data passed, or None while it is being opened; `close` resets
+    it. Whoever opens it sets both.
+    """
+
+    origin: NodeId
+    places: tuple["_Place", ...]
+    idle_since: Callable[[], float | None] = lambda: None
+    close: Callable[[], None] = lambda: None
+
+
+# A neighbour, and whether these are the tunnels that lead to it; those of a link count together.
+_Place: TypeAlias = tuple[NodeId, bool]
+
 Decision: TypeAlias = Here | Onward | Originate | Refused
 
 
@@ -124,9 +142,7 @@ class Dials:
         self._carry = carry
         self._accounts = accounts
         self._allowances: dict[NodeId, Allowance] = {}
-        # Tunnels by the neighbour that dialled them, and by the one that they lead to.
-        self._dialled: Counter[NodeId] = Counter()
-        self._led: Counter[NodeId] = Counter()
+        self._tunnels: dict[_Place, FairSlots[Tunnel]] = {}
 
     def change(self, members: Collection[NodeId], carry: Collection[NodeId]) -> None:
         """Have these members, and carry for these, from now on; tunnels that are open stay."""
@@ -178,14 +194,16 @@ class Dials:
         if isinstance(decision, Refused):
             return decision
         hop = 0 if to else hop
-        if not allowed or not self.has_room(neighbour):
+        if not allowed:
             return Refused(ResultCode.OVERLOADED, hop)
-        if isinstance(decision, Here):
-            return decision
-        if isinstance(decision, Onward) and not self.has_room(decision.after, to=True):
-            return Refused(ResultCode.OVERLOADED, hop)
-        if deadline <= now:
+        if deadline <= now and not isinstance(decision, Here):
             return Refused(ResultCode.DEADLINE_EXCEEDED, hop)
+        if not self.make_room(neighbour, path, now, before=neighbour):
+            return Refused(ResultCode.OVERLOADED, hop)
+        if isinstance(decision, Onward) and not self.make_room(
+            decision.after, path, now, before=neighbour, to=True
+        ):
+            return Refused(ResultCode.OVERLOADED, hop)
         return decision
 
     def _may_dial(self, neighbour: NodeId) -> bool:
@@ -238,22 +256,67 @@ class Dials:
     def has_room(self, neighbour: NodeId, *, to: bool = False) -> bool:
         """Whether one more tunnel may begin at a linked server (256), or be dialled by an account
         (16), or lead `to` one (16): so that whoever dials it does not keep it from dialling."""
-        dialled, led = self._dialled[neighbour], self._led[neighbour]
-        if neighbour in self._links:
-            return dialled + led < TUNNELS_OF_LINK
-        return (led if to else dialled) < TUNNELS_OF_ACCOUNT
+        slots = self._tunnels.get(self._place(neighbour, to))
+        limit = TUNNELS_OF_LINK if neighbour in self._links else TUNNELS_OF_ACCOUNT
+        return slots is None or len(slots) < limit
 
-    def begin(self, before: NodeId | None, after: NodeId | None) -> None:
-        """A tunnel is opened, or its Dial accepted: it counts at the neighbours that it has, until
-        `end` with the same. None stands for this server itself, at an end of its path."""
-        for tunnels, neighbour in ((self._dialled, before), (self._led, after)):
-            if neighbour is not None:
-                tunnels[neighbour] += 1
+    def make_room(
+        self,
+        neighbour: NodeId,
+        path: Path,
+        now: float,
+        *,
+        before: NodeId | None = None,
+        to: bool = False,
+    ) -> bool:
+        """As `has_room`, for a tunnel that `before` dialled along `path`. Where several origins
+        share the limit, a tunnel of the origin with the most makes way, or one that is idle."""
+        if self.has_room(neighbour, to=to):
+            return True
+        if neighbour not in self._links and not to:
+            return False  # its own limit: it closes one itself
+        evicted = self._tunnels[self._place(neighbour, to)].evict_for(
+            self._origin(before, path), now
+        )
+        if evicted is None:
+            return False
+        self.end(evicted)
+        evicted.close()
+        return True
 
-    def end(self, before: NodeId | None, after: NodeId | None) -> None:
-        """That tunnel is over, or was not opened after all."""
-        for tunnels, neighbour in ((self._dialled, before), (self._led, after)):
-            if neighbour is not None:
-                tunnels[neighbour] -= 1
-                if not tunnels[neighbour]:
-                    del tunnels[neighbour]
+    def begin(self, before: NodeId | None, after: NodeId | None, path: Path = ()) -> Tunnel:
+        """Count a tunnel that is opened, or whose Dial is accepted, at the neighbours that it has,
+        until `end`. None stands for this server itself, at an end of its path."""
+        places = []
+        if before is not None:
+            places.append(self._place(before, to=False))
+        if after is not None:
+            places.append(self._place(after, to=True))
+        tunnel = Tunnel(self._origin(before, path), tuple(places))
+        for place in places:
+            if place not in self._tunnels:
+                self._tunnels[place] = FairSlots(_idle_since, TUNNEL_EVICTABLE)
+            self._tunnels[place].add(tunnel, tunnel.origin)
+        return tunnel
+
+    def end(self, tunnel: Tunnel) -> None:
+        """That tunnel is over, or was not opened after all; does nothing the second time."""
+        for place in tunnel.places:
+            slots = self._tunnels.get(place)
+            if slots is not None:
+                slots.remove(tunnel)
+                if not len(slots):
+                    del self._tunnels[place]
+
+    def _place(self, neighbour: NodeId, to: bool) -> _Place:
+        return neighbour, to and neighbour not in self._links
+
+    def _origin(self, before: NodeId | None, path: Path) -> NodeId:
+        """Return whose share a tunnel takes: that of our account, or of the path's first server."""
+        if before is not None and before not in self._links:
+            return before
+        return path[0] if path else self._node_id
+
+
+def _idle_since(tunnel: Tunnel) -> float | None:
+    return tunnel.idle_since()

@@ -29,6 +29,7 @@ LEAST_AWAITED: Final = 0.5  # plus the round trip: silence for less time proves 
 LARGEST_TUNNEL_DATA: Final = 16_384
 TUNNEL_MEMORY: Final = 80 * 1024  # in each direction
 TUNNEL_IDLE: Final = 600.0
+TUNNEL_EVICTABLE: Final = 60.0  # idle for so long, it makes way where a shared limit is reached
 TUNNEL_LEFT: Final = 30.0  # as that, once one side has finished
 HOP_ALLOWANCE: Final = 0.1  # a hop subtracts it, the elapsed time and the next round trip
 ANSWER_ALLOWANCE: Final = HOP_ALLOWANCE / 2  # how much longer than the deadline one waits

@@ -5,11 +5,13 @@ from functools import partial
 
 from crypto.identity import NodeId
 from node.errors import TunnelRefusedError
+from node.federation.dials import Tunnel
 from node.federation.directory import Directory
 from node.federation.limits import LEAST_AWAITED
 from node.federation.paths import Path
 from node.peer.peer import Peer
-from node.protocol.codes import ResultCode
+from node.protocol.codes import CloseCode, ResultCode
+from node.streams.tunnel_stream import TunnelStream
 from node.tunnels.dialling import dial_tunnel
 from node.tunnels.outlet import TunnelOutlet
 
@@ -50,15 +52,15 @@ class Opener:
         peer = self._neighbour(after)
         if peer is None:
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
-        if not dials.has_room(after, to=True):
+        if not dials.make_room(after, path, self._now(), before=before, to=True):
             raise TunnelRefusedError(ResultCode.OVERLOADED, path.index(after) - 1)
-        dials.begin(before, after)
+        counted = dials.begin(before, after, path)
         peer.live.measure_round_trip()
         expected = peer.live.round_trip.estimate
         try:
             tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
         except BaseException as error:
-            dials.end(before, after)
+            dials.end(counted)
             if isinstance(error, TunnelRefusedError):
                 if error.hop is not None:
                     raise _passed_on(error, path, path.index(after)) from error
@@ -68,7 +70,8 @@ class Opener:
                 if error.code == ResultCode.DEADLINE_EXCEEDED and not silent:
                     raise TunnelRefusedError(error.code, path.index(after) - 1) from error
             raise
-        tunnel.on_closed = partial(dials.end, before, after)
+        count_idle(counted, tunnel.stream)
+        tunnel.on_closed = partial(dials.end, counted)
         return tunnel
 
     async def to(
@@ -106,6 +109,13 @@ class Opener:
         if waited < LEAST_AWAITED:
             return False
         return after == path[-1] or not self._directory.leads_to_account(path)
+
+
+def count_idle(tunnel: Tunnel, stream: TunnelStream) -> None:
+    """Let an open tunnel, one of whose hops is `stream`, make way once it is idle."""
+    stream.active_at = stream.live.backend.now()
+    tunnel.idle_since = lambda: stream.active_at
+    tunnel.close = partial(stream.end, CloseCode.OVERLOADED)
 
 
 def _passed_on(error: TunnelRefusedError, path: Path, after: int) -> TunnelRefusedError:

@@ -11,7 +11,7 @@ from node.federation.dials import Decision, Here, Onward, Originate, Refused
 from node.federation.directory import Directory
 from node.federation.limits import ANSWER_ALLOWANCE
 from node.protocol.codes import ResultCode
-from node.server.opening import Opener
+from node.server.opening import Opener, count_idle
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
 
@@ -34,11 +34,13 @@ class ServerSwitch:
         if not isinstance(decision, Here):
             yield await self._open(neighbour, decision)
             return
-        self._dials.begin(neighbour, None)
+        tunnel = self._dials.begin(neighbour, None, decision.path)
+        if dial.stream is not None:
+            count_idle(tunnel, dial.stream)
         try:
             yield None
         finally:
-            self._dials.end(neighbour, None)
+            self._dials.end(tunnel)
 
     def _judge(self, dial: IncomingDial) -> Decision:
         return self._dials.decide(

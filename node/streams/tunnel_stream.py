@@ -35,6 +35,7 @@ class TunnelStream(Stream):
     Answer, and any event except one Dial, one Answer and a Cancel before the Answer reset the
     stream (`protocol-error`)."""
 
+    active_at = 0.0  # when the last Data passed, in either direction
     _taker: Taker | None = None
     _met = False  # the other side's one event has come
     _answered = False
@@ -42,6 +43,7 @@ class TunnelStream(Stream):
     def pass_to(self, taker: Taker) -> None:
         """The tunnel is open: `taker` is told of all that comes, first of what waits here."""
         self._taker, self._answered = taker, True
+        self.active_at = self.live.backend.now()
         for data, cost in self._bytes.take_all():
             self.live.core.free(cost)
             taker.data_received(data, cost)
@@ -88,6 +90,7 @@ class TunnelStream(Stream):
         elif taker is None or self._closed:
             super().data_received(data, cost)
         else:
+            self.active_at = self.live.backend.now()
             self.live.core.free(cost)
             taker.data_received(data, cost)
 

@@ -236,4 +236,5 @@ def _read(stream: TunnelStream, payload: bytes) -> IncomingDial:
         None if to is None else tuple(map(NodeId, to)),
         cells[keys.TRACE],
         live.backend.now() + seconds,
+        stream,
     )

@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crypto.identity import NodeId
+from node.streams.tunnel_stream import TunnelStream
 from node.tunnels.outlet import TunnelOutlet
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingDial:
     """A Dial that came from `neighbour`, who is proven. It has either `path`, of 2 to 8 ids, or is
-    for `to`, one or two ids; `trace` is its 16 bytes, `deadline` a time of the loop's clock."""
+    for `to`, one or two ids; `trace` is its 16 bytes, `deadline` a time of the loop's clock.
+    `stream` is the stream of the Dial, which becomes a hop of the tunnel."""
 
     neighbour: NodeId
     path: tuple[NodeId, ...] | None
     to: tuple[NodeId, ...] | None
     trace: bytes
     deadline: float
+    stream: TunnelStream | None = None
 
 
 class Switch(Protocol):

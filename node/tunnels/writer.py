@@ -57,6 +57,7 @@ class TunnelWriter:
 
     def write(self, data: bytes, cost: int = 0) -> None:
         """Take bytes; what cannot be written now waits."""
+        self._stream.active_at = self._live.backend.now()
         put = 0 if self.pending else self._put(data)
         if put < len(data):
             self.pending += memoryview(data)[put:]

@@ -1,6 +1,8 @@
 """What a server does with a Dial: where it goes, what is refused and by which code, and how many
 there may be."""
 
+from functools import partial
+
 import pytest
 
 from crypto.identity import NodeId
@@ -15,9 +17,11 @@ from node.federation.dials import (
     Onward,
     Originate,
     Refused,
+    Tunnel,
     encode_dial,
 )
 from node.federation.limits import LONGEST_DIAL
+from node.federation.paths import Path
 from node.protocol.codes import ResultCode
 from node.protocol.federation_types import DIAL
 from tests.node.federation.servers import TRACE, node_id
@@ -194,42 +198,116 @@ def test_rates_are_remembered_of_a_bounded_number(monkeypatch: pytest.MonkeyPatc
     assert dials.judge(ACCOUNT, payload, 101.0) == Here(TRACE, ())
 
 
+def begun(
+    dials: Dials, before: NodeId, after: NodeId | None, *, count: int = 1, path: Path = ()
+) -> list[Tunnel]:
+    """Tunnels that are open and idle since time 0."""
+    tunnels = []
+    for _ in range(count):
+        tunnel = dials.begin(before, after, path)
+        tunnel.idle_since = lambda: 0.0
+        tunnels.append(tunnel)
+    return tunnels
+
+
+def ended(dials: Dials, tunnels: list[Tunnel]) -> None:
+    for tunnel in tunnels:
+        dials.end(tunnel)
+        dials.end(tunnel)  # does nothing
+
+
 def test_a_link_has_256_tunnels_and_an_account_16() -> None:
     dials = new_dials()
+    opening = []
     for _ in range(256):
         assert dials.has_room(BEFORE)
-        dials.begin(BEFORE, None)
+        opening.append(dials.begin(BEFORE, None))
     assert judge(BEFORE, US, dials=dials) == Refused(ResultCode.OVERLOADED, 1)
-    dials.end(BEFORE, None)
+    dials.end(opening.pop())
     assert isinstance(judge(BEFORE, US, dials=dials), Here)
+    ended(dials, opening)
+    led = []
     for _ in range(16):
         assert isinstance(judge(BEFORE, US, ACCOUNT, dials=dials), Onward)
-        dials.begin(BEFORE, ACCOUNT)
-        dials.end(BEFORE, None)
+        led.append(dials.begin(BEFORE, ACCOUNT))
     full = Refused(ResultCode.OVERLOADED, 1)
     assert judge(BEFORE, US, ACCOUNT, dials=dials) == full
-    dials.end(None, ACCOUNT)
+    dials.end(led.pop())
     assert isinstance(judge(BEFORE, US, ACCOUNT, dials=dials), Onward)
-    for _ in range(256):
-        dials.begin(None, AFTER)
+    onward = [dials.begin(None, AFTER) for _ in range(256)]
     assert judge(BEFORE, US, AFTER, dials=dials) == full
-    for _ in range(256):
-        dials.end(None, AFTER)
-    for _ in range(15):
-        dials.end(None, ACCOUNT)
-    for _ in range(255):
-        dials.end(BEFORE, None)
+    ended(dials, led)
+    ended(dials, onward)
     # Nothing is kept of neighbours without tunnels.
-    assert not dials._dialled
-    assert not dials._led
+    assert not dials._tunnels
 
 
 def test_whoever_dials_an_account_does_not_keep_it_from_dialling() -> None:
     dials = new_dials()
-    for _ in range(16):
-        dials.begin(BEFORE, ACCOUNT)
+    begun(dials, BEFORE, ACCOUNT, count=16)
     payload = encode_dial(TRACE, 5, to=(US,))
     assert dials.judge(ACCOUNT, payload, 1.0) == Here(TRACE, ())
+    begun(dials, ACCOUNT, None, count=16)
+    # Its own limit: none of its own tunnels makes way.
+    assert dials.judge(ACCOUNT, payload, 1000.0) == Refused(ResultCode.OVERLOADED, 0)
+
+
+def closed_by(dials: Dials, tunnels: list[Tunnel]) -> list[int]:
+    """The numbers of those that are closed from now on."""
+    closed: list[int] = []
+    for number, tunnel in enumerate(tunnels):
+        tunnel.close = partial(closed.append, number)
+    return closed
+
+
+@pytest.mark.parametrize(
+    ("by", "path"),
+    [
+        (BEFORE, (BEFORE, US, ACCOUNT)),  # dialled by an account of another server
+        (BEFORE, (FURTHER, BEFORE, US, ACCOUNT)),
+        (AWAY, ()),  # by another account here
+    ],
+)
+def test_idle_tunnels_of_one_origin_make_way_for_another(by: NodeId, path: Path) -> None:
+    dials = new_dials()
+    hostile = begun(dials, STRANGER, ACCOUNT, count=10)
+    hostile += begun(dials, AFTER, ACCOUNT, count=6, path=(AFTER, US, ACCOUNT))
+    closed = closed_by(dials, hostile)
+    payload = encode_dial(TRACE, 5, path=path) if path else encode_dial(TRACE, 5, to=(US, ACCOUNT))
+    assert isinstance(dials.judge(by, payload, 1.0), Onward)
+    assert closed == [0]  # of the origin with the most
+    assert dials.has_room(ACCOUNT, to=True)
+    # An origin that has the most gets no further one, unless one is idle for a minute.
+    begun(dials, STRANGER, ACCOUNT)
+    dials._accounts = Everybody()
+    again = encode_dial(TRACE, 5, to=(US, ACCOUNT))
+    refused = Refused(ResultCode.OVERLOADED, 0)
+    assert dials.judge(STRANGER, again, 2.0) == refused
+    assert dials.judge(STRANGER, again, 59.0) == refused
+    assert isinstance(dials.judge(STRANGER, again, 60.0), Onward)
+    assert closed == [0, 1]
+
+
+def test_tunnels_of_a_link_are_shared_by_origin() -> None:
+    dials = new_dials()
+    hostile = begun(dials, BEFORE, None, count=255, path=(FURTHER, BEFORE, US))
+    good = begun(dials, BEFORE, None, path=(BEFORE, US))
+    closed, kept = closed_by(dials, hostile), closed_by(dials, good)
+    assert isinstance(judge(BEFORE, US, dials=dials), Here)
+    assert (closed, kept) == ([0], [])
+    begun(dials, BEFORE, None, path=(BEFORE, US))
+    # Ours, and those of our accounts, as well: in both directions they count together.
+    assert dials.make_room(BEFORE, (US, BEFORE), 1.0, before=ACCOUNT, to=True)
+    assert (closed, kept) == ([0, 1], [])
+
+
+def test_a_tunnel_that_is_being_opened_does_not_make_way() -> None:
+    dials = new_dials()
     for _ in range(16):
-        dials.begin(ACCOUNT, None)
-    assert dials.judge(ACCOUNT, payload, 1.0) == Refused(ResultCode.OVERLOADED, 0)
+        dials.begin(STRANGER, ACCOUNT)
+    assert judge(BEFORE, US, ACCOUNT, dials=dials) == Refused(ResultCode.OVERLOADED, 1)
+
+
+class Everybody(Accounts):
+    def has_account(self, node_id: NodeId) -> bool:
+        return True

@@ -4,7 +4,7 @@ import pytest
 
 from crypto.identity import Identity
 from node.errors import CallRefused, TunnelRefusedError
-from node.federation.limits import DIALS_OF_ACCOUNT
+from node.federation.limits import DIALS_OF_ACCOUNT, TUNNELS_OF_ACCOUNT
 from node.node import Node
 from node.protocol.codes import ResultCode
 from node.tunnels.dialling import dial_tunnel
@@ -58,3 +58,34 @@ async def test_tunnels_end_with_the_account(anyio_backend: str) -> None:
             with pytest.raises(TunnelRefusedError) as caught:
                 await dial_tunnel(home, to=[target], trace=TRACE, timeout=5)
             assert caught.value.code == ResultCode.NOT_AUTHORISED
+
+
+async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it(anyio_backend: str) -> None:
+    async with servers(3, ROW, accounts="any") as three:
+        target, hostile, good, beside = (
+            Node(Identity.create(), config=config(), clock=three.clock) for _ in range(4)
+        )
+        offer([target])
+        async with target, hostile, good, beside:
+            await three.until(three.know_all)
+            home = three.nodes[0]
+            await logged_in(three, target, 0)
+            to = [home.node_id, target.node_id]
+            by_hostile = await logged_in(three, hostile, 0)
+            tunnels = []
+            for _ in range(TUNNELS_OF_ACCOUNT):
+                await three.clock.tick(0.2)
+                tunnels.append(await dial_tunnel(by_hostile, to=to, trace=TRACE, timeout=5))
+            with pytest.raises(TunnelRefusedError) as caught:
+                await dial_tunnel(by_hostile, to=to, trace=TRACE, timeout=5)
+            assert caught.value.code == ResultCode.OVERLOADED
+            # An account here, one of another server, and a server.
+            for client, at in ((beside, 0), (good, 2)):
+                peer = await client.connect_by(
+                    [by_home(await logged_in(three, client, at), *to)], to[-1], name="by home"
+                )
+                assert (await asked(peer))[0] == 0
+            assert (await asked(await three.federations[1].reach(*to)))[0] == 0
+            # The longest idle ones made way.
+            await eventually(lambda: all(one.stream._error is not None for one in tunnels[:3]))
+            assert all(one.stream._error is None for one in tunnels[3:])

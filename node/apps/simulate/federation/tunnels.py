@@ -4,7 +4,7 @@ from typing import Final
 
 from crypto.identity import NodeId
 from node.apps.simulate.federation.surroundings import Surroundings
-from node.federation.dials import Dials
+from node.federation.dials import Dials, Tunnel
 from node.federation.paths import Path
 
 # Seconds that one is used, on average; and until servers on its way see that it is over.
@@ -17,15 +17,14 @@ class SimulatedTunnel:
 
     def __init__(self, world: Surroundings, path: Path) -> None:
         self._world = world
-        self._joints: list[tuple[Dials, NodeId | None, NodeId | None]] = []
+        self._joints: list[tuple[Dials, Tunnel]] = []
         self._over = False
         self.path = path
         self.trace = world.draws.randbytes(16)
 
     def joined(self, dials: Dials, before: NodeId | None, after: NodeId | None) -> None:
         """A server on its way counts it from now on."""
-        dials.begin(before, after)
-        self._joints.append((dials, before, after))
+        self._joints.append((dials, dials.begin(before, after, self.path)))
         if self._over:
             self.end_later(0.0)
 
@@ -35,6 +34,6 @@ class SimulatedTunnel:
 
     def _end(self) -> None:
         self._over = True
-        for dials, before, after in self._joints:
-            dials.end(before, after)
+        for dials, tunnel in self._joints:
+            dials.end(tunnel)
         self._joints.clear()
