@@ -181,6 +181,14 @@ HELPS: Final[dict[str, Help]] = {
         "Throw the oldest events of a stream away, whether they were read or not.",
         ("parley bus trim sqlite:///bus.db auth.user_registered --max-age 7d",),
     ),
+    "bus backup": Help(
+        "Copy a bus in a file, also while it is in use; the copy is one file and was checked.",
+        ("parley bus backup sqlite:///bus.db bus-backup.db",),
+    ),
+    "bus restore": Help(
+        "Put a backup in the place of a bus that no process uses; the bus that was there is kept.",
+        ("parley bus restore bus-backup.db sqlite:///bus.db",),
+    ),
     "journal": Help("Make an auditor's keys; look at, check, export and prune journals.", ()),
     "journal keygen": Help(
         "Make an auditor's key pair: a private key file, and the public key that nodes are told.",

@@ -76,6 +76,8 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
             ),
             "replay": "bus.groups.replay",
             "trim": "bus.stream.trim",
+            "backup": "bus.backup.backup",
+            "restore": "bus.backup.restore",
         },
     ),
     "journal": Family(

@@ -48,7 +48,7 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
     """
     _make(path)
     connection = sqlite3.connect(
-        _address(path),
+        database_uri(path),
         uri=True,
         timeout=config.busy_timeout,
         isolation_level=None,
@@ -68,8 +68,8 @@ def require_bus(path: str) -> None:
     nothing is made or changed."""
     if os.path.exists(path):
         _require_regular(path)
-        with closing(sqlite3.connect(_address(path, "ro"), uri=True)) as connection:
-            _is_bus(connection, path)
+        with closing(sqlite3.connect(database_uri(path, "ro"), uri=True)) as connection:
+            is_bus(connection, path)
 
 
 def refusal(path: str) -> BusFullError | None:
@@ -127,13 +127,14 @@ def _is_fixed(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
-def _address(path: str, mode: str = "rw") -> str:
-    """What SQLite is to open, and how: for reading only where nothing can be written.
+def database_uri(path: str, mode: str = "rw") -> str:
+    """The URI with which SQLite opens the file: for reading only where nothing can be written.
 
     There SQLite reads a log by the index beside it (-shm). Without the index no process has the
     bus open: it is then read without locks, the log by an index in memory.
     """
-    address = f"file:{quote(os.fsencode(os.path.abspath(path)))}"
+    # With an empty authority, since an absolute path can begin with two slashes.
+    address = f"file://{quote(os.fsencode(os.path.abspath(path)))}"
     if not _is_fixed(path):
         return f"{address}?mode={mode}"
     if not os.path.exists(f"{path}-wal"):
@@ -151,7 +152,7 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
     execute("PRAGMA checkpoint_fullfsync = ON")
     if _is_fixed(path) and not os.path.exists(f"{path}-shm"):
         execute("PRAGMA locking_mode = EXCLUSIVE")  # without it, no index is made in memory
-    if not _is_bus(connection, path):
+    if not is_bus(connection, path):
         if refused is not None:
             raise refused
         _create(connection, path)
@@ -172,7 +173,7 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
     execute("PRAGMA temp_store = MEMORY")
 
 
-def _is_bus(connection: sqlite3.Connection, path: str) -> bool:
+def is_bus(connection: sqlite3.Connection, path: str) -> bool:
     """Whether it is a bus of a known version; False if nothing was ever made in it."""
 
     def value(name: str) -> int:
@@ -201,7 +202,7 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        if not _is_bus(connection, path):  # another process may have done it meanwhile
+        if not is_bus(connection, path):  # another process may have done it meanwhile
             for statement in TABLES:
                 connection.execute(statement)
         connection.execute("COMMIT")

@@ -15,7 +15,7 @@ from node.logs import one_line
 BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:", "@")
 
 
-def _bus(text: str) -> str:
+def check_bus_address(text: str) -> str:
     """What begins like the address of a bus: so that no other argument is blamed if none does."""
     if not text.startswith(BUSES):
         shown = text.partition("://")[0].rpartition("@")[2]  # without a password
@@ -30,7 +30,7 @@ Bus = Annotated[
     str,
     typer.Argument(
         metavar="BUS",
-        callback=_bus,
+        callback=check_bus_address,
         help="sqlite:///FILE, redis://HOST:PORT/DB, or of a node that offers one: its address, or "
         "@NAME of a context or a known peer.",
         autocompletion=bus_addresses,

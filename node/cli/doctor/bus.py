@@ -9,11 +9,13 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from node.bus.bus_address import without_password
-from node.bus.errors import BusError
+from node.bus.errors import BusDamagedError, BusError
+from node.bus.sqlite.backup import require_sound
 from node.bus.sqlite.bus_file import require_bus
 from node.bus.sqlite.sqlite_errors import bus_error
 from node.cli.bus.connection import file_of
@@ -30,6 +32,8 @@ _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 # What SQLite keeps beside a database while it is open; events stand there too.
 _BESIDE: Final = ("", "-wal", "-shm")
 _REDIS_PORT: Final = 6379
+# Seconds for which the contents of a file are checked.
+PATIENCE: Final = 10.0
 
 
 def check_bus(path: Path | None) -> Iterator[Diagnosis]:
@@ -39,6 +43,8 @@ def check_bus(path: Path | None) -> Iterator[Diagnosis]:
     except ParleyError:
         return  # said of the settings as a whole
     yield from check_offered(settings)
+    if settings.bus.url is not None:
+        yield from check_contents(settings.bus.url)
 
 
 def check_offered(settings: Settings) -> Iterator[Diagnosis]:
@@ -69,6 +75,33 @@ def check_store(url: str) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.NOTE, subject, text, mend)
     else:
         yield from _check_redis(subject, parts)
+
+
+def check_contents(url: str) -> Iterator[Diagnosis]:
+    """Whether the events of a bus in a file can be read; a damaged file may show it only later.
+    Nothing for a bus that doesn't have a file, or whose file `check_store` reports."""
+    file = file_of(url)
+    if file is None or not file.is_file():
+        return
+    subject = f"bus {without_password(url)}"
+    try:
+        require_bus(str(file))
+    except (BusError, sqlite3.Error, OSError):
+        return
+    try:
+        end = perf_counter() + PATIENCE
+        all_of_it = require_sound(str(file), lambda: perf_counter() > end)
+    except BusDamagedError as error:
+        text = f"{error}: events may be lost"
+        mend = f"stop the node, then parley bus restore BACKUP {without_password(url)}"
+        yield Diagnosis(Level.PROBLEM, subject, text, mend)
+    except BusError as error:
+        yield Diagnosis(Level.NOTE, subject, f"its contents were not checked: {error}", "try later")
+    else:
+        text = "its contents are sound"
+        if not all_of_it:
+            text = f"its contents were checked for {PATIENCE:g} s, and no damage was found"
+        yield Diagnosis(Level.OK, subject, text)
 
 
 def check_rights(settings: Settings) -> Iterator[Diagnosis]:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from node.cli.completion.suggestions import bus_files, places
 from node.cli.doctor.addresses import check_address, check_settings
-from node.cli.doctor.bus import check_bus, check_store
+from node.cli.doctor.bus import check_bus, check_contents, check_store
 from node.cli.doctor.connection import Facts, weaknesses
 from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.doctor.journal import check_journal
@@ -71,7 +71,7 @@ def doctor(
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Also check who can reach the store of this bus; repeatable.",
+            help="Also check who can reach the store of this bus, and its file; repeatable.",
             autocompletion=bus_files,
         ),
     ] = None,
@@ -90,7 +90,9 @@ def doctor(
     findings += kept
     if kept:
         _show(out, "the journal", kept)
-    stored = [*check_bus(config), *(found for url in bus or () for found in check_store(url))]
+    stored = list(check_bus(config))
+    for url in bus or ():
+        stored += [*check_store(url), *check_contents(url)]
     findings += stored
     if stored:
         _show(out, "the bus", stored)

@@ -37,6 +37,12 @@ def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["bus.db"]
 
 
+def test_a_path_can_begin_with_two_slashes(tmp_path: Path) -> None:
+    with closing(open_file(f"/{tmp_path}/bus.db", CONFIG)):
+        assert (tmp_path / "bus.db").exists()
+    bus_file.require_bus(f"/{tmp_path}/bus.db")
+
+
 def test_it_says_in_its_header_what_it_is_before_anything_is_written(tmp_path: Path) -> None:
     path = tmp_path / "bus.db"
     with closing(open_file(str(path), CONFIG)):

@@ -1,0 +1,71 @@
+"""`parley bus backup` and `restore`: copy a bus in a file while it is in use; put a copy back."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from node.bus.bus_address import without_password
+from node.bus.sqlite import backup as backups
+from node.cli.bus.arguments import check_bus_address
+from node.cli.bus.connection import file_of
+from node.cli.completion.suggestions import bus_files
+from node.cli.options import Json
+from node.cli.output import Output, counted
+from node.cli.stages import during
+from node.errors import ConfigError
+
+FileBus = Annotated[
+    str,
+    typer.Argument(
+        metavar="BUS",
+        callback=check_bus_address,
+        help="The bus in a file: sqlite:///FILE.",
+        autocompletion=bus_files,
+    ),
+]
+
+
+def backup(
+    bus: FileBus,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Copy a bus in a file, also while it is in use; the copy is one file and was checked."""
+    path = _file(bus, "back up")
+    out = Output(as_json)
+
+    with during(out, "copying"):
+        backups.back_up(str(path), str(file))
+    size = file.stat().st_size
+    out.say(f"{file}  {counted(size, 'byte')}")
+    out.done(file=str(file), size=size)
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What parley bus backup wrote.")],
+    bus: FileBus,
+    as_json: Json = False,
+) -> None:
+    """Put a backup in the place of a bus that no process uses; the bus that was there is kept."""
+    path = _file(bus, "restore")
+    out = Output(as_json)
+
+    with during(out, "copying"):
+        kept = backups.restore(str(file), str(path))
+    out.say(f"{path} restored from {file}")
+    if kept is not None:
+        out.say(f"the bus that was there before is kept as {kept}")
+    out.done(file=str(path), kept=kept)
+
+
+def _file(bus: str, verb: str) -> Path:
+    path = file_of(bus)
+    if path is None:
+        raise ConfigError(
+            f"cannot {verb} {without_password(bus)!r}: it is not a bus in a file; "
+            "name sqlite:///FILE, or use the tools of Redis"
+        )
+    return path
