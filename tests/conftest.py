@@ -1,8 +1,8 @@
-"""What all tests share: how many examples property tests try, and the two event loops.
+"""What all tests share: the examples and the seed of property tests, and the two event loops.
 
-Without `--fuzz-examples` a run is small and the same every time. An async test that names no
-backend would never be awaited, and would pass: it is not collected. What needs a server is
-skipped where there is none; with `--require-servers`, as in CI, it fails there.
+Each run tries other examples. It prints its seed, and `--hypothesis-seed` repeats it. An async test
+that names no backend would never be awaited, and would pass: it is not collected. What needs a
+server is skipped where there is none; with `--require-servers`, as in CI, it fails there.
 """
 
 import gc
@@ -33,7 +33,7 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-FIXED_EXAMPLES = 40
+EXAMPLES = 40
 SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
 CUT_SEEDS = 2
@@ -41,6 +41,7 @@ FEDERATIONS = 3
 WHOLE_HOURS = 0.25
 FREEZE_AFTER = 100
 _TESTS_RUN: Final = pytest.StashKey[int]()
+SEED: Final = "hypothesis_seed"
 # The marks of what `--require-servers` does not let be skipped.
 SERVERS: Final = ("redis", "lightbus", "mounts", "browser")
 
@@ -50,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-examples",
         type=int,
         metavar="N",
-        help=f"random examples for each property test, instead of {FIXED_EXAMPLES} fixed ones",
+        help=f"examples for each property test, instead of {EXAMPLES}",
     )
     parser.addoption(
         "--soak-seconds",
@@ -108,32 +109,52 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
     # No test makes a key or knows a peer in the home of whoever runs it.
     home = TemporaryDirectory(prefix="parley-home-")
     config.add_cleanup(home.cleanup)
     os.environ["PARLEY_HOME"] = home.name
-    slow = (HealthCheck.too_slow, HealthCheck.data_too_large)
+    if config.option.hypothesis_seed is None:
+        new = int.from_bytes(os.urandom(4))  # noqa: TID251 - the seed of property tests
+        config.option.hypothesis_seed = getattr(config, "workerinput", {}).get(SEED, new)
     examples: int | None = config.getoption("--fuzz-examples")
     settings.register_profile(
-        "fixed",
-        max_examples=quick.EXAMPLES if quick.is_asked_for(config) else FIXED_EXAMPLES,
-        stateful_step_count=40,
-        derandomize=True,
+        "parley",
+        max_examples=examples or (quick.EXAMPLES if quick.is_asked_for(config) else EXAMPLES),
+        stateful_step_count=100 if examples else 40,
+        database=None,  # a failing input becomes an @example
         deadline=None,
-        suppress_health_check=slow,
+        print_blob=True,
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
     )
-    settings.register_profile(
-        "fuzz",
-        max_examples=examples or FIXED_EXAMPLES,
-        stateful_step_count=100,
-        deadline=None,
-        suppress_health_check=slow,
-    )
-    settings.load_profile("fixed" if examples is None else "fuzz")
+    settings.load_profile("parley")
     quick.watch()
     loops.configure(config)
     compiled.configure(config)
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node: Any) -> None:
+    """Give each process the seed of the first one."""
+    node.workerinput[SEED] = node.config.option.hypothesis_seed
+
+
+def repeat(config: pytest.Config) -> str:
+    """How to try the same examples again."""
+    return f"property tests: --hypothesis-seed={config.option.hypothesis_seed} repeats them"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return repeat(config)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the seed again below failures: a run with `-q` has no header."""
+    if any("hypothesis" in report.keywords for report in terminalreporter.getreports("failed")):
+        terminalreporter.write_line(repeat(config))
 
 
 @pytest.fixture(params=[pytest.param("asyncio"), pytest.param("trio")])

@@ -2,6 +2,7 @@
 of a server is skipped where servers are required, and what is quick is so."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,39 @@ def test_a_test_of_a_server_may_be_skipped_only_where_none_is_required(
     else:
         assert run.returncode == pytest.ExitCode.OK
         assert "3 skipped" in run.stdout
+
+
+RANDOM = (
+    "from hypothesis import given, strategies as st\n"
+    "tried = []\n"
+    "@given(st.integers())\n"
+    "def test_number(number):\n"
+    "    tried.append(number)\n"
+    "    assert abs(number) < 500\n"
+    "def test_print():\n"
+    "    print(f'tried {tried[:20]}')\n"
+    "    assert False\n"
+)
+SEED = re.compile(r"--hypothesis-seed=(\d+) repeats them")
+
+
+@pytest.mark.parametrize("processes", ["-n0", "-n1"])
+def test_each_run_of_property_tests_has_a_seed_that_repeats_it(
+    tmp_path: Path, processes: str
+) -> None:
+    tried: list[str] = []
+    seeds: list[str] = []
+    for again in (False, False, True):
+        seed = [f"--hypothesis-seed={seeds[-1]}"] if again else []
+        run = collect(tmp_path, RANDOM, processes, "-p", "xdist", *seed)
+        tried += re.findall(r"^tried .*", run.stdout, re.MULTILINE)
+        assert "2 failed" in run.stdout
+        assert "@reproduce_failure" in run.stdout
+        seeds += SEED.findall(run.stdout)
+    assert len(tried) == len(seeds) == 3
+    assert tried[0] != tried[1] == tried[2]
+    assert seeds[0] != seeds[1] == seeds[2]
+    assert not list(tmp_path.glob(".hypothesis/examples"))
 
 
 def test_a_quick_test_starts_no_process(tmp_path: Path) -> None:

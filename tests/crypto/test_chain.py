@@ -1,7 +1,7 @@
 """Tests of crypto/chain.py: the chain, the seals, and that a seal is nothing else."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.chain import HashChain, check_seal, make_seal, seal_mask
@@ -33,7 +33,6 @@ def test_the_chain_is_that_of_section_6(hash: HashAlgorithm) -> None:
         assert chain.value == d
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=8)), max_size=5), st.data())
 def test_any_difference_shows(events: list[tuple[int, bytes]], data: st.DataObject) -> None:
     other = data.draw(st.permutations(events) | st.just(events[:-1]))

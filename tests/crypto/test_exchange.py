@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.errors import KeyExchangeError
@@ -162,7 +162,6 @@ def test_rfc_7748_diffie_hellman() -> None:
 
 
 @each_kex
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_share_is_taken_or_refused_with_the_typed_error(
     kex: KexAlgorithm, data: st.DataObject

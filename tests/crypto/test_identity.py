@@ -5,7 +5,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.errors import IdentityError, UnknownAlgorithmError
@@ -57,7 +57,6 @@ def test_the_text_of_a_node_id() -> None:
     assert hash(SAMPLE) == hash(bytes(range(32)))
 
 
-@settings(max_examples=50)
 @given(st.binary(min_size=32, max_size=32))
 def test_text_and_node_id_are_each_others_inverse(value: bytes) -> None:
     text = NodeId(value).text
@@ -88,7 +87,6 @@ def test_other_spellings_are_refused(text: str) -> None:
         NodeId.parse(text)
 
 
-@settings(max_examples=60)
 @given(st.text(max_size=60) | st.text("abcxyz234567=", min_size=50, max_size=56))
 def test_any_text_is_a_node_id_or_the_typed_error(text: str) -> None:
     try:
@@ -271,14 +269,12 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=100)
 @given(values)
 def test_any_value_gives_the_typed_error(value: object) -> None:
     with pytest.raises(IdentityError):
         PublicIdentity.parse(value)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2), st.integers(0, 2), values)
 def test_a_cell_of_any_other_value_gives_the_typed_error(
     row: int, column: int, value: object

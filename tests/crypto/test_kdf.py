@@ -1,7 +1,7 @@
 """Tests of crypto/kdf.py: RFC 5869's cases, and Label's edges."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.errors import WrongSizeError
@@ -62,7 +62,6 @@ def test_label_refuses_what_its_lengths_cannot_hold() -> None:
         label(hash, b"", "x" * 248, b"", 32)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.tuples(st.text("abc ", max_size=6), st.binary(max_size=6), st.integers(32, 40)),
     st.tuples(st.text("abc ", max_size=6), st.binary(max_size=6), st.integers(32, 40)),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto import container
@@ -328,7 +328,6 @@ def test_payloads_that_hold_no_identity(path: Path, payload: dict[int, Any]) -> 
         load_identity(put(path, MAGIC + b"\0" + encode(payload)))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=80), st.sampled_from([b"", MAGIC, MAGIC + b"\0", MAGIC + b"\2"]))
 def test_any_bytes_give_the_typed_error(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, start: bytes

@@ -1,7 +1,7 @@
 """Tests of crypto/streamkeys.py: nonces, counters, and what must not open."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
@@ -88,7 +88,6 @@ def test_other_stream_secret_or_associated_data_does_not_open(suite: Suite) -> N
 
 
 @each_suite
-@settings(max_examples=20, deadline=None)
 @given(blob=st.binary(max_size=64))
 def test_any_bytes_give_the_typed_error(suite: Suite, blob: bytes) -> None:
     with pytest.raises(DecryptError):

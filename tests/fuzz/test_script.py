@@ -3,7 +3,7 @@
 from random import Random  # noqa: TID251  # tests may
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.script import (
@@ -31,13 +31,11 @@ STEPS = st.builds(
 
 
 @given(st.lists(STEPS, max_size=6))
-@settings(max_examples=50)
 def test_a_script_has_its_bytes(steps: list[Step]) -> None:
     assert parse(serialise(steps)) == steps
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=50)
 def test_any_bytes_are_a_script(data: bytes) -> None:
     steps = parse(data)
     assert bool(steps) == bool(data)
@@ -59,7 +57,6 @@ def changed(data: bytes, max_size: int) -> bytes:
 
 
 @given(st.lists(STEPS, max_size=4), st.integers(0, 2**32 - 1), st.binary(min_size=1, max_size=2))
-@settings(max_examples=100)
 def test_a_mutated_script_is_one_that_fits(steps: list[Step], seed: int, first: bytes) -> None:
     data = first + serialise(steps)
     mutated = mutate(data, 64, seed, changed, len(first))

@@ -6,7 +6,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm.codec import Value, decode, decode_value, encode, encode_value
@@ -19,7 +19,6 @@ VECTORS = Path(__file__).parent.parent / "vectors"
 
 @pytest.mark.slow
 @given(payloads)
-@settings(max_examples=100)
 def test_decode_inverts_encode(payload: dict[int, Value]) -> None:
     data = encode(payload)
     # repr tells 1 from True and 1.0, -0.0 from 0.0, and finds NaN equal to NaN.
@@ -28,7 +27,6 @@ def test_decode_inverts_encode(payload: dict[int, Value]) -> None:
 
 
 @given(values)
-@settings(max_examples=100)
 def test_decode_value_inverts_encode_value(value: Value) -> None:
     data = encode_value(value)
     assert repr(decode_value(data)) == repr(in_order(value))
@@ -37,7 +35,6 @@ def test_decode_value_inverts_encode_value(value: Value) -> None:
 
 @pytest.mark.slow
 @given(payloads, st.randoms(use_true_random=False))
-@settings(max_examples=50)
 def test_the_order_of_insertion_does_not_matter(payload: dict[int, Value], random: Any) -> None:
     pairs = list(payload.items())
     random.shuffle(pairs)
@@ -46,7 +43,6 @@ def test_the_order_of_insertion_does_not_matter(payload: dict[int, Value], rando
 
 @pytest.mark.slow
 @given(payloads)
-@settings(max_examples=50)
 def test_every_truncation_is_refused(payload: dict[int, Value]) -> None:
     data = encode(payload)
     assert [size for size in range(len(data)) if accepts(data[:size])] == []
@@ -54,27 +50,23 @@ def test_every_truncation_is_refused(payload: dict[int, Value]) -> None:
 
 @pytest.mark.slow
 @given(payloads, st.binary(min_size=1, max_size=3))
-@settings(max_examples=50)
 def test_trailing_bytes_are_refused(payload: dict[int, Value], rest: bytes) -> None:
     assert not accepts(encode(payload) + rest)
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda rest: b"\xa3" + rest))
-@settings(max_examples=100)
 def test_random_bytes_decode_or_raise_the_one_error(data: bytes) -> None:
     assert reading(data) == reference_reading(data)
 
 
 @pytest.mark.slow
 @given(damaged())
-@settings(max_examples=100)
 def test_damaged_payloads_read_as_by_a_general_library(data: bytes) -> None:
     assert reading(data) == reference_reading(data)
 
 
 @pytest.mark.slow
 @given(payloads)
-@settings(max_examples=50)
 def test_intact_payloads_read_as_by_a_general_library(payload: dict[int, Value]) -> None:
     data = encode(payload)
     assert reading(data) == reference_reading(data) != "refused"

@@ -1,7 +1,7 @@
 """Padding: exact targets, against a reference that tries every noise cell."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm.codec import Value, decode, encode, encode_head, encode_value
@@ -105,7 +105,6 @@ def test_noise_of_more_than_64_kibibytes(addition: int) -> None:
 
 
 @given(st.dictionaries(st.integers(1, 400), st.binary(max_size=60), max_size=40), ANY_RULE)
-@settings(max_examples=100)
 def test_any_payload(cells: dict[int, Value], padding: Padding) -> None:
     payload = encode(cells)
     padded = pad(payload, padding, NO_LIMIT)

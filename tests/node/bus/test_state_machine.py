@@ -30,6 +30,8 @@ from node.transport.asyncio_backend import AsyncioBackend
 from tests.node.bus.model_store import ModelStore
 from tests.redis_server import RedisServer
 
+pytestmark = pytest.mark.hypothesis  # which pytest cannot see: they run a state machine themselves
+
 Answer = TypeVar("Answer")
 # An end of the stream; or the event of this number, and whether to begin after it or with it.
 Place = str | tuple[int, bool]

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm.codec import Value
@@ -50,20 +50,17 @@ def assert_plain(value: object) -> None:
 
 @pytest.mark.parametrize("format_id", [Format.LBM, Format.CBOR, Format.MESSAGEPACK])
 @given(value=VALUES)
-@settings(max_examples=60)
 def test_what_was_encoded_is_read(format_id: int, value: Value) -> None:
     assert decode_as(format_id, encode_as(format_id, value)) == value
 
 
 @given(value=JSON_VALUES)
-@settings(max_examples=60)
 def test_what_was_encoded_as_json_is_read(value: Value) -> None:
     assert decode_as(Format.JSON, encode_as(Format.JSON, value)) == value
 
 
 @pytest.mark.parametrize("format_id", FORMATS)
 @given(data=st.binary(max_size=80) | st.text(alphabet='[]{}",:\\ud80019eE-.ntf', max_size=40))
-@settings(max_examples=80)
 def test_any_bytes_are_a_plain_value_or_an_error(format_id: int, data: bytes | str) -> None:
     raw = data.encode() if isinstance(data, str) else data
     try:
@@ -75,7 +72,6 @@ def test_any_bytes_are_a_plain_value_or_an_error(format_id: int, data: bytes | s
 
 @pytest.mark.parametrize("format_id", [Format.LBM, Format.CBOR, Format.MESSAGEPACK, Format.JSON])
 @given(value=JSON_VALUES, change=st.binary(min_size=1, max_size=3), data=st.data())
-@settings(max_examples=60)
 def test_a_changed_or_cut_payload_is_a_plain_value_or_an_error(
     format_id: int, value: Value, change: bytes, data: st.DataObject
 ) -> None:

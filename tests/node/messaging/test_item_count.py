@@ -5,7 +5,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm.codec import encode_value
@@ -42,7 +42,6 @@ def items(value: object) -> int:
 
 @pytest.mark.slow
 @given(value=VALUES)
-@settings(max_examples=80)
 def test_each_item_counts_once(value: Any) -> None:
     assert cbor_items(encode_value(value)) == items(value)
     assert msgpack_items(msgpack.packb(value)) == items(value)
@@ -69,7 +68,6 @@ def test_each_head_of_messagepack(value: object) -> None:
 
 
 @given(data=st.binary(max_size=60))
-@settings(max_examples=60)
 def test_any_bytes_have_a_number_of_items(data: bytes) -> None:
     for count in (cbor_items, msgpack_items, json_items):
         assert 0 <= count(data) <= len(data) + 1

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm import keys
@@ -27,7 +27,6 @@ BINARY = st.binary(max_size=40)
 
 
 @given(first=BINARY, second=BINARY)
-@settings(max_examples=50)
 def test_a_tandem_is_read_whole_or_not_at_all(first: bytes, second: bytes) -> None:
     data = Tandem(first, second).encode()
     assert data == len(first).to_bytes(8) + first + len(second).to_bytes(8) + second
@@ -40,7 +39,6 @@ def test_a_tandem_is_read_whole_or_not_at_all(first: bytes, second: bytes) -> No
 
 
 @given(data=st.binary(max_size=60))
-@settings(max_examples=50)
 def test_any_bytes_are_a_tandem_or_an_error(data: bytes) -> None:
     try:
         tandem = Tandem.parse(data)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
@@ -183,7 +183,6 @@ events = st.tuples(
 )
 
 
-@settings(max_examples=60)
 @given(
     st.lists(events, min_size=2, max_size=12),
     st.sampled_from(["main", "open", "reset"]),

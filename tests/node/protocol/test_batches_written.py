@@ -1,7 +1,7 @@
 """What goes out in Batches: small events of one stream that wait in the same flush, no others."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm.codec import encode
@@ -164,7 +164,6 @@ def written(pair: Pair, sends: list[tuple[int, int, bool]], *, at_once: bool) ->
     pair.pump()
 
 
-@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 90, 700, 5_000]), st.booleans()),

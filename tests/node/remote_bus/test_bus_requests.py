@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm import keys
@@ -81,7 +81,6 @@ def test_each_field_has_its_cell() -> None:
 
 
 @given(requests)
-@settings(max_examples=100)
 def test_what_goes_in_comes_out(request: Request) -> None:
     number, payload = encode_request(request)
     assert type(decode_request(number, payload)) is REQUESTS[number]
@@ -90,7 +89,6 @@ def test_what_goes_in_comes_out(request: Request) -> None:
 
 
 @given(requests, st.data())
-@settings(max_examples=100)
 def test_whatever_comes_is_a_request_or_malformed(request: Request, data: st.DataObject) -> None:
     """A changed byte, a cut, or another type: its own error or none."""
     number, payload = encode_request(request)

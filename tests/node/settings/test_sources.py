@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as budget
 from hypothesis import strategies as st
 
 from crypto.registry import NAMES
@@ -407,7 +406,6 @@ def test_settings_that_do_not_go_together_are_the_node_s_to_find(write: Write) -
     assert found.node.plaintext == "both"
 
 
-@budget(max_examples=100, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([*variables().values(), "PARLEY_NODE_X", "PARLEY_HOME"]),

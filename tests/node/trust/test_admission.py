@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from node.config import NodeConfig
@@ -114,7 +114,6 @@ visits = st.lists(
 )
 
 
-@settings(max_examples=100)
 @given(visits, st.integers(1, 6), st.integers(1, 4), st.floats(0.5, 20), st.booleans())
 def test_no_order_of_visits_gets_past_the_limits(
     visits: list[tuple[str, float, bool]],
