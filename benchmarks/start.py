@@ -97,9 +97,8 @@ def _keep(best: dict[str, float], name: str, seconds: float) -> None:
 
 def _environment(home: str, line: str = "") -> dict[str, str]:
     asked = {
-        "_PARLEY_COMPLETE": "complete_fish",
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        "_TYPER_COMPLETE_ARGS": line,
+        "_PARLEY_COMPLETE": "complete_lines",
+        "_PARLEY_COMPLETE_LINE": line,
     }
     # As anybody has it: what was compiled once is kept, which some turn off for their tests.
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}

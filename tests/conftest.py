@@ -43,7 +43,7 @@ FREEZE_AFTER = 100
 _TESTS_RUN: Final = pytest.StashKey[int]()
 SEED: Final = "hypothesis_seed"
 # The marks of what `--require-servers` does not let be skipped.
-SERVERS: Final = ("redis", "lightbus", "mounts", "browser")
+SERVERS: Final = ("redis", "lightbus", "mounts", "browser", "shells")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

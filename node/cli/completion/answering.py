@@ -1,61 +1,64 @@
-"""What a shell is told when it completes a word of `parley`: from a table, importing no command.
+"""Answers a shell that completes a word of `parley`, from a table and without importing commands.
 
-A key that is pressed waits for the answer, and to import the commands takes longer than anybody
-likes to wait. The table, `completions.json`, is made of the commands by `python -m
-docs.build_reference`, and a test holds it to them. What it leaves to typer is answered by typer.
+A key that is pressed waits for the answer, and importing the commands takes noticeably long. The
+table, `completions.json`, is made from the commands by `python -m docs.build_reference`. Words that
+the table doesn't know come from typer (`command.py`).
+
+All shells get the same plain lines, and none of their scripts evaluates any part of them.
 """
 
 import json
 import shlex
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-TABLE: Final = Path(__file__).with_name("completions.json")
-_SHELL: Final = "_PARLEY_COMPLETE"  # how a shell asks, by typer's naming
-_LINE: Final = "_TYPER_COMPLETE_ARGS"
-_ACTION: Final = "_TYPER_COMPLETE_FISH_ACTION"
+from node.cli.completion.safety import is_safe
 
-Offer = tuple[str, str]  # a word, and what is said of it
+TABLE: Final = Path(__file__).with_name("completions.json")
+INSTRUCTION: Final = "complete_lines"  # the value of _PARLEY_COMPLETE in our scripts
+LINE: Final = "_PARLEY_COMPLETE_LINE"  # the command line up to the cursor
+
+Offer = tuple[str, str]  # a word, and its description
 
 
 def answered(environment: Mapping[str, str]) -> bool:
-    """Print the answer to the shell that asks by these variables; False if typer has to.
-
-    Raises:
-        SystemExit: fish asks only whether there is one.
-    """
-    shell = environment.get(_SHELL)
-    if shell not in ("complete_fish", "complete_zsh"):
+    """Print the answer to a shell that set these variables; False if typer has to answer."""
+    if environment.get("_PARLEY_COMPLETE") != INSTRUCTION:
         return False
-    found = offers(environment.get(_LINE, ""))
+    found = offers(environment.get(LINE, ""))
     if found is None:
         return False
-    if shell == "complete_zsh":
-        print(_for_zsh(found))
-    elif environment.get(_ACTION) == "is-args":
-        sys.exit(0 if found else 1)
-    elif found:
-        print("\n".join(f"{word}\t{text}" if text else word for word, text in found))
+    print(as_lines(found))
     return True
+
+
+def as_lines(found: Iterable[Offer]) -> str:
+    """The answer to a shell: for each word a line with the word, a tab, and the description if
+    there is one. Words that a shell could expand are left out."""
+    return "\n".join(
+        f"{word}\t{' '.join(text.split())}" if text else word
+        for word, text in found
+        if is_safe(word)
+    )
 
 
 def offers(line: str) -> list[Offer] | None:
     """What fits at the end of a line that begins with `parley`; None if typer has to say it."""
-    words = _split(line)[1:]
-    begun = words.pop() if words and not line[-1].isspace() else ""
+    words, begun = words_of(line)
     place = _Place(json.loads(TABLE.read_text("utf-8")))
     for word in words:
         place.take(word)
+    option = ""
     if begun.startswith("-") and "=" in begun:
-        name, _, begun = begun.partition("=")
+        name, equals, begun = begun.partition("=")
         place.take(name)
+        option = name + equals
     found = place.offers(begun)
-    return (
-        None if found is None else [(word, text) for word, text in found if word.startswith(begun)]
-    )
+    if found is None:
+        return None
+    return [(option + word, text) for word, text in found if word.startswith(begun)]
 
 
 class _Place:
@@ -138,8 +141,9 @@ def _values(of: Any, begun: str) -> list[Offer] | None:
     return found
 
 
-def _split(line: str) -> list[str]:
-    """The words of a line as a shell has them; the last may lack the end of its quotes."""
+def words_of(line: str) -> tuple[list[str], str]:
+    """Split a line as a shell does, and return the words between `parley` and the last word, and
+    the last word. It is empty after a blank, and may lack the end of its quotes."""
     reader = shlex.shlex(line, posix=True)
     reader.whitespace_split = True
     reader.commenters = ""
@@ -148,21 +152,6 @@ def _split(line: str) -> list[str]:
         words.extend(reader)
     except ValueError:
         words.append(reader.token)
-    return words
-
-
-def _for_zsh(found: list[Offer]) -> str:
-    if not found:
-        return "_files"
-    lines = [
-        f'"{_quoted(word)}":"{_quoted(text)}"' if text else f'"{_quoted(word)}"'
-        for word, text in found
-    ]
-    return "_arguments '*: :((" + "\n".join(lines) + "))'"
-
-
-def _quoted(text: str) -> str:
-    # As typer's own answer has it: zsh evaluates this between quotes in quotes.
-    for sign, written in (('"', '""'), ("'", "''"), ("$", "\\$"), ("`", "\\`"), (":", "\\\\:")):
-        text = text.replace(sign, written)
-    return text
+    del words[:1]
+    begun = words.pop() if words and not line[-1].isspace() else ""
+    return words, begun

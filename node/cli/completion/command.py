@@ -1,23 +1,23 @@
 """`parley completion`: prints the script with which a shell completes `parley`.
 
-The words come from typer, which reads the options' own `autocompletion`; this module only has what
-each shell needs to ask for them. It writes to none of a shell's files.
+This module has the scripts of the shells, which evaluate nothing that `parley` answers, and makes
+typer answer the words that the table of `answering.py` doesn't know. It writes to none of a shell's
+files.
 """
 
+import os
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
-from typer.completion import (  # type: ignore[attr-defined]  # its own, without saying so
-    completion_init,
-    get_completion_script,
-)
+from typer._click.shell_completion import CompletionItem, ShellComplete, add_completion_class
+
+from node.cli.completion.answering import INSTRUCTION, LINE, as_lines, words_of
 
 PROGRAM: Final = "parley"
-VARIABLE: Final = "_PARLEY_COMPLETE"  # how typer is asked, by its own naming
 
-# Not typer's own script for bash, which gives up at the first colon: bash takes a word apart there,
-# and replaces only what stands after it, which is $2. Every address has one.
+# Bash takes a word apart at each colon, which every address has, and replaces only the text behind
+# it, which is $2.
 _BASH: Final = r"""
 _parley_completion() {
     local line="${COMP_LINE:0:COMP_POINT}" head="" answer
@@ -27,12 +27,47 @@ _parley_completion() {
     while IFS= read -r answer; do
         answer="${answer%%$'\t'*}"
         [[ -z $answer ]] || COMPREPLY+=("${answer#"$head"}")
-    done < <(env _PARLEY_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args \
-                 _TYPER_COMPLETE_ARGS="$line" "$1" 2>/dev/null)
+    done < <(env _PARLEY_COMPLETE=complete_lines _PARLEY_COMPLETE_LINE="$line" "$1" 2>/dev/null)
 }
 
 complete -o default -F _parley_completion parley
-""".strip()
+"""
+
+# `_describe` splits each entry at its first colon that has no backslash before it.
+_ZSH: Final = r"""
+#compdef parley
+
+_parley_completion() {
+    local word text
+    local -a found
+    while IFS=$'\t' read -r word text; do
+        [[ -z $word ]] || found+=("${${word//\\/\\\\}//:/\\:}${text:+:$text}")
+    done < <(env _PARLEY_COMPLETE=complete_lines _PARLEY_COMPLETE_LINE="${words[1,$CURRENT]}" \
+                 parley 2>/dev/null)
+    if (( $#found )); then
+        _describe -t words word found
+    else
+        _files
+    fi
+}
+
+compdef _parley_completion parley
+"""
+
+_FISH: Final = r"""
+function __parley_completion
+    set -l line (commandline -cp | string collect)
+    set -l found (env _PARLEY_COMPLETE=complete_lines _PARLEY_COMPLETE_LINE="$line" \
+                      parley 2>/dev/null | string match -r '.+')
+    if set -q found[1]
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+
+complete --command parley --no-files --arguments '(__parley_completion)'
+"""
 
 
 class Shell(StrEnum):
@@ -49,12 +84,27 @@ def completion(
     ],
 ) -> None:
     """Print the script that completes parley's commands; `source` it from the shell's start."""
-    if shell is Shell.BASH:
-        script = _BASH
-    else:
-        script = get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell)
-    typer.echo(script)
+    typer.echo(_SCRIPTS[shell].strip())
 
 
-# Once for the process: it is a table of typer's, which answers the shells.
-completion_init()
+_SCRIPTS: Final = {Shell.BASH: _BASH, Shell.ZSH: _ZSH, Shell.FISH: _FISH}
+
+
+class _CompletionLines(ShellComplete):
+    """Typer's answer to our scripts, in the format of `answering.py`."""
+
+    name = INSTRUCTION.partition("_")[2]
+    source_template = ""
+
+    def source_vars(self) -> dict[str, str]:
+        return {}
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        return words_of(os.environ.get(LINE, ""))
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return as_lines([(item.value, item.help or "")])
+
+
+# Typer's own answers aren't registered: they are for scripts that evaluate them.
+add_completion_class(_CompletionLines, _CompletionLines.name)

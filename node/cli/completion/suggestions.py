@@ -4,13 +4,13 @@ Completing never fails and never prints anything; if something stands in the way
 offered. Nor is anything that a shell might take for more than a word.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from crypto.registry import NAMES, PARAMETERS
+from node.cli.completion.safety import SAFE_NAME, safe_description
 from node.cli.context.file import Contexts
 from node.errors import AddressError, ParleyError
 from node.transport.address import Address
@@ -18,8 +18,6 @@ from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
 Complete = Callable[[str], list[tuple[str, str]]]
 
-# A name on record may hold any character but blanks and commas; a script evaluates these.
-_HARMLESS: Final = re.compile(r"[A-Za-z0-9_.:@+/=%\[\]-]+")
 _FILE: Final = "sqlite:///"
 _REDIS: Final = ("redis://", "rediss://", "redis+unix:///")
 MOST_FILES: Final = 100  # that are offered
@@ -48,9 +46,14 @@ def places(incomplete: str) -> list[tuple[str, str]]:
 def contexts(incomplete: str) -> list[tuple[str, str]]:
     """Names of contexts."""
     try:
-        return [(name, one.address or "") for name, one in Contexts().all().items()]
+        found = Contexts().all().items()
     except ParleyError:
         return []
+    return [
+        (name, safe_description(one.address or ""))
+        for name, one in found
+        if SAFE_NAME.fullmatch(name)
+    ]
 
 
 def bus_addresses(incomplete: str) -> list[tuple[str, str]]:
@@ -126,11 +129,11 @@ def _databases() -> list[str]:
         names = sorted(path.name for path in Path().glob("*.db"))[:MOST_FILES]
     except OSError:
         return []
-    return [name for name in names if _HARMLESS.fullmatch(name)]
+    return [name for name in names if SAFE_NAME.fullmatch(name)]
 
 
 def _names(peer: KnownPeer) -> list[str]:
-    return [name for name in peer.names if _HARMLESS.fullmatch(name)]
+    return [name for name in peer.names if SAFE_NAME.fullmatch(name)]
 
 
 def _is_address(name: str) -> bool:

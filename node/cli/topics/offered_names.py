@@ -5,7 +5,6 @@ id stands in the address or on record.
 
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -18,6 +17,7 @@ from urllib.parse import quote
 
 import typer
 
+from node.cli.completion.safety import SAFE_NAME, safe_description
 from node.cli.context.places import placed
 from node.errors import ConfigError
 from node.trust.known_peers import default_known_peers
@@ -37,8 +37,7 @@ MOST_NAMES: Final = 1_024
 MOST_BYTES: Final = 256 * 1024
 _LONGEST_FILE_NAME: Final = 200
 
-# A name may hold any character; a script of a shell evaluates these.
-_HARMLESS: Final = re.compile(r"[A-Za-z0-9_.:@+/=%-]{1,200}")
+_KINDS: Final = ("call", "topic")  # the kinds of names that are completed
 
 Complete = Callable[[typer.Context, str], list[tuple[str, str]]]
 Names = dict[str, list[tuple[str, str]]]  # by kind: each name, and what is said of it
@@ -62,10 +61,10 @@ def remember(address: str, offers: "Iterable[ToldOffer]") -> None:
     be kept, nothing happens."""
     names: Names = {}
     for offer in offers:
-        kept = names.setdefault(offer.kind, [])
-        if len(kept) < MOST_NAMES and _HARMLESS.fullmatch(offer.name):
-            said = next(iter(offer.doc.splitlines()), "")
-            kept.append((offer.name, said[:80] if said.isprintable() else ""))
+        if offer.kind in _KINDS and SAFE_NAME.fullmatch(offer.name):
+            kept = names.setdefault(offer.kind, [])
+            if len(kept) < MOST_NAMES:
+                kept.append((offer.name, safe_description(offer.doc)))
     with suppress(OSError, ConfigError):
         file = _file(address)
         if file is not None:
@@ -86,9 +85,14 @@ def remembered(address: str) -> tuple[Names, float]:
         if file is None or file.stat().st_size > MOST_BYTES:
             return {}, float("inf")
         found = json.loads(file.read_text("utf-8"))
+        # Earlier versions kept descriptions as they came.
         names = {
-            str(kind): [(name, said) for name, said in kept if _HARMLESS.fullmatch(name)]
-            for kind, kept in found.items()
+            kind: [
+                (name, safe_description(text))
+                for name, text in found.get(kind, ())
+                if SAFE_NAME.fullmatch(name)
+            ]
+            for kind in _KINDS
         }
     except (OSError, ConfigError, ValueError, TypeError, AttributeError):
         return {}, float("inf")

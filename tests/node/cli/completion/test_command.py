@@ -1,17 +1,9 @@
-"""`parley completion`: the scripts, and the answers that shells get: in this process, and by a
-real bash."""
+"""`parley completion`: the scripts, and the answers that shells get."""
 
-import fcntl
 import json
-import os
-import pty
-import select
-import struct
 import subprocess
 import sys
-import termios
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,26 +12,27 @@ import pytest
 from crypto.identity import NodeId
 from docs import build_completions
 from node.cli.completion import answering
-from node.cli.completion.answering import TABLE, answered, offers
+from node.cli.completion.answering import INSTRUCTION, LINE, TABLE, answered, as_lines, offers
 from node.cli.completion.command import Shell
 from node.cli.explanations import EXPLANATIONS
 from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
-from tests.node.cli.processes import TIMEOUT
 
 ALICE = NodeId(b"\x01" * 32)
 PLACE, ELSEWHERE = "tcp://127.0.0.1:7000", "tcp://127.0.0.1:7100"
 
 
+def asked(line: str) -> dict[str, str]:
+    """The variables with which a shell asks."""
+    return {"_PARLEY_COMPLETE": INSTRUCTION, LINE: line}
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with two addresses on record, and `parley` as a shell finds it."""
+    """A home with two addresses on record."""
     known = KnownPeers(tmp_path / "known_peers")
     for name in (PLACE, ELSEWHERE, "alice"):
         known.add(ALICE, name, datetime(2026, 3, 4, tzinfo=UTC))
-    script = tmp_path / "parley"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parley "$@"\n')
-    script.chmod(0o700)
     return tmp_path
 
 
@@ -47,8 +40,8 @@ def home(tmp_path: Path) -> Path:
 def answer(home: Path, parley: Parley, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """What `parley` answers to a shell, which asks by variables."""
 
-    def answer(**variables: str) -> list[str]:
-        for name, value in {"PARLEY_HOME": str(home), **variables}.items():
+    def answer(line: str) -> list[str]:
+        for name, value in {"PARLEY_HOME": str(home), **asked(line)}.items():
             monkeypatch.setenv(name, value)
         done = parley()
         assert (done.code, done.err) == (0, "")
@@ -61,7 +54,8 @@ def answer(home: Path, parley: Parley, monkeypatch: pytest.MonkeyPatch) -> Calla
 def test_the_script_of_each_shell(parley: Parley, shell: Shell) -> None:
     done = parley("completion", shell)
     assert (done.code, done.err) == (0, "")
-    assert "_PARLEY_COMPLETE=complete_" in done.out
+    assert f"_PARLEY_COMPLETE={INSTRUCTION} " in done.out
+    assert f"{LINE}=" in done.out
     assert "parley" in done.out.splitlines()[-1]
 
 
@@ -101,7 +95,7 @@ def test_a_shell_is_answered(
         ("parley bus dlq r", {"replay"}),
         ("parley simulate f", {"federation"}),
         ("parley --v", {"--version"}),
-        ("parley call --kex=x25519-", {"x25519-mlkem768"}),
+        ("parley call --kex=x25519-", {"--kex=x25519-mlkem768"}),
         ("parley call --js", {"--json"}),
         ("parley call --json --js", set()),  # given already
         ("parley serve --listen tcp://a:1 --liste", {"--listen"}),  # may be given again
@@ -128,9 +122,8 @@ def test_what_the_table_does_not_know_is_left_to_typer(
     (tmp_path / "table.json").write_text(json.dumps(table))
     monkeypatch.setattr(answering, "TABLE", tmp_path / "table.json")
     assert offers("parley errors deadline") is None
-    asked = {"COMP_WORDS": "parley errors deadline", "COMP_CWORD": "2"}
-    assert not answered({"_PARLEY_COMPLETE": "complete_bash", **asked})
-    assert answer(_PARLEY_COMPLETE="complete_bash", **asked) == ["deadline-exceeded"]
+    assert not answered(asked("parley errors deadline"))
+    assert answer("parley errors deadline") == ["deadline-exceeded"]
 
 
 def test_the_table_is_that_of_the_commands() -> None:
@@ -139,7 +132,11 @@ def test_the_table_is_that_of_the_commands() -> None:
 
 @pytest.mark.process
 def test_to_answer_imports_no_command() -> None:
-    alone = {"node.cli.completion", "node.cli.completion.answering"}
+    alone = {
+        "node.cli.completion",
+        "node.cli.completion.answering",
+        "node.cli.completion.safety",
+    }
     assert imported_by("parley bus consume --") == imported_by("parley ") == alone
     assert "typer" not in imported_by("parley call ")
 
@@ -155,74 +152,31 @@ def imported_by(line: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_zsh_and_fish_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {"_TYPER_COMPLETE_ARGS": "parley errors no-han"}
-    assert answered({"_PARLEY_COMPLETE": "complete_zsh", **asked})
-    assert capsys.readouterr().out == """_arguments '*: :(("no-handler"))'\n"""
-    asked["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
-    assert answered({"_PARLEY_COMPLETE": "complete_fish", **asked})
+def test_lines_for_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answered(asked("parley errors no-han"))
     assert capsys.readouterr().out == "no-handler\n"
-    for line, code in (("parley errors no-han", 0), ("parley errors nowhere", 1)):
-        asked = {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "is-args"}
-        with pytest.raises(SystemExit) as ended:
-            answered({"_PARLEY_COMPLETE": "complete_fish", **asked})
-        assert ended.value.code == code
-    assert answered({"_PARLEY_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "parley bus t"})
+    assert answered(asked("parley bus t"))
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith('_arguments \'*: :(("tail":"Print the events that are stored, and')
-    assert answered({"_PARLEY_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "parley id show "})
-    assert capsys.readouterr().out == "_files\n"
+    assert first.startswith("tail\tPrint the events that are stored, and")
+    assert answered(asked("parley id show "))
+    assert capsys.readouterr().out == "\n"
+
+
+def test_only_our_scripts_are_answered(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    for shell in ("bash", "zsh", "fish", "powershell"):
+        monkeypatch.setenv("_PARLEY_COMPLETE", f"complete_{shell}")
+        assert not answered({"_PARLEY_COMPLETE": f"complete_{shell}"})
+        done = parley()
+        assert (done.code, done.out) == (1, "")
+
+
+def test_words_that_a_shell_could_expand_are_left_out() -> None:
+    found = [("a", "1\t2\n3"), ("$(b)", ""), ("`c`", "d"), ("e\\", ""), ("f g", ""), ("h", "")]
+    assert as_lines(found) == "a\t1 2 3\nh"
 
 
 def test_every_code_is_offered(answer: Callable[..., list[str]]) -> None:
-    asked = {"COMP_WORDS": "parley errors ", "COMP_CWORD": "2"}
-    offered = answer(_PARLEY_COMPLETE="complete_bash", **asked)
+    offered = answer("parley errors ")
     assert set(offered) == {name for e in EXPLANATIONS for name in e.name.split(" / ")}
-
-
-@pytest.mark.process
-def test_a_person_at_a_real_bash(home: Path) -> None:
-    path = f"{home}{os.pathsep}{os.environ['PATH']}"
-    environment = {"PATH": path, "PARLEY_HOME": str(home), "TERM": "dumb", "INPUTRC": os.devnull}
-    with typing_at(["bash", "--norc", "--noprofile", "-i"], environment) as (write, wait_for):
-        write("set +o history; PS1='> '; source <(parley completion bash); echo rea''dy\n")
-        wait_for("ready\r\n> ")
-        for begun, rest in (
-            ("parley jour", "nal "),
-            ("parley ping @al", "ice "),
-            ("parley ping tcp:", "//127.0.0.1:7"),  # bash replaces what is behind the last colon
-            ("parley ping tcp://127.0.0.1:71", "00 "),
-            (f"parley ping {PLACE}#", f"{ALICE} "),
-            ("parley ping --kex=x25519,", "x25519-mlkem768 "),
-        ):
-            write(f"{begun}\t")
-            wait_for(begun + rest)
-            write("\x15")  # away with the line
-
-
-@contextmanager
-def typing_at(
-    command: list[str], environment: dict[str, str]
-) -> Iterator[tuple[Callable[[str], object], Callable[[str], None]]]:
-    """A program with a wide terminal of its own: what types there, and what waits for a text."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 300, 0, 0))
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-    )
-    os.close(theirs)
-    shown = ""
-
-    def wait_for(text: str) -> None:
-        nonlocal shown
-        while text not in shown:
-            assert select.select([ours], [], [], TIMEOUT)[0], shown
-            shown += os.read(ours, 4_096).decode().replace("\a", "")  # a bell
-        shown = shown.partition(text)[2]
-
-    try:
-        yield (lambda text: os.write(ours, text.encode())), wait_for
-    finally:
-        process.kill()
-        process.wait(TIMEOUT)
-        os.close(ours)

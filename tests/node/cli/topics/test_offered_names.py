@@ -1,5 +1,6 @@
 """Names that a shell completes: heard before, or asked for now, of nodes that are known."""
 
+import json
 import os
 import socket
 import threading
@@ -122,6 +123,27 @@ def test_names_that_were_heard_are_not_asked_for_again(monkeypatch: pytest.Monke
     assert names("call", address=THERE) == ["a"]
     assert offered("topic")(Typed(address=THERE), "") == [("t", "One.")]  # type: ignore[arg-type]  # as above
     assert remembered(THERE)[1] < FRESH
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (r"\$(touch x)", "touch x"),
+        ("[/x] [bold]", "/x bold"),
+        ("\x1b]0;owned\x07", "0owned"),
+        ("Größe: 1,5 MB", "Größe: 1,5 MB"),
+        ("\u202eabc`'\"\\", "abc"),
+        ("x" * 100, "x" * 80),
+    ],
+)
+def test_descriptions_keep_an_allow_list_of_characters(home: Path, said: str, kept: str) -> None:
+    remember(THERE, [ToldOffer(kind="call", name="a", doc=said)])
+    (file,) = (home / "topics").iterdir()
+    assert json.loads(file.read_text()) == {"call": [["a", kept]]}
+    file.write_text(
+        json.dumps({"call": [["a", said], ["-a", "b"], ["$(a)", "b"]], "x": [["a", ""]]})
+    )
+    assert remembered(THERE)[0] == {"call": [("a", kept)], "topic": []}
 
 
 def test_what_is_kept_has_limits(home: Path) -> None:
