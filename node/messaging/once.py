@@ -25,6 +25,9 @@ ONCE_EPOCH_SIZE: Final = 8
 ONCE_WEIGHT: Final = 640  # a call that is remembered
 ONCE_ID_WEIGHT: Final = 1_024  # a node id of which there are any
 
+# The part of what others have left of the memory of all that one node id gets.
+ONCE_PART: Final = 8
+
 # By these codes a handler says that it did nothing; all others are its answer. Those from 64 on
 # are the application's.
 NOT_REMEMBERED: Final = range(ResultCode.OVERLOADED, 64)
@@ -97,7 +100,9 @@ class OnceMemory:
     that of another run of the node.
 
     `results` is how many of one node id there may be, `peer_memory` what those may take and
-    `memory` what all of them may, in bytes; `total` is an account that this is a part of.
+    `memory` what all of them may, in bytes; `total` is an account that this is a part of. Beyond
+    its first call, a node id gets at most an eighth of what the others have left of `memory`, so
+    that a few of them can't use it up.
     """
 
     def __init__(
@@ -153,8 +158,8 @@ class OnceMemory:
                 return None
             account.charge(ONCE_ID_WEIGHT)
             asker = self._askers[who] = _Asker(who, account)
-        elif len(asker.calls) >= self._results or not asker.account.has_room(
-            ONCE_WEIGHT + weight + ONCE_RESULT
+        elif len(asker.calls) >= self._results or not self._may_grow(
+            asker.account, ONCE_WEIGHT + weight + ONCE_RESULT
         ):
             return None
         call = asker.calls[key] = OnceCall(asker, key, question, weight)
@@ -232,6 +237,11 @@ class OnceMemory:
             wake()
 
     # Inside.
+
+    def _may_grow(self, account: Account, size: int) -> bool:
+        """Whether a node id of which something is remembered may hold `size` bytes more."""
+        left = self._account.limit - (self._account.held - account.held)
+        return ONCE_PART * (account.held + size) <= left and account.has_room(size)
 
     def _forget_old(self, now: float) -> None:
         answered = self._answered

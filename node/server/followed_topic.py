@@ -39,6 +39,7 @@ logger = logging.getLogger("parley.server")
 KEPT_BYTES: Final = 256 * 1024
 # Between two sessions with the publisher.
 PAUSES: Final = Pauses(first=0.2, longest=10.0)
+_MAKES_WAY: Final = "another account needs its place"
 _INTERRUPTED: Final = "the publisher is lost, or began anew"
 
 
@@ -59,6 +60,7 @@ class FollowedTopic(Topic[Any]):
     ) -> None:
         super().__init__(name, node.handlers, lambda: node.backend, node.config.limits.max_payload)
         self.first = first
+        self.active_at = node.backend.now()  # when the last notes came
         self.is_ending = False
         self._elsewhere = elsewhere
         self._sessions = sessions
@@ -120,6 +122,12 @@ class FollowedTopic(Topic[Any]):
         """Follow it from now on, the first time `after` what somebody here has; `on_end` hears
         when that is over."""
         self._job.start(self._run, after, on_end)
+
+    def make_way(self) -> None:
+        """End it soon, so that another topic can be followed; subscriptions here are reset."""
+        self._ending = CloseCode.OVERLOADED, _MAKES_WAY
+        self.is_ending = True
+        self._job.cancel()
 
     async def end(self) -> None:
         """Follow it no more, and wait until that is so."""
@@ -226,6 +234,7 @@ class FollowedTopic(Topic[Any]):
             notes = await subscription.next_batch()
             if not notes:
                 return
+            self.active_at = self._loop().now()
             if kept is None:
                 missing, dropped = subscription.dropped - dropped, subscription.dropped
             else:

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from crypto.identity import NodeId
 from node.errors import CallRefused, ParleyError
+from node.fair_slots import FairSlots
 from node.federation.exports import Exports
 from node.federation.topic_names import TopicElsewhere, read_topic_name
 from node.handlers.registry import LONGEST_NAME
@@ -25,6 +26,8 @@ from node.server.shared_sessions import Reach, SharedSessions
 # Topics elsewhere that are followed at a time, and those of them for which one account was first.
 MOST_FOLLOWED: Final = 1_024
 MOST_OF_ACCOUNT: Final = 64
+# Seconds without a note after which a topic makes way for an account that follows no fewer.
+IDLE: Final = 60.0
 _NO_DATA: Final = "no data goes to the publisher of a topic elsewhere"
 
 
@@ -51,6 +54,7 @@ class Follows:
         self._is_account = is_account
         self._may_dial = may_dial
         self._topics: dict[str, FollowedTopic] = {}
+        self._slots: FairSlots[FollowedTopic] = FairSlots(lambda topic: topic.active_at, IDLE)
 
     def __repr__(self) -> str:
         return f"<Follows {len(self._topics)} topics>"
@@ -126,14 +130,24 @@ class Follows:
         first: NodeId | None,
         after: TopicPosition | None,
     ) -> FollowedTopic:
-        of_account = sum(topic.first == first for topic in self._topics.values())
-        if len(self._topics) >= MOST_FOLLOWED or of_account >= MOST_OF_ACCOUNT:
+        if first is None or self._slots.count(first) >= MOST_OF_ACCOUNT:
             raise CallRefused(ResultCode.OVERLOADED)
-        if first is None or not self._may_dial(first):
+        if not self._may_dial(first):
             raise CallRefused(ResultCode.OVERLOADED)
+        if len(self._slots) >= MOST_FOLLOWED:
+            evicted = self._slots.evict_for(first, self._node.backend.now())
+            if evicted is None:
+                raise CallRefused(ResultCode.OVERLOADED)
+            evicted.make_way()
         topic = FollowedTopic(name, elsewhere, self._node, self._sessions, first)
+
+        def ended() -> None:
+            self._slots.remove(topic)
+            del self._topics[name]
+
         self._topics[name] = topic
-        topic.start(after, lambda: self._topics.pop(name))
+        self._slots.add(topic, first)
+        topic.start(after, ended)
         return topic
 
 

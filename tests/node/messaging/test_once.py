@@ -211,6 +211,33 @@ def test_so_many_bytes_of_all_node_ids() -> None:
     assert total.held == memory.held == len(memory) == 0
 
 
+def test_a_few_node_ids_do_not_use_up_the_memory_of_all() -> None:
+    memory = new_memory(peer_memory=1 << 23, memory=1 << 26)
+    answer = ResultCode.ACCEPTED, 5, bytes(ONCE_RESULT)
+    for number in range(16):
+        hostile, count = NodeId(bytes([number] * 32)), 0
+        while (call := memory.begin(hostile, key(count), QUESTION, 0)) is not None:
+            memory.answer(call, 0, answer, 0.0)
+            memory.end(call)
+            count += 1
+        assert count >= 10
+    good = NodeId(bytes([99] * 32))
+    for number in range(20):
+        finish(memory, begin(memory, number, good))
+    # What was answered is kept all the same, for ten minutes.
+    found = memory.find(NodeId(bytes([0] * 32)), key(0), QUESTION, 599.0)
+    assert isinstance(found, OnceCall)
+    assert found.answer == answer
+
+
+def test_a_node_id_alone_gets_all_that_is_its_own() -> None:
+    memory = new_memory(peer_memory=1 << 23, memory=1 << 26)
+    count = 0
+    while memory.begin(ALICE, key(count), QUESTION, 0) is not None:
+        count += 1
+    assert count == ((1 << 23) - ONCE_ID_WEIGHT) // RUNNING
+
+
 def test_it_is_a_part_of_what_the_node_may_hold() -> None:
     memory = OnceMemory(
         bytes(8), results=10, peer_memory=1 << 30, memory=1 << 30, total=Account(RUNNING)

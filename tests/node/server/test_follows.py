@@ -456,6 +456,32 @@ async def test_limits(world: Federated, monkeypatch: pytest.MonkeyPatch) -> None
             assert len(world.follows.topics) == 3
 
 
+async def test_an_account_with_many_topics_makes_way_for_another(
+    world: Federated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follows_module, "MOST_FOLLOWED", 3)
+    names = [f"news.{number}" for number in range(5)]
+    topics = [world.publisher.topic(name) for name in names]
+    async with AsyncExitStack() as stack:
+        subs = [
+            await stack.enter_async_context(world.to_ann.subscribe(world.name(name)))
+            for name in names[:3]
+        ]
+        await topics[0].publish("active")
+        assert await anext(subs[0]) == "active"
+        # Ann's longest idle topic makes way for Bob's, and then no other does.
+        by_bob = await stack.enter_async_context(world.to_bob.subscribe(world.name(names[3])))
+        with pytest.raises(StreamResetError) as caught:
+            await anext(subs[1])
+        assert caught.value.code == CloseCode.OVERLOADED
+        assert await refusal(world.to_bob, world.name(names[4])) == ResultCode.OVERLOADED
+        assert await refusal(world.to_ann, world.name(names[4])) == ResultCode.OVERLOADED
+        for topic, sub in ((topics[2], subs[2]), (topics[3], by_bob)):
+            await topic.publish("more")
+            assert await anext(sub) == "more"
+        assert len(world.follows.topics) == 3
+
+
 async def test_a_node_follows_once_and_its_end_is_told(world: Federated) -> None:
     world.publisher.topic("news.eu", keep=1)
     with pytest.raises(ParleyError):
