@@ -11,6 +11,7 @@ from lbm import keys
 from lbm.cells import MAX_UINT
 from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError, LbmEncodeError
+from node.messaging.chunks import ChunkInbox
 from node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
 from node.messaging.kept import TopicPosition
 from node.messaging.pending import OutgoingCall
@@ -214,19 +215,25 @@ class Asking:
         return False
 
     def chunk_received(self, event: EventReceived, now: float) -> bool:
-        """Take a Chunk of an answer.
+        """Take a Chunk of an answer. The credit of a request holds until its final answer, also
+        when the request was given up or expects no Chunks.
 
         Raises:
             RemoteProtocolError: `protocol-error`, it came at no credit.
         """
         call = self._waiting.get(event.stream, event.async_id)
-        if call is None or call.done or call.category != SIM:
-            # What was given up may go on for a while.
-            self._connection.count_dropped(charged=call is None)
-        elif call.chunks is None or not call.chunks.put(event.payload):
-            call.slot.discard(call)
-            self._send_cancel(call)
-            call.finish(STREAMED if call.chunks is None else ResultCode.OVERLOADED, None)
+        if call is None or call.category != SIM:
+            self._connection.count_dropped()
+            return False
+        payload = event.payload
+        if call.done:
+            self._chunks_of(call).drop(payload)
+            self._connection.count_dropped(charged=False)
+        elif call.chunks is None:
+            self._chunks_of(call).drop(payload)
+            self._refuse_chunks(call, STREAMED)
+        elif not call.chunks.put(payload):
+            self._refuse_chunks(call, ResultCode.OVERLOADED)
         return False
 
     def handle_deadline(self, now: float) -> None:
@@ -245,12 +252,29 @@ class Asking:
 
     # Inside.
 
+    def _chunks_of(self, call: OutgoingCall) -> ChunkInbox:
+        """The inbox of a call, which has credit even if nobody reads Chunks of it."""
+        if call.chunks is None:
+            connection = self._connection
+            size = connection.limits.stream_window
+            call.chunks = ChunkInbox(size, _ignore, _ignore, connection.account)
+        return call.chunks
+
+    def _refuse_chunks(self, call: OutgoingCall, code: int) -> None:
+        call.slot.discard(call)
+        self._send_cancel(call)
+        call.finish(code, None)
+
     def _send_cancel(self, call: OutgoingCall) -> None:
         try:
             payload = encode({keys.REQUEST: call.async_id})
             self._connection.send(MAIN_STREAM, 0, SIM, CANCEL, payload)
         except LocalProtocolError:
             return  # the connection is closing: nobody is left to tell
+
+
+def _ignore(credit: int = 0) -> None:
+    """Grant nothing and wake no reader: the Chunks of the call are dropped."""
 
 
 def _require_window(window: int) -> int:

@@ -49,13 +49,17 @@ class ChunkInbox:
         Raises:
             RemoteProtocolError: `protocol-error`, it came at no credit.
         """
-        self._window.take(len(payload) + EVENT_COST)
+        self.drop(payload)
         if not self._account.has_room(len(payload) + REPLY_WEIGHT):
             return False
         self._account.charge(len(payload) + REPLY_WEIGHT)
         self._waiting.append(payload)
         self._on_chunk()
         return True
+
+    def drop(self, payload: bytes) -> None:
+        """Use up the credit of a Chunk that is not kept; raises as `put`."""
+        self._window.take(len(payload) + EVENT_COST)
 
     def clear(self) -> None:
         """Nobody reads any more."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.reference import wire
 from tests.reference.batches import MOST_BYTES, batch_of, batched, inside
-from tests.reference.vectors_rules import BYTES, OPEN, Step, local, raw, remote
+from tests.reference.vectors_rules import BYTES, OPEN, Step, local, outcome, raw, remote
 from tests.reference.vectors_wire import shown
 from tests.reference.wire import RESET_CODES, TYPES, Event, Violation
 
@@ -146,23 +146,17 @@ def batch_vectors() -> dict[str, Any]:
     for name, payload in WRONG.items():
         made = Event(1, 0, *BATCH, payload)
         vectors.append({"name": name, "kind": "batch", "raw_event": made.raw.hex(), **_fails(made)})
-    for name, (limit, sizes, outcome) in SIZES.items():
+    for name, (limit, sizes, result) in SIZES.items():
         title = {"name": name, "kind": "sizes", "max_payload": limit, "sizes": sizes}
-        vectors.append(title | _outcome(name, outcome))
-    for name, (steps, outcome) in RULES.items():
+        vectors.append(title | outcome(name, result))
+    for name, (steps, result) in RULES.items():
         title = {"name": f"rule: {name}", "kind": "rule", "steps": steps}
-        vectors.append(title | _outcome(name, outcome))
+        vectors.append(title | outcome(name, result))
     return {
         "about": "Batches on stream 1 as raw events, and exchanges under the limits of rules.json.",
         "section": "8",
         "vectors": vectors,
     }
-
-
-def _outcome(name: str, outcome: str) -> Vector:
-    if outcome.startswith("fails: "):
-        return {"fails": outcome.removeprefix("fails: "), "why": name}
-    return {"expected": outcome}
 
 
 def _fails(made: Event) -> Vector:

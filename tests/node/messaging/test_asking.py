@@ -7,15 +7,19 @@ import pytest
 from lbm import keys
 from lbm.errors import LbmEncodeError
 from node.messaging.chunks import ChunkInbox
+from node.messaging.emits import OutgoingEmit
 from node.protocol.account import Account
 from node.protocol.codes import (
     CALL,
     CANCEL,
+    EMIT,
+    NAMED,
     RESULT,
     SIM,
     STREAMED,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    CloseCode,
     ResultCode,
 )
 from node.protocol.errors import (
@@ -24,7 +28,7 @@ from node.protocol.errors import (
     PayloadTooLargeError,
     RemoteProtocolError,
 )
-from node.protocol.limits import LARGEST_CREDIT
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT
 from node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, chunk_event, event, result_event
 
@@ -192,6 +196,40 @@ def test_chunks_that_nobody_waits_for_are_dropped() -> None:
         shell.receive(chunk_event(async_id, 1))
     shell.receive(chunk_event(call.async_id, 1, stream=3))
     assert (len(call.chunks), shell.connection.dropped) == (0, 3)
+
+
+@pytest.mark.parametrize("window", [None, 1000])
+@pytest.mark.parametrize("end", ["given up", "late", "not expected", "no memory"])
+def test_chunks_of_a_call_that_is_over_use_up_its_credit(window: int | None, end: str) -> None:
+    """Whatever ended it: up to its credit they are dropped, beyond it they are a violation."""
+    shell = Shell()
+    call = shell.ask(1.0)
+    left = window or shell.connection.limits.stream_window
+    if window is not None:
+        account = Account(100 if end == "no memory" else 1 << 20)
+        call.chunks = ChunkInbox(window, shell.wake, lambda credit: None, account)
+    event = chunk_event(call.async_id, "x" * 30)
+    cost = len(event.payload) + EVENT_COST
+    if end == "given up":
+        shell.asking.give_up(call)
+    elif end == "late":
+        shell.asking.handle_deadline(2.0)
+    while left > 0:
+        shell.receive(event)
+        left -= cost
+    with pytest.raises(RemoteProtocolError) as caught:
+        shell.receive(event)
+    assert caught.value.code == CloseCode.PROTOCOL_ERROR
+    shell.receive(result_event(call.async_id, ResultCode.CANCELLED))
+    assert len(shell.asking) == 0
+    assert not any(shell.connection.charged)
+
+
+def test_chunks_for_an_event_are_charged() -> None:
+    shell = Shell()
+    emit = shell.asking.ask(OutgoingEmit(shell.wake), NAMED, EMIT, b"", 0.0, None)
+    shell.receive(chunk_event(emit.async_id, 1))
+    assert shell.connection.charged == [True]
 
 
 # Subscriptions.

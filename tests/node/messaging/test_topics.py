@@ -4,7 +4,6 @@ What each request is answered with is in tests/node/peer/test_subscribers.py and
 here is that no order of events loses a note, or leaves anything behind.
 """
 
-import re
 from collections import deque
 from typing import Any
 
@@ -33,8 +32,6 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.event import parse_raw
 from node.protocol.limits import UNANSWERED_REQUESTS
 from node.protocol.reports import (
     EventReceived,
@@ -46,8 +43,6 @@ from node.protocol.reports import (
 )
 from tests.node.messaging.fake import event
 from tests.node.protocol.pair import ALIVE, Pair, Side, open_pair
-from tests.vectors.load import Vector, unhex, vectors
-from tests.vectors.load import codes as close_codes
 
 TOPIC = "x"
 
@@ -396,41 +391,6 @@ def test_requests_about_a_topic_take_effect_in_their_order() -> None:
     assert not two.b.undecided
     assert not two.b.fanout.feeds
     assert not two.b.answering.turns._requests
-
-
-@vectors("rules", lambda vector: "being decided" in vector["name"])
-def test_vectors_of_what_is_being_decided(vector: Vector) -> None:
-    two = Two()
-    end = two.b
-    end.fanout.topic = "news"
-    end.answering._find = lambda kind, topic: ResultCode(2 * end.topics.is_subscribed(topic))
-    end.topics._knows = lambda topic: True
-    received = [parse_raw(unhex(step["raw_event"])) for step in vector["steps"]]
-
-    def receive() -> None:
-        for one in received:
-            end.dispatch.receive(EventReceived(*one[:4], bytes(one.payload), 0), end.now)
-
-    if "fails" in vector:
-        with pytest.raises(RemoteProtocolError) as raised:
-            receive()
-        assert raised.value.code in close_codes(vector)
-        return
-    receive()
-    first = end.undecided.pop()
-    assert not end.core.streams.outbox
-    if first.topic == "rejected":
-        end.answering.answer(first, ResultCode.REJECTED)
-    else:
-        end.accept(first)
-    outbox = end.core.streams.outbox
-    sent = [
-        (outgoing.async_id, decode(bytes(outgoing.payload))[keys.CODE])
-        for (outgoing,) in iter(lambda: outbox.take(1), [])
-        if outgoing.subcategory == RESULT
-    ]
-    codes = [int(code) for code in re.findall(r"\d+", vector["expected"].partition("codes")[2])]
-    assert sent == list(zip([one.async_id for one in received], codes, strict=True))
 
 
 def test_what_waits_for_its_turn_may_be_cancelled_and_is_bounded() -> None:

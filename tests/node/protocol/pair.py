@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from crypto.identity import Identity
 from crypto.registry import PARAMETERS, Suite
+from crypto.schedule import next_secret
 from lbm.codec import Value, encode
 from node.protocol.channel import SecureChannel
-from node.protocol.codes import CONNECTION, CloseCode
+from node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.event import Event, serialise_raw
@@ -291,6 +292,15 @@ def open_pair(
     assert pair.a.core.state is State.OPEN
     assert pair.b.core.state is State.OPEN
     return pair.forget()
+
+
+def send_raw(pair: Pair, event: Event) -> None:
+    """Have `b` send an event, whatever its own core would say of it."""
+    stream, async_id, category, subcategory, payload = event
+    pair.inject(pair.b, stream, category, subcategory, payload, async_id=async_id)
+    if (category, subcategory) == (CONNECTION, KEY_UPDATE):
+        sender = pair.b.channel._sender
+        sender.switch(next_secret(sender.suite.hash_algorithm, sender.secret))
 
 
 def assert_ended(receiver: Side, code: CloseCode) -> None:

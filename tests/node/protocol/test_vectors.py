@@ -1,15 +1,8 @@
-"""The checked-in vectors of events, payloads, sealed events and rules against the core.
-
-Rules of calls and topics are not the core's: they are run where those are kept.
-"""
-
-import re
-from typing import Any
+"""The checked-in vectors of events, payloads and sealed events against the core."""
 
 import pytest
 
 from crypto.registry import SIGNING, Suite
-from crypto.schedule import next_secret
 from lbm.errors import LbmDecodeError
 from node.protocol import codes as wire_codes
 from node.protocol.batch_event import parse_batch, serialise_batch
@@ -17,7 +10,6 @@ from node.protocol.codes import (
     ALWAYS_SEALED,
     CONNECTION,
     DATA,
-    SIM,
     STREAM,
     CloseCode,
     ResultCode,
@@ -27,9 +19,8 @@ from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
 from node.protocol.frames import FrameReader
 from node.protocol.limits import NEGOTIATED, Limits, frame_limit
 from node.protocol.sealing import Receiver
-from node.protocol.states import State
-from tests.node.protocol.pair import ALIVE, Pair, events_of, fed, open_pair
-from tests.vectors.load import Vector, codes, of_kind, read, unhex, vectors
+from tests.node.protocol.pair import fed, open_pair, send_raw
+from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 
 
 def application_payload(event: Event) -> bytes:
@@ -176,91 +167,6 @@ def test_a_malformed_payload_ends_the_connection(vector: Vector) -> None:
     assert not pair.b.events
 
 
-# rules.json: those of the core alone
-
-ANSWER = re.compile(r"answers (\d)/(\d)(.*)")
-
-
-def core_alone(vector: Vector) -> bool:
-    """Whether no call and no topic is needed: protocol errors of category 3 are the core's."""
-    types = [(unhex(step["raw_event"])[6], step["from"]) for step in vector["steps"]]
-    # Who is being decided on is a matter of topics: tests/node/messaging/test_topics.py runs those.
-    if "being decided" in vector["name"]:
-        return False
-    return "ambiguous" not in vector and (
-        vector.get("fails") == "protocol-error"
-        or (all(category != SIM for category, _ in types) and "topic:" not in vector["name"])
-    )
-
-
-def local_step(pair: Pair, event: Event) -> None:
-    """Our own application does what the step says."""
-    core = pair.a.core
-    match event.category, event.subcategory:
-        case wire_codes.STREAM, wire_codes.FINISH:
-            core.finish_stream(event.stream)
-        case wire_codes.STREAM, wire_codes.RESET:
-            core.reset_stream(2, CloseCode.CANCELLED)
-        case wire_codes.STREAM, wire_codes.DATA:
-            core.send_data(event.stream, event.payload)
-        case _:
-            raise AssertionError(f"no step of the core: {event}")
-
-
-def remote_step(pair: Pair, event: Event) -> None:
-    """The remote node sends an event, whatever its own core thinks of it."""
-    stream, async_id, category, subcategory, payload = event
-    pair.inject(pair.b, stream, category, subcategory, payload, async_id=async_id)
-    if (category, subcategory) == (CONNECTION, wire_codes.KEY_UPDATE):
-        sender = pair.b.channel._sender
-        sender.switch(next_secret(sender.suite.hash_algorithm, sender.secret))
-
-
-def read_by_remote(pair: Pair) -> list[Event]:
-    """What the node under test has sent since its handshake."""
-    reader = pair.b.channel._receiver
-    reader.admit = lambda stream: None
-    return [reader.open(event)[0] for event in events_of(pair.a.wire)]
-
-
-@vectors("rules", core_alone)
-def test_a_rule(vector: Vector) -> None:
-    follow(vector)
-
-
-def follow(vector: Vector) -> None:
-    """Take an exchange's steps, and see that its outcome is the one that it names."""
-    limits: dict[str, Any] = {name: int(value) for name, value in read("rules")["limits"].items()}
-    algorithms = {"kex": ("x25519",), "sealing": ("each",)}
-    # Time passes in some; keep-alive is none of their business.
-    pair = open_pair(**limits, algorithms=algorithms, idle_before_ping=1e6)
-    sent_before = 0
-    for step in vector["steps"]:
-        assert pair.a.code == ALIVE, "refused before the last step"
-        pair.advance(step.get("after", 0))
-        act = local_step if step["from"] == "local" else remote_step
-        for _ in range(step.get("times", 1)):
-            pair.a.take(pair.now)
-            sent_before = len(pair.a.wire)
-            if pair.a.code == ALIVE:
-                act(pair, parse_raw(unhex(step["raw_event"])))
-    if "fails" in vector:
-        assert pair.a.code in codes(vector)
-        return
-    assert pair.a.core.state is State.OPEN
-    pair.a.take(pair.now)
-    answers = read_by_remote(pair)[len(events_of(pair.a.wire[:sent_before])) :]
-    expected = ANSWER.fullmatch(vector["expected"])
-    if expected is None:
-        assert vector["expected"] in ("accepted", "ignored", "nothing is sent")
-        assert not answers
-        return
-    (answer,) = answers
-    assert (str(answer.category), str(answer.subcategory)) == expected.groups()[:2]
-    if "async id" in expected[3]:
-        assert f"async id {answer.async_id} " in expected[3]
-
-
 # batch.json
 
 
@@ -272,7 +178,7 @@ def test_a_batch(vector: Vector) -> None:
     assert given == vector["expected"]
     assert serialise_batch([event[1:] for event in events]) == batch.payload
     pair = open_pair()
-    remote_step(pair, batch)
+    send_raw(pair, batch)
     handed = [(one.stream, one.async_id, one.payload) for one in pair.a.events]
     assert handed == [(one.stream, one.async_id, application_payload(one)) for one in events]
 
@@ -284,7 +190,7 @@ def test_no_batch(vector: Vector) -> None:
         parse_batch(batch)
     assert caught.value.code in codes(vector)
     pair = open_pair()
-    remote_step(pair, batch)
+    send_raw(pair, batch)
     assert pair.a.code in codes(vector)
     assert not pair.a.events
 
@@ -293,16 +199,11 @@ def test_no_batch(vector: Vector) -> None:
 def test_how_long_a_batch_may_be(vector: Vector) -> None:
     pair = open_pair(max_payload=vector["max_payload"])
     payload = serialise_batch([(0, 64, 1, bytes(size)) for size in vector["sizes"]])
-    remote_step(pair, Event(1, 0, STREAM, wire_codes.BATCH, payload))
+    send_raw(pair, Event(1, 0, STREAM, wire_codes.BATCH, payload))
     if "fails" in vector:
         assert pair.a.code in codes(vector)
     else:
         assert len(pair.a.events) == len(vector["sizes"])
-
-
-@vectors("batch", of_kind("rule"))
-def test_a_rule_of_batches(vector: Vector) -> None:
-    follow(vector)
 
 
 # tables.json
