@@ -1,27 +1,24 @@
 """`parley bus consume`: the events of a group, printed or given to a command.
 
 An event is acknowledged once its line has been printed and flushed, or once its command has exited
-with 0. Whatever ends before that leaves the event to another consumer.
+with 0. Whatever ends before that leaves the event to another consumer: its command is ended first.
 """
 
-import json
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import anyio
 import typer
-from anyio.abc import ByteSendStream
 
 from node.bus.event import BusEvent
 from node.cli.bus.arguments import Bus as Address
 from node.cli.bus.arguments import Group, Name, Start, parse_position
 from node.cli.bus.connection import kept_open, require_connection
 from node.cli.bus.display import described, show_event
+from node.cli.bus.execute import execute
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, plain
+from node.cli.output import Output
 from node.cli.run import run
 from node.cli.values import parse_duration
 from node.errors import ConfigError
@@ -160,29 +157,3 @@ class _Executing:
 
 def _delivered(event: BusEvent) -> dict[str, Any]:
     return {**described(event), "group": event.group, "attempt": event.attempt}
-
-
-_STDERR: Final = 2
-
-
-async def execute(command: str, event: Mapping[str, Any], *, to_stderr: bool) -> int:
-    """Run it by the shell; returns its exit code, of one that a signal ended 128 and its number.
-
-    What it prints goes where we print, or with `to_stderr` to standard error. Cancelled, it is
-    killed.
-    """
-    output = _STDERR if to_stderr else None
-    line = json.dumps(plain(event)).encode() + b"\n"
-    async with await anyio.open_process(command, stdout=output, stderr=None) as process:
-        if process.stdin is not None:
-            await _give(process.stdin, line)
-        code = await process.wait()
-    return code if code >= 0 else 128 - code
-
-
-async def _give(stdin: ByteSendStream, data: bytes) -> None:
-    # It may end, or close its input, without having read it all.
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-        await stdin.send(data)
-    with suppress(anyio.BrokenResourceError, OSError):
-        await stdin.aclose()

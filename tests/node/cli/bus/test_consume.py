@@ -1,18 +1,41 @@
 """`parley bus consume`: events printed or given to a command, and acknowledged after that."""
 
 import json
+import os
 import shlex
 import sqlite3
+import sys
 from contextlib import closing
+from fcntl import LOCK_EX, LOCK_NB, flock
+from functools import partial
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
+import anyio
 import pytest
 
+from node.cli.bus import execute
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 from tests.node.cli.processes import Processes
+from tests.node.network import eventually
 
 GROUP = ("--group", "mailer")
+CHILD = """
+import fcntl, pathlib, signal, sys, time
+directory = pathlib.Path(sys.argv[1])
+
+def end(*rest):
+    time.sleep(0.2)
+    (directory / "ended").write_text("SIGTERM")
+    sys.exit()
+
+lock = open(directory / "lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print("begun", flush=True)
+time.sleep(60)
+"""
 
 
 def left(parley: Parley, bus: str) -> tuple[int, int]:
@@ -139,6 +162,64 @@ def test_a_consumer_that_is_killed_loses_nothing(
     done = parley(*consume, "--count", "1")
     assert done.out == f'{id}\t{{"n": 1}}\tattempt 2\n'
     assert left(parley, bus) == (0, 0)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("signal", [SIGINT, SIGTERM])
+def test_an_interrupted_command_ends_with_all_its_processes(
+    processes: Processes,
+    parley: Parley,
+    bus: str,
+    publish: Publish,
+    tmp_path: Path,
+    signal: Signals,
+    loop: str,
+) -> None:
+    (id,) = publish(1)
+    # The child holds a lock, and says when it was asked to end: later than the shell itself.
+    child = tmp_path / "child.py"
+    child.write_text(CHILD)
+    command = shlex.join([sys.executable, str(child), str(tmp_path)])
+    consume = ("bus", "consume", bus, NAME, *GROUP)
+    running = processes.start(*consume, "--loop", loop, "--exec", f"{command} & wait")
+    assert running.line() == "begun"
+    running.send(signal)
+    assert running.process.wait(20) == 128 + signal
+    assert (tmp_path / "ended").read_text() == "SIGTERM"
+    with (tmp_path / "lock").open() as lock:
+        flock(lock, LOCK_EX | LOCK_NB)
+    done = parley(*consume, "--count", "1")
+    assert done.out == f'{id}\t{{"n": 1}}\tattempt 2\n'
+
+
+@pytest.mark.anyio
+@pytest.mark.process
+async def test_a_command_that_ignores_sigterm_is_killed(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "GRACE", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    command = f"exec 3>{shlex.quote(str(pipe))}; trap '' TERM; (echo begun >&3; sleep 60); sleep 60"
+    try:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(execute.execute, command, {"n": 1}, to_stderr=True))
+                await eventually(lambda: bool(_read(reader)))
+                tasks.cancel_scope.cancel()
+            # No process has the other end open any more.
+            await eventually(lambda: _read(reader) == b"")
+    finally:
+        os.close(reader)
+
+
+def _read(pipe: int) -> bytes | None:
+    """What is in a pipe; empty if no process has its other end open, None if one may write."""
+    try:
+        return os.read(pipe, 100)
+    except BlockingIOError:
+        return None
 
 
 def test_a_reader_that_left_leaves_the_rest(
