@@ -142,8 +142,9 @@ class NodeConfig:
         parted_sessions: sessions without a transport at once, 0 or more; beyond it one of the
             peer that has most of them ends.
         parted_per_id: of these, of one node id, 0 or more; likewise.
-        parted_memory: bytes that all of these keep together, 0 or more; beyond it one of the
-            peer that has most of that ends.
+        parted_memory: bytes of memory that all of these take together, 0 or more: bytes to be sent
+            again, and everything that counts in `peer_memory`. Beyond it the largest session of the
+            peer that has most of that ends, also when a session grows later.
 
     Raises:
         ConfigError: a value is of another type, or out of its range. What settings have to do

@@ -5,6 +5,7 @@ when it is gone, so that `held` is 0 again at the end; what happens where there 
 is for them to say (docs/protocol.md sections 8 and 14).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from node.protocol.limits import BATCH_COUNT, Limits
@@ -32,14 +33,15 @@ class Account:
     """Bytes that are `held` for one connection, at most about `limit`.
 
     With `total`, an account of which this is a part, they count there as well; up to `share`
-    there is room however full that is.
+    there is room however full that is. `on_charge` is called after each charge, if it is set.
     """
 
-    __slots__ = ("_share", "_total", "held", "limit")
+    __slots__ = ("_share", "_total", "held", "limit", "on_charge")
 
     def __init__(self, limit: int, total: "Account | None" = None, share: int = 0) -> None:
         self.limit = limit
         self.held = 0
+        self.on_charge: Callable[[], None] | None = None
         self._total = total
         self._share = share
 
@@ -53,11 +55,15 @@ class Account:
         while total is not None:
             total.held += size
             total = total._total
+        if self.on_charge is not None:
+            self.on_charge()
 
     def charge_shared(self, size: int) -> None:
         """So many bytes more (fewer, if it is negative) are held, for others as well: what
         this is a part of knows nothing of them."""
         self.held += size
+        if self.on_charge is not None:
+            self.on_charge()
 
     def release(self, size: int) -> None:
         """So many bytes of what was charged are held no more."""

@@ -59,6 +59,12 @@ class SentBytes:
         """Bytes that are kept."""
         return self.sent - self.told
 
+    @property
+    def uncharged(self) -> int:
+        """Bytes that are kept and not charged: few enough to be free."""
+        held = self.held
+        return held if held <= _CHARGE_STEP else 0
+
     def added(self) -> None:
         """To be told when more is held than is `paid`, a chunk having been added: take the
         handshake's bytes off it, or charge for what is held."""

@@ -4,6 +4,8 @@
 `ConnectionClosedError` where no connection is open, and nothing of the other side's doing.
 """
 
+from collections.abc import Callable
+
 from node.protocol.account import SHARE, Account
 from node.protocol.codes import DATA, SIM, STREAM, CloseCode
 from node.protocol.config import CoreConfig
@@ -74,6 +76,16 @@ class Speaker:
             return False
         kept = session.resumption.kept
         return kept.held >= kept.buffer
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the connection holds, weighed as memory."""
+        kept = self.resumption.kept.uncharged if self.resumption is not None else 0
+        return self.account.held + self.answers.held + self.unsealed.held + kept
+
+    def watch_memory(self, on_charge: Callable[[], None] | None) -> None:
+        """Call `on_charge` whenever `memory` has grown; None ends that."""
+        self.account.on_charge = self.answers.on_charge = self.unsealed.on_charge = on_charge
 
     # What waits, and what a caller may do.
 

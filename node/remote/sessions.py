@@ -8,7 +8,6 @@ or seem alive; a few seconds longer also what is left of those that were closed.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Final
 
 from crypto.identity import NodeId
@@ -24,10 +23,11 @@ _TOO_MANY: Final = "too many sessions, or too much of them, are without a transp
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A session without a transport, or what is left of one: whose it is, and what it keeps."""
+    """A session without a transport, or what is left of one: whose it is, and how many bytes of
+    memory it takes."""
 
     live: LiveConnection
-    held: int
+    held: Callable[[], int]
     end: Callable[[str], None]
 
     @property
@@ -47,6 +47,7 @@ class SessionTable:
         # What waits, the longest first.
         self._waiting: dict[LiveConnection | Remains, _Waiting] = {}
         self._timers: dict[Remains, Timer] = {}
+        self._grown: Timer | None = None  # until memory is looked at
 
     def __len__(self) -> int:
         """How many sessions are without a transport, what is left of closed ones included."""
@@ -54,8 +55,8 @@ class SessionTable:
 
     @property
     def held(self) -> int:
-        """Bytes that these keep."""
-        return sum(one.held for one in self._waiting.values())
+        """Bytes of memory that these take."""
+        return sum(one.held() for one in self._waiting.values())
 
     @property
     def closed(self) -> list[LiveConnection]:
@@ -79,9 +80,11 @@ class SessionTable:
             if remains is not None:
                 self._keep(remains, live)
         if resumption is None or not live.is_parted:
-            self._waiting.pop(live, None)
+            if self._waiting.pop(live, None) is not None:
+                live.core.watch_memory(None)
         elif live not in self._waiting:
-            self._wait(live, _Waiting(live, resumption.held, live.lost))
+            live.core.watch_memory(self._grew)
+            self._wait(live, _Waiting(live, lambda: live.core.memory, live.lost))
 
     def asked(self, fresh: LiveConnection, resume: ResumeRequest) -> None:
         """On a new connection a session is asked for: it goes on there, or is unknown."""
@@ -111,7 +114,7 @@ class SessionTable:
 
     def clear(self) -> None:
         """The node has ended."""
-        for timer in self._timers.values():
+        for timer in (*self._timers.values(), *([self._grown] if self._grown else [])):
             timer.cancel()
         for table in (self._by_tag, self._waiting, self._timers):
             table.clear()
@@ -132,7 +135,7 @@ class SessionTable:
 
         self._know(remains, remains.tags)
         self._timers[remains] = self._backend().at(remains.until, forget)
-        self._wait(remains, _Waiting(live, remains.held, forget))
+        self._wait(remains, _Waiting(live, lambda: remains.held, forget))
 
     def _forget(self, remains: Remains) -> None:
         if remains not in self._timers:
@@ -143,25 +146,40 @@ class SessionTable:
 
     def _wait(self, one: LiveConnection | Remains, waiting: _Waiting) -> None:
         self._waiting[one] = waiting
-        while (surplus := self._surplus(waiting.node_id)) is not None:
-            self._waiting.pop(surplus).end(_TOO_MANY)
+        self._trim(waiting.node_id)
+
+    def _grew(self) -> None:
+        """A session that waits takes more memory: look at that when its caller has returned."""
+        if self._grown is None:
+            backend = self._backend()
+            self._grown = backend.at(backend.now(), self._look)
+
+    def _look(self) -> None:
+        self._grown = None
+        self._trim(None)
+
+    def _trim(self, node_id: NodeId | None) -> None:
+        """End sessions while there are too many, or too much of them. `node_id` has a new one."""
+        while (surplus := self._surplus(node_id)) is not None:
+            its = self._waiting.pop(surplus)
+            its.live.core.watch_memory(None)
+            its.end(_TOO_MANY)
 
     def _surplus(self, node_id: NodeId | None) -> LiveConnection | Remains | None:
-        """What is to end, if the last one, of `node_id`, was one too many."""
+        """The session to end, if there are too many or they take too much memory."""
         waiting, config = self._waiting, self.config
         of_id = [one for one, its in waiting.items() if its.node_id == node_id]
         if len(of_id) > config.parted_per_id:
             return of_id[0]
-        counts: Counter[NodeId | None] = Counter()
-        sizes: Counter[NodeId | None] = Counter()
-        for its in waiting.values():
-            counts[its.node_id] += 1
-            sizes[its.node_id] += its.held
         if len(waiting) > config.parted_sessions:
+            counts = Counter(its.node_id for its in waiting.values())
             most = max(counts, key=counts.__getitem__)
             return next(one for one, its in waiting.items() if its.node_id == most)
-        if sizes.total() > config.parted_memory:
+        held = {one: its.held() for one, its in waiting.items()}
+        if sum(held.values()) > config.parted_memory:
+            sizes: Counter[NodeId | None] = Counter()
+            for one, its in waiting.items():
+                sizes[its.node_id] += held[one]
             most = max(sizes, key=sizes.__getitem__)
-            largest = [(its.held, one) for one, its in waiting.items() if its.node_id == most]
-            return max(largest, key=itemgetter(0))[1]
+            return max((o for o, i in waiting.items() if i.node_id == most), key=held.__getitem__)
         return None

@@ -134,3 +134,48 @@ async def test_so_much_of_all() -> None:
         with pytest.raises(PeerClosedError):
             await back.call("echo", 1)
     assert config().parted_memory == 64 * 2**20
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_all_memory_of_a_suspended_session_counts(when: str) -> None:
+    """What waits to be written, not only what was sent; and when it grows later. The session of
+    the node id that holds most ends."""
+    async with (
+        server_behind(parted_memory=1 << 20) as (server, proxy),
+        new_node(resume=20.0) as greedy,
+        new_node(resume=20.0) as other,
+        anyio.create_task_group() as tasks,
+    ):
+        for client in (greedy, other):
+            await client.connect(proxy.address)
+        await eventually(lambda: len(server.peers) == 2)
+        back, modest = sorted(server.peers, key=lambda peer: peer.node_id != greedy.node_id)
+        failed = []
+
+        async def call(number: int) -> None:
+            with pytest.raises(PeerClosedError):
+                await back.call("x", bytes(100_000))
+            failed.append(number)
+
+        def ask() -> None:
+            for number in range(20):
+                tasks.start_soon(call, number)
+
+        proxy.stall()
+        if when == "before":
+            ask()
+            await eventually(lambda: back.live.core.memory > 1 << 20)
+        proxy.cut()
+        if when == "after":
+            await eventually(lambda: len(server._sessions) == 2)
+            assert server._sessions.held < 100_000
+            ask()
+        with anyio.fail_after(5):
+            await back.closed()
+        await eventually(lambda: len(failed) == 20)
+        await eventually(lambda: modest.is_parted)
+        assert server.peers == [modest]
+        assert server._sessions.held < 100_000
+        assert back.live.core.memory == 0
+        assert back.live.core.account.on_charge is None
+        tasks.cancel_scope.cancel()
