@@ -82,7 +82,7 @@ TASKS_ONLY = ("node.apps.", "node.cli.", "node.testing.", "node.web.")
 # The functions elsewhere that use them and are no coroutines. Only coroutines call these functions.
 CALLED_IN_TASKS = {
     ("node.bus.consumers.group_consumer", "describe"),
-    ("node.transport.ground", "current_backend"),
+    ("node.transport.ground", "running_library"),
     ("node.transport.trio_backend", "spawn"),  # on trio callbacks run in a task
 }
 

@@ -3,6 +3,7 @@
 It carries bytes without reading them; everything it started ends with its `async with`.
 """
 
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +13,7 @@ from anyio.abc import ByteStream, TaskGroup
 from node.errors import ParleyError
 from node.testing.faults import FaultyWay
 from node.transport.clocked import Clock
+from node.transport.ground import own_task_group
 from node.transport.memory import MemoryStream, memory_pair
 
 
@@ -31,6 +33,7 @@ class FaultyLink:
         self.to_server = FaultyWay(self.cut, clock)
         self.to_client = FaultyWay(self.cut, clock)
         self._tasks: TaskGroup | None = None
+        self._entered = AsyncExitStack()
         self._joined: set[anyio.CancelScope] = set()
 
     @property
@@ -110,7 +113,7 @@ class FaultyLink:
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
             raise ParleyError("the link is running already")
-        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks = await self._entered.enter_async_context(own_task_group("the link"))
         return self
 
     async def __aexit__(
@@ -119,10 +122,8 @@ class FaultyLink:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        tasks, self._tasks = self._running(), None
-        tasks.cancel_scope.cancel()
-        # Without the exception: a group would wrap it, and it is the caller's own.
-        await tasks.__aexit__(None, None, None)
+        self._tasks = None
+        await self._entered.aclose()
 
     def _running(self) -> TaskGroup:
         if self._tasks is None:

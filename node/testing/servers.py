@@ -5,11 +5,10 @@ A way between two of them can be cut, and closed until it is opened again.
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
-import anyio
 from anyio.abc import ByteStream, TaskGroup
 
 from crypto.identity import NodeId
@@ -19,6 +18,7 @@ from node.peer.peer import Peer
 from node.testing.link import FaultyLink
 from node.transport.address import Address
 from node.transport.clocked import Clock
+from node.transport.ground import own_task_group
 from node.transport.memory import memory_pair
 from node.trust.policies import Pinned
 
@@ -41,6 +41,7 @@ class MemoryNetwork:
         )
         self._closed: set[frozenset[NodeId]] = set()
         self._tasks: TaskGroup | None = None
+        self._entered = AsyncExitStack()
 
     def add(self, *nodes: Node) -> None:
         """Have them dialled; one takes the place of another of the same id."""
@@ -100,7 +101,7 @@ class MemoryNetwork:
         return ours
 
     async def __aenter__(self) -> Self:
-        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks = await self._entered.enter_async_context(own_task_group("the network"))
         return self
 
     async def __aexit__(
@@ -109,11 +110,8 @@ class MemoryNetwork:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        tasks, self._tasks = self._tasks, None
-        assert tasks is not None
-        tasks.cancel_scope.cancel()
-        # Without the exception: a group would wrap it, and it is the caller's own.
-        await tasks.__aexit__(None, None, None)
+        self._tasks = None
+        await self._entered.aclose()
 
 
 async def _accept(node: Node, stream: ByteStream) -> None:

@@ -1,7 +1,11 @@
-"""Where a node, a relay or a client lives: a task group and a backend of its own.
+"""The backend that runs a node, a bus, a relay or a client, and task groups with their own task.
 
-Whatever is entered is left again, and nothing that lived on it stays: no task, no socket.
+On asyncio both may be entered in one task and left in another one, as fixtures of pytest-asyncio
+and other frameworks do. trio doesn't allow that.
 """
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskGroup
@@ -10,6 +14,7 @@ from anyio.lowlevel import current_token
 from node.errors import ParleyError
 from node.transport.backend import Backend
 from node.transport.clocked import Clock, ClockedBackend
+from node.transport.waiting import Changes
 
 # At first glibc gives back to the system what is free at the top of its heap beyond 128 KiB, and
 # each flush of long events would get its pages anew, at twice its own cost. Once a block that was
@@ -18,15 +23,20 @@ bytes(4 * 2**20)
 
 
 class Ground:
-    """A task group, and the backend whose tasks live in it; `what` is named in errors.
-    `clock` is the time it lives by, in place of the loop's."""
+    """The backend that runs the tasks of one object; errors name the object as `what`.
 
-    __slots__ = ("_backend", "_clock", "_task_group", "_what")
+    `clock` replaces the clock of the event loop.
+    """
+
+    __slots__ = ("_backend", "_clock", "_is_entered", "_task_group", "_what")
 
     def __init__(self, what: str, clock: Clock | None = None) -> None:
         self._what = what
         self._clock = clock
         self._backend: Backend | None = None
+        self._is_entered = False
+        # On trio alone: asyncio needs no group for its tasks, and one would have to be left by
+        # the task that entered it.
         self._task_group: TaskGroup | None = None
 
     @property
@@ -38,40 +48,90 @@ class Ground:
 
     async def enter(self) -> Backend:
         """Begin; ParleyError if it has begun already."""
-        if self._task_group is not None:
+        if self._is_entered:
             raise ParleyError(f"{self._what} is running already")
-        self._task_group = await anyio.create_task_group().__aenter__()
+        if running_library() == "trio":
+            self._task_group = await anyio.create_task_group().__aenter__()
         backend = current_backend(self._task_group)
+        self._is_entered = True
         self._backend = backend if self._clock is None else ClockedBackend(backend, self._clock)
         return self._backend
 
     async def leave(self) -> None:
         """Cancel what was spawned, close the sockets, and wait until both are gone."""
-        task_group, self._task_group = self._task_group, None
-        if task_group is None:
+        if not self._is_entered:
             return
+        self._is_entered = False
+        task_group, self._task_group = self._task_group, None
         try:
             with anyio.CancelScope(shield=True):
                 await self.backend.aclose()
         finally:
             self._backend = None
-            # Without the exception: a group would wrap it, and it is the caller's own.
-            await task_group.__aexit__(None, None, None)
+            if task_group is not None:
+                # Without the exception: a group would wrap it, and it is the caller's own.
+                await task_group.__aexit__(None, None, None)
 
 
-def current_backend(task_group: TaskGroup) -> Backend:
-    """The backend of the running loop; `task_group` is where its tasks may live.
+@asynccontextmanager
+async def own_task_group(what: str) -> AsyncIterator[TaskGroup]:
+    """Open a task group in a task of its own, and cancel the group when the block is left.
+
+    On asyncio the block may be left in another task than it was entered in. An exception of a task
+    ends the group, and is raised when the block is left.
+    """
+    ground = Ground(what)
+    backend = await ground.enter()
+    changes = Changes(backend.waiter)
+    opened: list[TaskGroup] = []
+    failures: list[Exception] = []
+    ended = False
+
+    async def own() -> None:
+        nonlocal ended
+        try:
+            async with anyio.create_task_group() as tasks:
+                opened.append(tasks)
+                changes.notify()
+                await anyio.sleep_forever()
+        except Exception as error:
+            failures.append(error)
+        finally:
+            ended = True
+            changes.notify()
+
+    try:
+        backend.spawn(own)
+        await changes.until(lambda: bool(opened))
+        yield opened[0]
+    finally:
+        with anyio.CancelScope(shield=True):
+            for tasks in opened:
+                tasks.cancel_scope.cancel()
+                await changes.until(lambda: ended)
+        await ground.leave()
+    if failures:
+        raise failures[0]
+
+
+def running_library() -> str:
+    """Return the name of the running library: `asyncio`, `trio` or another."""
+    return current_token().backend_class.__module__.rsplit(".", 1)[-1].lstrip("_")
+
+
+def current_backend(task_group: TaskGroup | None) -> Backend:
+    """Return a backend of the running loop. On trio its tasks run in `task_group`.
 
     Raises:
         ParleyError: neither asyncio nor trio runs.
     """
     # Each is imported only where its loop runs already, so trio stays optional.
-    name = current_token().backend_class.__module__.rsplit(".", 1)[-1].lstrip("_")
+    name = running_library()
     if name == "asyncio":
         from node.transport.asyncio_backend import AsyncioBackend
 
         return AsyncioBackend()
-    if name == "trio":
+    if name == "trio" and task_group is not None:
         from node.transport.trio_backend import TrioBackend
 
         return TrioBackend(task_group)

@@ -18,6 +18,7 @@ from node.fair_slots import FairSlots
 from node.logs import LogRation
 from node.transport.address import Address
 from node.transport.endpoints import listen_error
+from node.transport.ground import own_task_group
 from node.trust.admission import address_key
 from node.web.asgi import AsgiApp
 from node.web.exchange import HttpConnection
@@ -106,17 +107,12 @@ async def serving(
             else:
                 tasks.start_soon(serve, stream)
 
-    tasks = await anyio.create_task_group().__aenter__()
     try:
-        for one in listener.listeners:
-            assert isinstance(one, SocketListener)
-            tasks.start_soon(accept, one)
-        yield f"http://{place.with_port(port).place.removeprefix('tcp://')}"
+        async with own_task_group("the HTTP server") as tasks:
+            for one in listener.listeners:
+                assert isinstance(one, SocketListener)
+                tasks.start_soon(accept, one)
+            yield f"http://{place.with_port(port).place.removeprefix('tcp://')}"
     finally:
-        tasks.cancel_scope.cancel()
-        try:
-            # Without the exception: a group would wrap it, and it is the caller's own.
-            await tasks.__aexit__(None, None, None)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await listener.aclose()
+        with anyio.CancelScope(shield=True):
+            await listener.aclose()

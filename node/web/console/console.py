@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
+from anyio.abc import TaskGroup
 
 from crypto.identity import NodeId
 from node.bus.bus import Bus
@@ -23,6 +24,7 @@ from node.errors import KnownPeersError
 from node.node import Node
 from node.peer.peer import Peer
 from node.server.federation import Federation
+from node.transport.ground import own_task_group
 from node.trust.known_peers import KnownPeers
 from node.web.console.buses_view import buses_view
 from node.web.console.federation_view import federation_view
@@ -80,7 +82,7 @@ class Console:
         self._fetching = False
         self._encoded = b""
         self._began = 0.0
-        self._tasks = anyio.create_task_group()
+        self._tasks: TaskGroup | None = None  # while it is entered
         self._entered = AsyncExitStack()
 
     # What is shown.
@@ -156,7 +158,7 @@ class Console:
     async def __aenter__(self) -> Self:
         self._began = self.now()
         self._entered.enter_context(self.node.metrics.watched())
-        await self._entered.enter_async_context(self._tasks)
+        self._tasks = await self._entered.enter_async_context(own_task_group("the console"))
         return self
 
     async def __aexit__(
@@ -165,14 +167,15 @@ class Console:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        self._tasks.cancel_scope.cancel()
+        self._tasks = None
         await self._entered.aclose()
 
     # Inside.
 
     def _fetch(self) -> None:
         now = self.now()
-        if not self._fetching and now - self._fetched_at >= FETCHED:
+        due = not self._fetching and now - self._fetched_at >= FETCHED
+        if due and self._tasks is not None:
             self._fetching, self._fetched_at = True, now
             self._tasks.start_soon(self._fetch_all)
 
