@@ -5,7 +5,6 @@ hold many. What is said on a connection is up to `Peer`.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ from crypto.randomness import random_bytes
 from node.changing import Changing
 from node.config import NodeConfig
 from node.errors import ConfigError, ungrouped
+from node.fair_slots import FairSlots
 from node.journal.errors import JournalFailedError
 from node.journal.readings import journal_families
 from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
@@ -40,7 +40,7 @@ from node.transport.ground import Ground
 from node.transport.readings import LoopReadings
 from node.transport.waiting import Changes, turn_of
 from node.trust.accept_hook import AcceptHook, Decider
-from node.trust.admission import Admission
+from node.trust.admission import Admission, address_key
 from node.trust.deciding import Deciding
 from node.trust.policies import AnyPeer, TrustPolicy
 from node.trust.reviews import Reviews
@@ -103,7 +103,8 @@ class Node(Changing):
         self._once.on_ended = self._handler_ended
         self._peers: set[Peer] = set()
         self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
-        self._half_open: OrderedDict[Peer, None] = OrderedDict()
+        # In the order of their acceptance: among the peers of one address the oldest goes first.
+        self._half_open: FairSlots[Peer] = FairSlots(lambda peer: 0.0, idle=0.0)
         self._changes = Changes(lambda: self._running().waiter())
         self._ground = Ground("the node", clock)
         self._endings = Endings()
@@ -293,10 +294,12 @@ class Node(Changing):
             return None
         peer = self._peer(self.trust, name, initiator=False)
         self._admission.entered(peer, name)
-        self._half_open[peer] = None
-        while len(self._half_open) > self.config.half_open:
-            oldest, _ = self._half_open.popitem(last=False)
-            oldest.live.drop(CloseCode.OVERLOADED)
+        address, _ = address_key(name)
+        while len(self._half_open) >= self.config.half_open:
+            evicted = self._half_open.evict_for(address, now)
+            assert evicted is not None  # none of them is busy
+            evicted.live.drop(CloseCode.OVERLOADED)
+        self._half_open.add(peer, address)
         return peer.driver
 
     def _peer(
@@ -368,7 +371,7 @@ class Node(Changing):
         live = peer.live
         is_open, gone, became = live.is_open, live.gone, live.became
         if is_open or gone:
-            self._half_open.pop(peer, None)
+            self._half_open.remove(peer)
         if became is not None:
             self._admission.moved(peer, cast(Peer, became.remote))
         elif gone or live.is_parted:

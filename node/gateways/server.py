@@ -19,6 +19,7 @@ from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.gateway import Gateway
 from node.transport.waiting import Changes
+from node.trust.admission import address_key
 
 G = TypeVar("G", bound=Guest)
 
@@ -78,7 +79,14 @@ class DialectServer(ABC, Generic[G]):
         """Start; raises ParleyError if it is running already, or its node is not."""
         if self._gateway is not None:
             raise ParleyError(f"{self._what} is running already")
-        self._gateway = Gateway(await self._enter(), self._accept, self._most_clients)
+        self._gateway = Gateway(
+            await self._enter(),
+            self._accept,
+            self._most_clients,
+            owner_of=lambda name: address_key(name)[0],
+            is_open=lambda driver: driver in self._guests and self._guests[driver].is_open,
+            drop=lambda driver: self._guests[driver].drop(),
+        )
         return self
 
     async def __aexit__(

@@ -5,10 +5,12 @@ unless an address was declared insecure. What is served is the driver that `acce
 """
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Hashable
 from ipaddress import ip_address
 
 from node.errors import InsecureAddressError
+from node.fair_slots import FairSlots
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
@@ -19,28 +21,43 @@ access = logging.getLogger("parley.access")
 class Gateway:
     """The listening addresses of one dialect, by which `most_clients` may be connected.
 
-    `accept` makes a driver for each connection, and is told where it comes from. `turned_away`
-    counts those for which there was no room.
+    `accept` makes a driver for each connection, and is told where it comes from. Remote addresses
+    share the limit: when it is reached, the oldest connection of the address with the most is
+    dropped for an address that has at least two fewer. `owner_of` returns the key of an address;
+    `drop` closes a connection, one for which `is_open` returns True.
+    `turned_away` counts the connections for which there was no room.
     """
 
     __slots__ = (
         "_accept",
         "_backend",
         "_drivers",
+        "_drop",
         "_ending",
+        "_is_open",
         "_listeners",
         "_most_clients",
+        "_owner_of",
         "turned_away",
     )
 
     def __init__(
-        self, backend: Backend, accept: Callable[[str], Driver], most_clients: int
+        self,
+        backend: Backend,
+        accept: Callable[[str], Driver],
+        most_clients: int,
+        owner_of: Callable[[str], Hashable],
+        is_open: Callable[[Driver], bool],
+        drop: Callable[[Driver], None],
     ) -> None:
         self._backend = backend
         self._accept = accept
         self._most_clients = most_clients
         self._listeners: list[Listener] = []
-        self._drivers: set[Driver] = set()
+        self._owner_of = owner_of
+        self._is_open = is_open
+        self._drop = drop
+        self._drivers: FairSlots[Driver] = FairSlots(self._idle_since, idle=math.inf)
         self._ending = False
         self.turned_away = 0
 
@@ -73,7 +90,7 @@ class Gateway:
 
     def left(self, driver: Driver) -> None:
         """A connection is over: there is room for another."""
-        self._drivers.discard(driver)
+        self._drivers.remove(driver)
 
     async def stop_listening(self) -> None:
         """Take no new connections; those that were taken go on."""
@@ -85,7 +102,8 @@ class Gateway:
     def _admitted(self, name: str) -> Driver | None:
         if self._ending:
             return None  # the loop had it already when the listener was closed
-        if len(self._drivers) >= self._most_clients:
+        owner = self._owner_of(name)
+        if len(self._drivers) >= self._most_clients and not self._make_room(owner):
             self.turned_away += 1
             access.warning(
                 "a connection from %s was turned away: no room",
@@ -94,8 +112,19 @@ class Gateway:
             )
             return None
         driver = self._accept(name)
-        self._drivers.add(driver)
+        self._drivers.add(driver, owner)
         return driver
+
+    def _make_room(self, owner: Hashable) -> bool:
+        evicted = self._drivers.evict_for(owner, 0.0)
+        if evicted is None:
+            return False
+        self._drop(evicted)
+        return True
+
+    def _idle_since(self, driver: Driver) -> float | None:
+        """The same for all that are open, so that the oldest goes first."""
+        return 0.0 if self._is_open(driver) else None
 
 
 def is_local(address: Address) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio import create_task_group, fail_after, move_on_after
+from anyio import create_task_group, fail_after, move_on_after, to_thread
 from anyio.abc import ByteStream
 
 from crypto.identity import Identity
@@ -610,6 +610,32 @@ async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
                 stranger.close()
         await eventually(lambda: not bob._half_open)
         assert bob.peers[0].node_id == alice.node_id
+
+
+async def test_half_open_connections_of_one_address_make_way_for_others(
+    anyio_backend: str,
+) -> None:
+    bound = 8
+    async with new_node(half_open=bound) as bob:
+        port = Address.parse(await bob.listen(LISTEN)).port
+
+        def dialled(host: str) -> socket.socket:
+            return socket.create_connection(("127.0.0.1", port), source_address=(host, 0))
+
+        slow = dialled("127.0.0.1")
+        await eventually(lambda: len(bob._half_open) == 1)
+        strangers = [dialled("127.0.0.2") for _ in range(3 * bound)]
+        try:
+            # The oldest of their own are closed.
+            await eventually(lambda: len(bob._half_open) == bound)
+            assert await to_thread.run_sync(strangers[0].recv, 1) == b""
+            slow.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                slow.recv(1)
+        finally:
+            for one in (slow, *strangers):
+                one.close()
+        await eventually(lambda: not bob._peers)
 
 
 async def test_rejected_connections_count_as_half_open(anyio_backend: str) -> None:

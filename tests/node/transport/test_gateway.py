@@ -21,7 +21,14 @@ from tests.node.network import eventually, ground
 @asynccontextmanager
 async def gateway(most: int = 8) -> AsyncIterator[Gateway]:
     async with ground() as backend:
-        made = Gateway(backend, _accepting(backend, lambda: made), most)
+        made = Gateway(
+            backend,
+            _accepting(backend, lambda: made),
+            most,
+            owner_of=lambda name: name,
+            is_open=lambda driver: True,
+            drop=lambda driver: driver.ended(),
+        )
         yield made
         await made.stop_listening()
 
@@ -97,6 +104,24 @@ async def test_so_many_at_once(anyio_backend: str) -> None:
         await fourth.aclose()
 
 
+async def test_an_address_with_many_makes_way_for_another(anyio_backend: str) -> None:
+    async with gateway(most=3) as there:
+        port = Address.parse(await there.listen("tcp://127.0.0.1:0")).port
+        hostile = [await _entered(port, "127.0.0.2") for _ in range(3)]
+        good = await _entered(port)
+        with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await hostile[0].receive()  # the oldest
+        late = await anyio.connect_tcp("127.0.0.1", port, local_host="127.0.0.2")
+        with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await late.receive()
+        assert (len(there), there.turned_away) == (3, 1)
+        for one in (*hostile[1:], good):
+            await one.send(b"ab")
+            assert await one.receive() == b"ab"
+        for one in (*hostile, good, late):
+            await one.aclose()
+
+
 async def test_who_was_accepted_too_late_is_not_served(anyio_backend: str) -> None:
     async with gateway() as there:
         # As the loop does with a connection that it had taken when the listener was closed.
@@ -113,8 +138,8 @@ async def test_addresses_that_are_none(anyio_backend: str, tmp_path: Path) -> No
             await there.listen(f"unix://{tmp_path}/nowhere/socket")
 
 
-async def _entered(port: int) -> anyio.abc.SocketStream:
-    stream = await anyio.connect_tcp("127.0.0.1", port)
+async def _entered(port: int, host: str | None = None) -> anyio.abc.SocketStream:
+    stream = await anyio.connect_tcp("127.0.0.1", port, local_host=host)
     await stream.send(b"x")
     assert await stream.receive() == b"x"
     return stream
