@@ -109,7 +109,7 @@ class Output:
             **failure.fields,
         )
         if not self.as_json:
-            text = self.petnames.in_text(failure.shown or failure.text)
+            text = visible(self.petnames.in_text(failure.shown or failure.text))
             print(f"parley: {text}", file=sys.stderr, flush=True)
 
 
@@ -190,10 +190,13 @@ def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def _for_people(text: str) -> str:
-    return _harmless(text) if sys.stdout.isatty() else text
+    return visible(text) if sys.stdout.isatty() else text
 
 
-def _harmless(text: str) -> str:
+def visible(text: str) -> str:
+    """Escape all control characters except tabs and line ends."""
+    if text.isprintable():
+        return text
     return "\n".join("\t".join(map(one_line, line.split("\t"))) for line in text.split("\n"))
 
 

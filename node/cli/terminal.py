@@ -5,13 +5,17 @@ Apart from `output`, since rich takes as long to import as all that a short comm
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.progress import Progress, ProgressColumn
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
+from node.cli.output import visible
 from node.logs import one_line
 
 
@@ -23,6 +27,19 @@ class PeoplesConsole(Console):
         super().__init__(
             stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True, emoji=False
         )
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Render a string with its control characters escaped: whatever a table, a line or a
+        question shows of another node doesn't steer the terminal."""
+        return super().render_str(visible(text), **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render anything else in the same way, such as the columns of a bar."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else visible(segment.text)
+            yield segment if text == segment.text else segment._replace(text=text)
 
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError."""

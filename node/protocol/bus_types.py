@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from lbm import keys
-from node.protocol.cells import BOOL, TEXT, Cells, Kind, text, uint
+from node.protocol.cells import BOOL, Cells, Kind, text, uint
 from node.protocol.codes import LAST_CODE, BusType
 
 # Characters of a name of an event, of a group and of an idempotency key; of a name to which
@@ -131,8 +131,12 @@ BUS_CELLS: Final[Mapping[BusType, Cells]] = {
     BusType.ANSWER: Cells(
         {keys.CODE: uint(0, LAST_CODE)},
         {
-            keys.TEXT: TEXT,
-            keys.IDS: Kind("ids", list, lambda ids: all(map(is_id, ids))),
+            keys.TEXT: text(LONGEST_ERROR),
+            keys.IDS: Kind(
+                f"at most {LARGEST_COUNT} ids",
+                list,
+                lambda ids: len(ids) <= LARGEST_COUNT and all(map(is_id, ids)),
+            ),
             keys.ROWS: Kind("rows", list),
             keys.COUNT: uint(),
             keys.MORE: BOOL,

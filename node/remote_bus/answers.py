@@ -1,7 +1,8 @@
 """What is answered: 6/1 Answer, a code and what was asked for.
 
 Rows are arrays of fixed shape, one for each record of `node.bus.model`; a reader takes no other
-and raises LbmDecodeError. The errors of a bus have a code each on the way out (`refusal_of`), and
+and raises LbmDecodeError. Names, keys and versions in rows follow the rules for requests. The
+errors of a bus have a code each on the way out (`refusal_of`), and
 each code an error on the way in (`error_of`): what may have been done is BusUnavailableError, so
 that only a publisher with an idempotency key tries again.
 """
@@ -33,7 +34,14 @@ from node.bus.model import (
 )
 from node.errors import StreamResetError
 from node.logs import one_line
-from node.protocol.bus_types import BUS_CELLS, is_id
+from node.protocol.bus_types import (
+    BUS_CELLS,
+    LARGEST_VERSION,
+    is_id,
+    is_name,
+    is_stream_name,
+    is_word,
+)
 from node.protocol.codes import RESULT_SENTENCES, BusType, CloseCode, ResultCode
 from node.remote_bus.bus_limits import LONGEST_ERROR
 from node.remote_bus.bus_requests import milliseconds
@@ -109,15 +117,24 @@ def that_fit(rows: Iterable[Row], largest: int) -> tuple[list[Row], bool]:
 # Rows, both ways.
 
 
+def stored_row(event: StoredEvent) -> Row:
+    """id, name, data, key or null, version. A key that another program wrote and that can't be
+    published is null."""
+    id, name, body, key, version = event
+    return [id, name, body, key if key is None or is_word(key) else None, version]
+
+
 def delivery_row(delivery: Delivery) -> Row:
     """id, name, data, key or null, version, attempt."""
-    return [*delivery.event, delivery.attempt]
+    return [*stored_row(delivery.event), delivery.attempt]
 
 
 def pending_row(info: PendingInfo) -> Row:
-    """id, consumer, attempt, idle ms, ms until it is due or null."""
+    """id, consumer, attempt, idle ms, ms until it is due or null. The consumer is `?` if another
+    program gave it a name that requests can't have."""
+    consumer = info.consumer if not info.consumer or is_word(info.consumer) else "?"
     due = None if info.due_in is None else milliseconds(info.due_in)
-    return [info.id, info.consumer, info.attempt, milliseconds(info.idle), due]
+    return [info.id, consumer, info.attempt, milliseconds(info.idle), due]
 
 
 def consumer_row(info: ConsumerInfo) -> Row:
@@ -156,6 +173,7 @@ def read_stored(row: Row) -> StoredEvent:
 def read_stream(row: Row) -> StreamInfo:
     """name, length, size, first id or null, last id or null."""
     info = StreamInfo(*_shaped(row, _TEXT, _NUMBER, _NUMBER, _TEXT_OR_NULL, _TEXT_OR_NULL))
+    _check(is_stream_name(info.name), "name of a stream")
     for id in (info.first_id, info.last_id):
         if id is not None:
             _id(id)
@@ -165,6 +183,8 @@ def read_stream(row: Row) -> StreamInfo:
 def read_group(row: Row) -> GroupInfo:
     """stream, name, lag or null, pending, redelivered, dead-lettered, consumers, last id."""
     info = GroupInfo(*_shaped(row, _TEXT, _TEXT, _NUMBER_OR_NULL, *[_NUMBER] * 4, _TEXT))
+    _check(is_stream_name(info.stream), "name of a stream")
+    _check(is_word(info.name), "name of a group")
     _id(info.last_id)
     return info
 
@@ -172,6 +192,7 @@ def read_group(row: Row) -> GroupInfo:
 def read_consumer(row: Row) -> ConsumerInfo:
     """As `consumer_row`."""
     name, pending, idle = _shaped(row, _TEXT, _NUMBER, _NUMBER)
+    _check(is_word(name), "name of a consumer")
     return ConsumerInfo(name, pending, idle / 1000)
 
 
@@ -179,13 +200,16 @@ def read_pending(row: Row) -> PendingInfo:
     """As `pending_row`."""
     shape = (_TEXT, _TEXT, _NUMBER, _NUMBER, _NUMBER_OR_NULL)
     id, consumer, attempt, idle, due = _shaped(row, *shape)
+    _check(not consumer or is_word(consumer), "name of a consumer")
     due_in = None if due is None else due / 1000
     return PendingInfo(_id(id), consumer, attempt, idle / 1000, due_in)
 
 
 def read_name(row: Row) -> str:
     """name."""
-    return str(_shaped(row, _TEXT)[0])
+    name = str(_shaped(row, _TEXT)[0])
+    _check(is_word(name), "name of a consumer")
+    return name
 
 
 _TEXT: Final = (str,)
@@ -208,8 +232,17 @@ def _shaped(row: object, *shape: tuple[type, ...]) -> list[Any]:
 
 
 def _stored(elements: list[Any]) -> StoredEvent:
-    _id(elements[0])
+    id, name, _, key, version = elements
+    _id(id)
+    _check(is_name(name), "name of an event")
+    _check(key is None or is_word(key), "idempotency key")
+    _check(version <= LARGEST_VERSION, "version")
     return StoredEvent(*elements)
+
+
+def _check(is_right: bool, what: str) -> None:
+    if not is_right:
+        raise LbmDecodeError(f"a row has something else in place of a {what}")
 
 
 def _id(text: str) -> str:

@@ -16,6 +16,7 @@ from node.bus.model import NewEvent, Trim
 from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.protocol.account import EVENT_WEIGHT, Account
+from node.protocol.bus_types import is_stream_name, is_word
 from node.protocol.codes import ResultCode
 from node.remote_bus import bus_requests as wire
 from node.remote_bus.answers import (
@@ -24,6 +25,7 @@ from node.remote_bus.answers import (
     consumer_row,
     delivery_row,
     pending_row,
+    stored_row,
     that_fit,
 )
 from node.remote_bus.bus_limits import ANSWER_HEAD, LARGEST_COUNT
@@ -172,15 +174,17 @@ class RequestExecutor:
     # Looking.
 
     async def _streams(self, asked: wire.ListStreams) -> Answer:
-        return self._page([[*one] for one in await self._store.streams()], asked.after_name)
+        rows = [[*one] for one in await self._store.streams() if is_stream_name(one.name)]
+        return self._page(rows, asked.after_name)
 
     async def _groups(self, asked: wire.ListGroups) -> Answer:
         found = await self._store.groups(asked.stream)
-        return self._page([[*one] for one in found], asked.after_name, by=1)
+        return self._page([[*one] for one in found if is_word(one.name)], asked.after_name, by=1)
 
     async def _consumers(self, asked: wire.ListConsumers) -> Answer:
         found = await self._store.consumers(asked.stream, asked.group)
-        return self._page([consumer_row(one) for one in found], asked.after_name)
+        rows = [consumer_row(one) for one in found if is_word(one.name)]
+        return self._page(rows, asked.after_name)
 
     async def _pending(self, asked: wire.ListPending) -> Answer:
         found = await self._store.pending(*asked)
@@ -192,7 +196,7 @@ class RequestExecutor:
         found, too_large = await self.fetcher.history(stream, after, until, count, wait)
         if too_large is not None:
             return Answer(ResultCode.PAYLOAD_TOO_LARGE, ids=[too_large.id])
-        return Answer(rows=[[*one] for one in found])
+        return Answer(rows=list(map(stored_row, found)))
 
     def _page(self, rows: list[Row], after: str, by: int = 0) -> Answer:
         """The rows with a name, at index `by`, that comes after `after`."""
@@ -219,7 +223,7 @@ class RequestExecutor:
 
     async def _remove_consumers(self, asked: wire.RemoveConsumers) -> Answer:
         names = await self._store.remove_consumers(*asked)
-        rows, more = that_fit([[name] for name in names], self._rows)
+        rows, more = that_fit([[name] for name in names if is_word(name)], self._rows)
         return Answer(rows=rows, more=more)
 
     async def _remove_group(self, asked: wire.RemoveGroup) -> Answer:

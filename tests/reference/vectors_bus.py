@@ -116,22 +116,73 @@ WRONG: dict[str, list[Any]] = {
 STORED = [ID, *EVENT]
 ROWS: dict[str, tuple[list[Any], list[Any]]] = {
     "Publish": ([[ID, False], [LAST_ID, True]], [[ID], [ID, 0], ["1", True], [ID, True, 1]]),
-    "Read": ([[*STORED, 1]], [STORED, [*STORED, "1"], [*STORED, 1, 1], [ID, 1, "{}", None, 1, 1]]),
-    "History": ([STORED], [EVENT, [*STORED, 1], [None, *EVENT]]),
+    "Read": (
+        [[*STORED, 1], [ID, "a.b", "no JSON", "order-17", 0, 2]],
+        [
+            STORED,
+            [*STORED, "1"],
+            [*STORED, 1, 1],
+            [ID, 1, "{}", None, 1, 1],
+            [ID, "a.b\x1b[2J", "{}", None, 1, 1],
+        ],
+    ),
+    "History": (
+        [STORED],
+        [
+            EVENT,
+            [*STORED, 1],
+            [None, *EVENT],
+            [ID, "auth", "{}", None, 1],
+            [ID, "a.*", "{}", None, 1],
+            [ID, "a.b", "{}", "", 1],
+            [ID, "a.b", "{}", "two words", 1],
+            [ID, "a.b", "{}", None, 2**31],
+        ],
+    ),
     "Streams": (
-        [["a.b", 0, 0, None, None], ["a.c", 2, 90, ID, LAST_ID]],
-        [["a.b", -1, 0, None, None], ["a.b", 0, 0, "", ""], ["a.b", 0, 0, None]],
+        [["a.*", 0, 0, None, None], ["a.c", 2, 90, ID, LAST_ID]],
+        [
+            ["a.b", -1, 0, None, None],
+            ["a.b", 0, 0, "", ""],
+            ["a.b", 0, 0, None],
+            ["", 0, 0, None, None],
+            ["a.b\n", 0, 0, None, None],
+            ["a." + "b" * 255, 0, 0, None, None],
+        ],
     ),
     "Groups": (
         [["a.b", "g", None, 1, 2, 3, 4, "0-0"], ["a.b", "h", 7, 0, 0, 0, 0, ID]],
-        [["a.b", "g", "7", 1, 2, 3, 4, "0-0"], ["a.b", "g", 7, 1, 2, 3, 4, None]],
+        [
+            ["a.b", "g", "7", 1, 2, 3, 4, "0-0"],
+            ["a.b", "g", 7, 1, 2, 3, 4, None],
+            ["a", "g", 7, 1, 2, 3, 4, "0-0"],
+            ["a.b", "", 7, 1, 2, 3, 4, "0-0"],
+            ["a.b", "\x1b]0;x\x07", 7, 1, 2, 3, 4, "0-0"],
+            ["a.b", "two words", 7, 1, 2, 3, 4, "0-0"],
+        ],
     ),
-    "Consumers": ([["host-7", 1, 250]], [["host-7", 1], ["host-7", 1, 0.25], [None, 1, 1]]),
+    "Consumers": (
+        [["host-7", 1, 250], ["c" * 256, 0, 0]],
+        [
+            ["host-7", 1],
+            ["host-7", 1, 0.25],
+            [None, 1, 1],
+            ["", 1, 1],
+            ["c" * 257, 1, 1],
+            ["m\u00fcller", 1, 1],
+            ["\x1b[2J", 1, 1],
+        ],
+    ),
     "Pending": (
         [[ID, "host-7", 1, 250, None], [ID, "", 0, 250, 1_000]],
-        [[ID, "host-7", 1, 250], [ID, None, 1, 250, None], [ID, "c", 1, 250, -1]],
+        [
+            [ID, "host-7", 1, 250],
+            [ID, None, 1, 250, None],
+            [ID, "c", 1, 250, -1],
+            [ID, "two words", 1, 250, None],
+        ],
     ),
-    "Remove Consumers": ([["host-7"]], [["host-7", 1], [1], []]),
+    "Remove Consumers": ([["host-7"]], [["host-7", 1], [1], [], [""], ["\x9b2J"]]),
 }
 OTHER_ANSWERS: dict[str, dict[str, Any]] = {
     "Join": {"code": 0},
@@ -171,6 +222,8 @@ def bus_vectors() -> dict[str, Any]:
         "whose code is text": {"code": "0"},
         "whose code is too great": {"code": 2**32},
         "whose text is bytes": {"code": 24, "text": b"why"},
+        "whose text is too long": {"code": 24, "text": "e" * 501},
+        "whose ids are too many": {"code": 0, "ids": ["0-0"] * 1_001},
         "whose ids are numbers": {"code": 0, "ids": [1]},
         "whose rows are a map": {"code": 0, "rows": {}},
         "whose count is negative": {"code": 0, "count": -1},

@@ -8,8 +8,10 @@ import sys
 from typing import Any
 
 import pytest
+from rich.markup import escape
 from rich.progress import TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from node.cli.exits import Exit
 from node.cli.log_lines import set_up_logging
@@ -185,6 +187,36 @@ def test_a_table_at_a_terminal_has_lines(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "──────" in shown
     assert "\t" not in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 40
+
+
+HOSTILE = "a\x1b]0;owned\x07\x9b2J\x1b[31m\u202eb"
+ESCAPED = r"a\x1b]0;owned\x07\x9b2J\x1b[31m\u202eb"
+
+
+def test_a_terminal_is_not_steered_by_what_rich_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    out = Output(False)
+    table = table_of(escape(HOSTILE), escape(HOSTILE))
+    table.add_row(escape(HOSTILE))
+    out.table(table)
+    out.console.print(escape(HOSTILE))
+    out.console.print(HOSTILE, markup=False)
+    out.console.print(Text(HOSTILE))
+    with out.bar(TextColumn("{task.description}", markup=False), kept=True) as bar:
+        bar.add_task(HOSTILE)
+    shown = terminal.getvalue()
+    assert shown.count(ESCAPED) >= 5  # rich itself drops some, or crops a bar
+    assert not re.search(r"\x1b[^\[]|\x1b\[31m|\x9b|\x07|\u202e", shown)
+
+
+def test_a_failure_does_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = CommandFailure(Exit.FAILED, 1, "failed", HOSTILE, shown=f"two\n{HOSTILE}")
+    Output(False).fail(failed)
+    assert capsys.readouterr().err == f"parley: two\n{ESCAPED}\n"
 
 
 def test_stages_are_shown_at_a_terminal_alone_and_logs_stand_above(

@@ -104,6 +104,32 @@ async def test_lists_come_in_pages_and_ids_in_portions(anyio_backend: str) -> No
         assert await peer.drop(NAME, ids) == 60
 
 
+async def test_names_that_no_request_can_have_do_not_make_a_list_unreadable(
+    anyio_backend: str,
+) -> None:
+    """Other programs name groups, consumers and keys in a Redis as they like."""
+    foreign = "\x1b]0;owned\x07"
+    async with between() as bus:
+        peer = await bus.asking()
+        store = await bus.offered.opened()
+        await store.join(NAME, foreign, foreign, "0-0")
+        await store.join(NAME, GROUP, foreign, "0-0")
+        await peer.join(*PLACE, "0-0")
+        (published,) = await store.publish([new(1, key="two words")], durable=True)
+        await store.read(NAME, GROUP, foreign, 1, 0.0)
+        assert [one.name for one in await peer.groups(NAME)] == [GROUP]
+        assert [one.name for one in await peer.consumers(NAME, GROUP)] == [f"{bus.prefix}c"]
+        assert [one.consumer for one in await peer.pending(NAME, GROUP, 9, "0-0")] == ["?"]
+        (stored,) = await peer.history(NAME, "0-0", None, 9, 0.0)
+        assert (stored.id, stored.key) == (published.id, None)
+        (taken,) = await peer.claim(*PLACE, 1, 0.0)
+        assert taken.event.key is None
+        await peer.ack(NAME, GROUP, [published.id])
+        removed = await peer.remove_consumers(NAME, GROUP, 0.0)
+        assert removed == [f"{bus.prefix}c"]
+        assert await store.consumers(NAME, GROUP) == []
+
+
 async def test_what_is_too_much_for_the_connection(anyio_backend: str) -> None:
     async with between(limits=Limits(max_payload=1_024)) as bus:
         peer = await bus.asking()
