@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from node.bus.errors import InvalidEventError
+from node.codec_faults import codec_fault
 
 Data: TypeAlias = Mapping[str, Any]
 
@@ -28,7 +29,7 @@ def encode_value(value: object) -> str:
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEventError(f"the data is not JSON: {error}") from error
+        raise InvalidEventError(f"the data is not JSON: {codec_fault(error)}") from error
 
 
 def encode_body(data: object, largest: int) -> str:
@@ -43,7 +44,7 @@ def encode_body(data: object, largest: int) -> str:
     try:
         body = _ENCODER.encode(data if type(data) is dict else dict(data))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEventError(f"the data is not JSON: {error}") from error
+        raise InvalidEventError(f"the data is not JSON: {codec_fault(error)}") from error
     try:
         size = len(body if body.isascii() else body.encode())
     except UnicodeEncodeError as error:
@@ -64,7 +65,7 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         if isinstance(body, str) and body.startswith(UNREADABLE):
             raise InvalidEventError(body.partition(": ")[2].partition(": ")[0]) from error
-        raise InvalidEventError(f"the data is not JSON: {error}") from error
+        raise InvalidEventError(f"the data is not JSON: {codec_fault(error)}") from error
     if not isinstance(data, dict):
         raise InvalidEventError("the data is JSON, but not an object")
     return data

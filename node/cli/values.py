@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from lbm.codec import Encodable
+from node.codec_faults import codec_fault
 from node.errors import ConfigError, FileError
 from node.protocol.limits import NEGOTIATED
 
@@ -46,9 +47,9 @@ def parse_json(text: str | bytes) -> Encodable:
     try:
         value: Encodable = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"not JSON: {error}") from error
+        raise ValueError(f"not JSON: {codec_fault(error)}") from error
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError(codec_fault(error)) from error
     return value
 
 

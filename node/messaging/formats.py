@@ -16,6 +16,7 @@ import cbor2
 import msgpack
 
 from lbm.codec import Encodable, Value, decode_value, encode_value
+from node.codec_faults import codec_fault
 from node.messaging.item_count import (
     MOST_ITEMS,
     cbor_items,
@@ -72,7 +73,7 @@ def encode_as(format_id: int, value: Encodable) -> bytes:
     try:
         return encoder(value)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise FormatError(f"no form in format {format_id}: {error}") from error
+        raise FormatError(f"no form in format {format_id}: {codec_fault(error)}") from error
 
 
 def decode_as(format_id: int, data: bytes) -> Value:
@@ -87,7 +88,7 @@ def decode_as(format_id: int, data: bytes) -> Value:
     try:
         return _plain(decoder(data))
     except _FAILURES as error:
-        raise FormatError(f"not of format {format_id}: {error}") from error
+        raise FormatError(f"not of format {format_id}: {codec_fault(error)}") from error
 
 
 _FAILURES: Final = (

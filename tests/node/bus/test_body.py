@@ -66,6 +66,34 @@ def test_what_no_event_can_carry(data: object) -> None:
         encode_body(data, 2**20)
 
 
+HUGE = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (f'{{"a":{HUGE}}}', "an integer has more than 4,300 digits"),
+        (f'{{"a":-{HUGE}}}'.encode(), "an integer has more than 4,300 digits"),
+        ('{"a":' + "[" * 100_000, "nested too deeply"),
+        (b'{"a":"\xff"}', "text that is not Unicode"),
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    ],
+    ids=["huge", "huge bytes", "deep", "not UTF-8", "cut"],
+)
+def test_errors_are_not_about_the_interpreter(body: str | bytes, why: str) -> None:
+    with pytest.raises(InvalidEventError) as caught:
+        decode_body(body)
+    assert str(caught.value) == f"the data is not JSON: {why}"
+
+
+def test_an_integer_that_is_too_long_is_not_published() -> None:
+    for encode in (encode_value, lambda data: encode_body(data, 2**20)):
+        with pytest.raises(
+            InvalidEventError, match=r"JSON: an integer has more than 4,300 digits$"
+        ):
+            encode({"a": 10**5_000})
+
+
 def test_a_value_without_end() -> None:
     deep: list[Any] = []
     for _ in range(100_000):

@@ -423,6 +423,7 @@ async def test_an_error_of_the_store_is_a_code_without_details(
     [
         ("[]", "not an object"),
         ("{", "not JSON"),
+        ('{"a":' + 5_000 * "9" + "}", "not JSON: an integer has more than 4,300 digits"),
         ('{"a":NaN}', "not JSON"),
         ('{"a":"\\ud800"}', "not Unicode"),
         ('{"a":"' + "x" * 100 + '"}', "may be"),
