@@ -156,7 +156,10 @@ class Directory:
         self._exchanges.pop(neighbour, None)
 
     def ready(self) -> list[NodeId]:
-        """The neighbours to which something is to be sent."""
+        """The neighbours to which something is to be sent. Nothing is sent before our own card is
+        made, since Have includes it."""
+        if self._card is None:
+            return []
         return [one for one, exchange in self._exchanges.items() if exchange.wants_to_send]
 
     def next_event(self, neighbour: NodeId) -> CardEvent | None:
@@ -165,7 +168,7 @@ class Directory:
         What is not asked for waits, and the newest card of each server takes the place of others.
         """
         exchange = self._exchanges.get(neighbour)
-        return None if exchange is None else exchange.next_event()
+        return None if exchange is None or self._card is None else exchange.next_event()
 
     def receive(
         self, neighbour: NodeId, subcategory: int, payload: bytes, now: float, now_ms: int

@@ -14,7 +14,7 @@ from node.errors import ConfigError, ParleyError, PeerClosedError, StreamResetEr
 from node.federation.directory import Directory
 from node.logs import LogRation, one_line
 from node.peer.peer import Peer
-from node.protocol.codes import FEDERATION, CloseCode
+from node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from node.streams.stream import Stream
 from node.transport.backend import Backend
@@ -91,10 +91,14 @@ class DirectoryDriver:
                 await pause(self._loop, AGAIN)
 
     async def exchange(self, neighbour: NodeId, stream: Stream) -> None:
-        """Exchange cards on a stream until it is over; one that breaks the rules is reset."""
+        """Exchange cards on a stream until it is over. A stream that breaks the rules is reset,
+        and so is a second stream of a session while the first is open."""
         before = self._streams.get(neighbour)
         if before is not None:
-            before.reset()  # it was opened anew
+            if before.live is stream.live and not before.has_ended:
+                stream.reset(CloseCode.REFUSED)
+                return
+            before.reset()
         changes = self._senders[neighbour] = Changes(stream.live.backend.waiter)
         self._streams[neighbour] = stream
         self.directory.begin_exchange(neighbour)
@@ -116,9 +120,9 @@ class DirectoryDriver:
                 loop = self._loop
                 if loop is None:
                     return
-                if event.async_id:
-                    stream.reset(CloseCode.PROTOCOL_ERROR)
-                    return
+                if event.subcategory not in (HAVE, CARDS):
+                    stream.live.core.count_dropped()
+                    continue
                 now, now_ms = self._now(loop)
                 wrong = self.directory.receive(
                     neighbour, event.subcategory, event.payload, now, now_ms

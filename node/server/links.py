@@ -6,7 +6,7 @@ from typing import Final
 from crypto.identity import NodeId
 from node.backoff import Pauses
 from node.errors import ConfigError
-from node.federation.limits import MOST_LINKS
+from node.federation.limits import LEAST_LINK_PAYLOAD, MOST_LINKS
 from node.links.redial import random_fraction
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
@@ -78,11 +78,15 @@ class ServerLinks:
             link.redial()
 
     def accept(self, peer: Peer) -> CloseCode | None:
-        """A session on which the other side made itself the link's: take it. Returns why not."""
+        """A session on which the other side made itself the link's: take it. Returns why not; a
+        session with payloads that are too small for a link is closed."""
         node_id, loop = peer.node_id, self._loop
         if node_id not in self._members or peer.core.initiator or loop is None:
             return CloseCode.NOT_AUTHORISED
         assert node_id is not None
+        if peer.limits.max_payload < LEAST_LINK_PAYLOAD:
+            peer.live.drop(CloseCode.NORMAL)
+            return CloseCode.REFUSED
         try:
             require_link(peer)
         except ConfigError:

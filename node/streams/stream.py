@@ -68,6 +68,11 @@ class Stream(ByteStream):
         self._sending = anyio.ResourceGuard("sending to")
         self._room = StreamRoom(live, stream_id, self._require_sendable)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more comes on it: it was finished by the other side, reset or closed."""
+        return self._eof or self._closed or self._error is not None
+
     # Bytes.
 
     async def receive(self, max_bytes: int = LARGEST_PIECE) -> bytes:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from tests.reference import cbor
 from tests.reference.envelopes import CardTable, Dropped, is_id, read_card
-from tests.reference.wire import CELLS, TYPES, Violation, own_cells
+from tests.reference.wire import CELLS, TYPES, Event, Violation, own_cells
 
 MOST_SERVERS: Final = 1_024
 MOST_ENVELOPES: Final = 1_024
 MOST_BYTES: Final = 65_536
+LEAST_PAYLOAD: Final = 131_072
 
 
 class Flooding:
@@ -105,3 +106,28 @@ def _is_entry(one: Any) -> bool:
         and not isinstance(one[1], bool)
         and one[1] >= 0
     )
+
+
+def judge_link(*, member: bool, opener_dialled: bool, m: int, payload: int, first: bool) -> str:
+    """What becomes of a session on which a stream `federation` is opened: a `link`, or how it is
+    refused. `m` is the agreed `resume ms`, `payload` the agreed `max_payload`; `first` says that no
+    other stream `federation` of the session is open."""
+    if not member or not opener_dialled:
+        return "not-authorised"
+    if payload < LEAST_PAYLOAD:
+        return "closed"
+    if m > 0 or not first:
+        return "refused"
+    return "link"
+
+
+def take_other(event: Event) -> str:
+    """What happens with an event on the stream once both sides have sent Have: Cards are `taken`
+    elsewhere; raises Violation where the stream is reset."""
+    kind = event.category, event.subcategory
+    if kind == TYPES["Have"]:
+        raise Violation("protocol-error", "a second Have")
+    if kind == TYPES["Cards"]:
+        _cell(event.payload, "envelopes")
+        return "taken"
+    return "dropped"

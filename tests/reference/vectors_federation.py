@@ -15,7 +15,7 @@ from tests.reference.dialling import (
     take_dial,
 )
 from tests.reference.vectors_cards import TABLE, card_vectors, envelope_vectors
-from tests.reference.vectors_flooding import exchange_vectors
+from tests.reference.vectors_flooding import exchange_vectors, stream_vectors
 from tests.reference.vectors_tunnels import tunnel_vectors
 from tests.reference.ways import Avoided, Links, avoid_after, avoided_by_all, choose
 from tests.reference.wire import CELLS
@@ -37,6 +37,7 @@ def federation_vectors() -> dict[str, Any]:
             *envelope_vectors(),
             *card_vectors(),
             *exchange_vectors(),
+            *stream_vectors(),
             *_path_vectors(),
             *_failure_vectors(),
             *_dial_vectors(),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.reference.envelopes import CardTable, read_card
-from tests.reference.flooding import Flooding
+from tests.reference.flooding import Flooding, judge_link, take_other
 from tests.reference.vectors_cards import (
     KEYS,
     MEMBERS,
@@ -18,7 +18,7 @@ from tests.reference.vectors_cards import (
     changed,
     outer,
 )
-from tests.reference.wire import TYPES, Violation
+from tests.reference.wire import TYPES, Event, Violation, cells_payload
 
 Vector = dict[str, Any]
 
@@ -126,3 +126,48 @@ def _stepped(flooding: Flooding, kind: str, data: bytes) -> list[str]:
     else:
         sent = flooding.receive(TYPES[kind.capitalize()][1], data, NOW)
     return sorted(origin.hex() for origin in sent)
+
+
+_EVENTS: dict[str, Event] = {
+    "an unknown subcategory": Event(3, 0, 8, 9, b"\xa0"),
+    "an unknown subcategory with an async id": Event(3, 7, 8, 9, b"x"),
+    "a Call": Event(3, 7, *TYPES["Call"], cells_payload(topic="parley.echo")),
+    "an application's event": Event(3, 0, 64, 1, b"x"),
+    "Data": Event(3, 0, *TYPES["Data"], b"some bytes"),
+    "no Cards": Event(3, 0, *TYPES["Cards"], outer(envelopes=[])),
+    "no Cards, with an async id": Event(3, 7, *TYPES["Cards"], outer(envelopes=[])),
+    "a second Have": Event(3, 0, *TYPES["Have"], outer(have=[])),
+    "a second Have with an async id": Event(3, 7, *TYPES["Have"], outer(have=[])),
+    "Cards that are text": Event(3, 0, *TYPES["Cards"], outer(envelopes="card")),
+    "Cards without their cell": Event(3, 0, *TYPES["Cards"], b"\xa0"),
+    "Cards that are not LBM": Event(3, 0, *TYPES["Cards"], b"\xff"),
+}
+_LINKS: dict[str, dict[str, Any]] = {
+    "of a member": {},
+    "with the least payload": {"payload": 131_072},
+    "of a node that is not a member": {"member": False},
+    "from the side that did not dial": {"opener_dialled": False},
+    "with payloads that are too small": {"payload": 131_071},
+    "of a session that resumes": {"m": 30_000},
+    "a second one on a session": {"first": False},
+}
+
+
+def stream_vectors() -> list[Vector]:
+    """Events of other types on a stream `federation`, and which streams make a link."""
+    vectors: list[Vector] = []
+    for name, event in _EVENTS.items():
+        vector = {"name": f"federation: {name}", "kind": "federation", "raw_event": event.raw.hex()}
+        try:
+            vectors.append({**vector, "expected": take_other(event)})
+        except Violation as violation:
+            vectors.append({**vector, "fails": violation.code, "why": violation.why})
+    usual = {"member": True, "opener_dialled": True, "m": 0, "payload": 1 << 20, "first": True}
+    for name, changes in _LINKS.items():
+        facts: dict[str, Any] = {**usual, **changes}
+        result, vector = judge_link(**facts), {"name": f"link: {name}", "kind": "link", **facts}
+        if result == "link":
+            vectors.append({**vector, "expected": result})
+        else:
+            vectors.append({**vector, "fails": result, "why": name})
+    return vectors

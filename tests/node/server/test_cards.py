@@ -4,14 +4,19 @@ from typing import Any
 
 import pytest
 
+from crypto.identity import NodeId
+from lbm import keys
 from node.errors import CallRefused, StreamResetError
-from node.protocol.codes import FEDERATION, CloseCode, ResultCode
+from node.protocol.codes import DATA, FEDERATION, HAVE, STREAM, CloseCode, ResultCode
+from node.protocol.event import parse_raw
+from node.protocol.federation_types import HAVE as HAVE_CELLS
 from node.server.calls import offer_federation_calls
 from node.server.directory import AGAIN
 from node.streams.stream import Stream
 from node.testing.pair import connect_nodes
 from tests.node.network import new_node
 from tests.node.server.ring import Servers, ring, servers
+from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 
 pytestmark = pytest.mark.anyio
 
@@ -90,45 +95,107 @@ async def test_four_minutes_are_borne() -> None:
         assert kinds(three, 0) == []
 
 
+@vectors("federation", of_kind("federation"))
+async def test_an_event_on_a_stream_of_cards(vector: Vector) -> None:
+    async with servers(2, [(0, 1)]) as two:
+        await two.until(two.know_all)
+        ran: list[object] = []
+        two.nodes[1].on_call("parley.echo")(lambda call: ran.append(call))
+        stream = await opened_anew(two)
+        await two.clock.settle()
+        core = stream_of(two, 1).live.core
+        before = core.dropped
+        _, async_id, category, subcategory, payload = parse_raw(unhex(vector["raw_event"]))
+        if (category, subcategory) == (STREAM, DATA):
+            stream.live.core.send_data(stream.id, payload)
+        else:
+            stream.live.core.send(stream.id, async_id, category, subcategory, payload, lbm=False)
+        await two.clock.settle()
+        assert core.dropped == before + (vector.get("expected") == "dropped")
+        assert stream.has_ended is ("fails" in vector)
+        if "fails" in vector:
+            with pytest.raises(StreamResetError) as caught:
+                await read_to_its_end(stream)
+            assert caught.value.code in codes(vector)
+        assert not ran
+        assert stream.live.is_open
+
+
+def stream_of(two: Servers, server: int) -> Stream:
+    """The stream `federation` of one of two servers."""
+    (stream,) = two.federations[server]._cards._streams.values()
+    return stream
+
+
+async def opened_anew(two: Servers) -> Stream:
+    """A stream of the dialling server in place of its own one, on which both have sent Have."""
+    (link,) = two.federations[0].links
+    assert link.peer is not None
+    stream_of(two, 0).reset()
+    await two.clock.settle()
+    stream = link.peer.streams.open_federation()
+    await stream.send_event(FEDERATION, HAVE, payload=b"\xa1\x18\x3e\x80")
+    return stream
+
+
 @pytest.mark.parametrize(
-    ("subcategory", "payload"), [(2, b"\xa0"), (1, b"x"), (1, b"\xa1\x18\x3e\x80"), (3, b"\xa0")]
+    ("subcategory", "payload"), [(2, b"\xa0"), (1, b"x"), (1, b"\xa1\x18\x3e\x80")]
 )
 async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew(
     subcategory: int, payload: bytes
 ) -> None:
     async with servers(2, [(0, 1)]) as two:
         await two.until(two.know_all)
-        ((link,),) = (each.links for each in two.federations[:1])
-        assert link.peer is not None
-        stream = link.peer.streams.open_federation()  # in place of the one that there is
-        await stream.send_event(FEDERATION, 1, payload=b"\xa1\x18\x3e\x80")
+        peer = two.federations[0].links[0].peer
+        stream = await opened_anew(two)
         await stream.send_event(FEDERATION, subcategory, payload=payload)
         with pytest.raises(StreamResetError) as caught:
             await read_to_its_end(stream)
         assert caught.value.code == CloseCode.PROTOCOL_ERROR
-        assert two.federations[0].links[0].peer is link.peer
+        assert two.federations[0].links[0].peer is peer
         await two.clock.tick(AGAIN + 1)
-        assert two.federations[0].links[0].peer is link.peer
+        assert two.federations[0].links[0].peer is peer
 
 
-async def test_of_two_streams_the_younger_counts() -> None:
+async def test_a_second_stream_is_refused_and_the_first_stays() -> None:
     async with servers(2, [(0, 1)]) as two:
         await two.until(two.know_all)
         (link,) = two.federations[0].links
         assert link.peer is not None
-        streams = []
-        for _ in range(3):
-            streams.append(link.peer.streams.open_federation())
-            await two.clock.settle()
-        for stream in streams[:2]:
+        first = stream_of(two, 0), stream_of(two, 1)
+        for _ in range(2):
             with pytest.raises(StreamResetError) as caught:
-                await read_to_its_end(stream)
-            assert caught.value.code == CloseCode.CANCELLED
-        assert (await streams[2].receive_event()).subcategory == 1
-        await two.clock.tick(AGAIN + 1)  # the one of its own
-        with pytest.raises(StreamResetError):
-            await read_to_its_end(streams[2])
+                await read_to_its_end(link.peer.streams.open_federation())
+            assert caught.value.code == CloseCode.REFUSED
+        assert (stream_of(two, 0), stream_of(two, 1)) == first
+        assert not any(stream.has_ended for stream in first)
         assert link.peer.is_open
+
+
+async def test_the_first_event_is_a_have_with_ones_own_card(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[tuple[NodeId, int, bytes]] = []
+    async with servers(2, [(0, 1)]) as two:
+        for federation in two.federations:
+            directory = federation._directory
+
+            def receive(
+                neighbour: NodeId,
+                subcategory: int,
+                payload: bytes,
+                *now: Any,
+                passed: Any = directory.receive,
+            ) -> Any:
+                events.append((neighbour, subcategory, payload))
+                return passed(neighbour, subcategory, payload, *now)
+
+            monkeypatch.setattr(directory, "receive", receive)
+        await two.until(two.know_all)
+    for node in two.nodes:
+        first = next(event for event in events if event[0] == node.node_id)
+        assert first[1] == HAVE
+        assert node.node_id in [origin for origin, _ in HAVE_CELLS.read(first[2])[keys.HAVE]]
 
 
 async def test_what_members_may_ask() -> None:

@@ -23,6 +23,7 @@ from node.streams.stream import Stream
 from node.testing.pair import connect_nodes
 from node.testing.servers import MemoryNetwork
 from tests.node.network import PATIENCE, eventually, new_node
+from tests.vectors.load import Vector, vectors
 
 pytestmark = pytest.mark.anyio
 QUICK = Pauses(first=0.01, longest=0.02)
@@ -201,9 +202,42 @@ async def test_payloads_are_large_enough_or_there_is_no_link() -> None:
             assert isinstance(of[narrow.node_id].error, ConfigError)
             assert "131,072" in str(of[narrow.node_id].error)
             peer = await net.dial_from(narrow)(net.address(small))
-            with pytest.raises(StreamResetError) as caught:
+            with pytest.raises(PeerClosedError) as closed:
                 await peer.streams.open_federation().receive_event()
-            assert caught.value.code == CloseCode.REFUSED
+            assert closed.value.code == CloseCode.NORMAL
+            assert all(link.peer is not peer for link in one.links)
+
+
+# What becomes of a second stream is in test_cards.py, since no cards are exchanged here.
+@vectors("federation", lambda vector: vector["kind"] == "link" and vector["first"])
+async def test_what_makes_a_link(vector: Vector) -> None:
+    resume = vector["m"] / 1000
+    ours = new_node(resume=resume, limits=Limits(max_payload=vector["payload"]))
+    theirs = new_node(resume=30.0)
+    async with network(ours, theirs) as net:
+        one = Server(net, theirs, members=(ours,) if vector["member"] else ())
+        async with begun(net, one):
+            if vector["opener_dialled"]:
+                address = await theirs.listen("tcp://127.0.0.1:0")
+                peer = await ours.connect(address, resumable=vector["m"] > 0)
+            else:
+                await theirs.connect(await ours.listen("tcp://127.0.0.1:0"), resumable=False)
+                await eventually(lambda: bool(ours.peers))
+                (peer,) = ours.peers
+            stream = peer.streams.open_federation()
+            if "expected" in vector:
+                await eventually(lambda: bool(one.ups))
+                assert not stream.has_ended
+                return
+            with pytest.raises((StreamResetError, PeerClosedError)) as caught:
+                await stream.receive_event()
+            closed = isinstance(caught.value, PeerClosedError)
+            code = (
+                CloseCode.NORMAL if closed else CloseCode[vector["fails"].replace("-", "_").upper()]
+            )
+            assert closed is (vector["fails"] == "closed")
+            assert caught.value.code == code
+            assert not one.ups
 
 
 async def test_a_link_that_nobody_answers_says_why() -> None:
