@@ -80,6 +80,8 @@ CHANGEABLE: Final = frozenset({*RANGES, "limits", "limit_loopback"})
 
 def require_in_range(name: str, value: float, allowed: Range) -> None:
     """Raise ConfigError if the setting `name`, a number, is out of its range."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{name} is {value!r}; it must be a number")
     # Whole numbers may be above what a float can be.
     if not abs(value) <= LARGEST:
         raise ConfigError(f"{name} is {value}; it must be a finite number")

@@ -31,6 +31,7 @@ from node.peer.dialling import (
     stream_dial,
 )
 from node.peer.peer import Peer
+from node.protocol.typed import require_number
 from node.remote.redialling import Dial, Redialling
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener
@@ -110,6 +111,7 @@ class Meeting(Offering):
                 there. HandshakeError: they could not agree.
             NotTrustedError: it is another node, or refuses us.
         """
+        require_number("timeout", timeout, error=ConfigError)
         addresses = parse_addresses(address, also)
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)

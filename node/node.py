@@ -37,6 +37,7 @@ from node.transport.backend import Backend
 from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
+from node.transport.options import require_callable
 from node.transport.readings import LoopReadings
 from node.transport.waiting import Changes, turn_of
 from node.trust.accept_hook import AcceptHook, Decider
@@ -80,9 +81,20 @@ class Node(Changing):
         journal: "Journal | None" = None,
         clock: Clock | None = None,
     ) -> None:
+        for name, value, kind in (
+            ("identity", identity, Identity),
+            ("config", config or NodeConfig(), NodeConfig),
+        ):
+            if not isinstance(value, kind):
+                raise ConfigError(f"{name} is {value!r}; it must be of type {kind.__name__}")
+        if observer is not None:
+            require_callable(observer, "observer=")
+        for option, thing, method in (("journal", journal, "begin"), ("clock", clock, "now")):
+            if thing is not None and not hasattr(thing, method):
+                raise ConfigError(f"{option} is {thing!r}; it must be a {option.capitalize()}")
         super().__init__(config or NodeConfig(), self._running)
         self.identity = identity
-        self.trust = self._checked(trust or AnyPeer())
+        self.trust = self._checked(AnyPeer() if trust is None else trust)
         # What connections are told, made once: of those that may be resumed, and of the others.
         self._core_config = self.config.core(identity)
         self._unresumed: CoreConfig | None = None

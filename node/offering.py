@@ -27,6 +27,7 @@ from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
+from node.transport.options import require_callable, require_name
 from node.transport.waiting import is_async
 from node.trust.rations import Rations
 from node.typed.data_type import data_type
@@ -87,6 +88,8 @@ class Offering:
         Raises:
             ConfigError: an unknown kind, or a function that does not fit it.
         """
+        for kind in kinds:
+            require_name(kind, "node.intercept", "call")
 
         def register(interceptor: I) -> I:
             return self.handlers.interceptors.add(interceptor, kinds, way)
@@ -123,13 +126,18 @@ class Offering:
             ParleyError: the topic has a handler, or begins with 'publish:'. ConfigError: an option
                 is wrong, `once` with a handler that yields, or a hint that cannot be checked.
         """
-        if str(topic).startswith(PUBLISH):
+        require_name(topic, "node.on_call")
+        if topic.startswith(PUBLISH):
             raise ParleyError(f"reserved is what begins with {PUBLISH!r}: use topic(writers=)")
+        if not isinstance(once, bool):
+            raise ConfigError(f"once is {once!r}; it must be True or False")
         if once:
             require_room_for_epoch(self.config.info)
 
         def register(handler: C) -> C:
-            held = checked(handler, f"the handler of {topic!r}", Call)
+            what = f"the handler of {topic!r}"
+            require_callable(handler, what, "call", yields=True)
+            held = checked(handler, what, Call)
             entry = self.handlers.calls.add(
                 topic,
                 handler,
@@ -162,7 +170,10 @@ class Offering:
                 is wrong.
         """
 
+        require_name(label, "node.on_stream")
+
         def register(handler: S) -> S:
+            require_callable(handler, f"the handler of streams {label!r}", "stream")
             if label.startswith(LABEL) or label in RESERVED_LABELS:
                 reserved = ", ".join(sorted(RESERVED_LABELS))
                 raise ParleyError(f"reserved are {reserved} and what begins with 'topic:'")
@@ -194,11 +205,14 @@ class Offering:
         Raises:
             ParleyError: the event has a handler. ConfigError: an option is wrong.
         """
+        require_name(name, "node.on")
         if not isinstance(namespace, str):
             raise ConfigError(f"a namespace is text, not {namespace!r}")
 
         def register(handler: E) -> E:
-            held = checked(handler, f"the handler of {name!r}", NamedEvent)
+            what = f"the handler of {name!r}"
+            require_callable(handler, what, "event", yields=True)
+            held = checked(handler, what, NamedEvent)
             entry = self.handlers.events_of(namespace).add(
                 name,
                 handler,
@@ -224,6 +238,7 @@ class Offering:
             if registry.has(name) or names.count(name) > 1:
                 raise ParleyError(f"{registry.kind} {name!r} has a handler already")
         for declared, method in found:
+            require_callable(method, f"the handler of {declared.name!r}", "event", yields=True)
             checked(method, f"the handler of {declared.name!r}", NamedEvent)
         for declared, method in found:
             self.on(
@@ -248,7 +263,10 @@ class Offering:
             ParleyError: there is one already. ConfigError: an option is wrong.
         """
 
+        require_name(topic, "node.on_subscribe")
+
         def register(handler: H) -> H:
+            require_callable(handler, f"the handler of subscriptions to {topic!r}", "request")
             self.handlers.subscribes.add(
                 topic, handler, allow=allow, supercategories=supercategories
             )
@@ -335,6 +353,8 @@ class Offering:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
             raise ConfigError("a topic is one name; patterns are for on_subscribe")
+        if state is not None:
+            require_callable(state, f"the state of topic {name!r}")
         if is_async(state):
             raise ConfigError("a state is a plain function: it is asked in the step of joining")
         if writers is not None:

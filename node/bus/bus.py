@@ -37,6 +37,7 @@ from node.bus.store import Store
 from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.transport.backend import Backend
+from node.transport.options import require_callable
 from node.transport.waiting import is_async
 
 H = TypeVar("H", bound=Handler)
@@ -213,6 +214,7 @@ class Bus:
         retries = Pauses(first=retry_delay, longest=max_retry_delay)
 
         def register(handler: H) -> H:
+            require_callable(handler, f"the handler of {name}", "event")
             if not is_async(handler):
                 raise ConfigError(f"the handler of {name} must be a coroutine function")
             self._roster.add(Duty(handler, terms, group, concurrency, retries))

@@ -116,7 +116,9 @@ class Forward:
         return self._without + self.node.backend.now() - self._since
 
     async def linked(self) -> None:
-        """Wait until there is a link."""
+        """Wait until there is a link; ParleyError if it isn't forwarding."""
+        if self._redial.is_over:
+            raise ParleyError(f"{self!r} isn't forwarding: use `async with`")
         await self._changes.until(lambda: self.is_linked)
 
     # Life.

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from lbm.codec import Encodable
 from node.errors import ConfigError
 from node.logs import LogRation
+from node.transport.options import require_callable
 from node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.peer")
@@ -142,8 +143,7 @@ class Interceptors:
             raise ConfigError(
                 f"intercepted are {', '.join(KINDS)}, 'in' or 'out', not {kinds!r}, {way!r}"
             )
-        if not callable(interceptor):
-            raise ConfigError(f"an interceptor is a function, not {interceptor!r}")
+        require_callable(interceptor, "an interceptor", "intercepted", "proceed")
         if way == "out" and "stream" in kinds and (len(chains) > 1 or is_async(interceptor)):
             raise ConfigError(
                 "open_stream does not wait: its interceptors are plain functions of their own"

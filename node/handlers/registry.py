@@ -21,6 +21,7 @@ from node.messaging.topics import PUBLISH
 from node.metrics.metrics import RequestTally
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
+from node.transport.options import require_name
 
 H = TypeVar("H")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -143,8 +144,10 @@ class Registry(Generic[H]):
             raise ConfigError(f"{self.kind} {name!r}: a name is text")
         if self.has(name):
             raise ParleyError(f"{self.kind} {name!r} has a handler already")
-        if concurrency is not None and concurrency < 1:
-            raise ConfigError("concurrency must be at least 1")
+        if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+            raise ConfigError(
+                f"concurrency is {concurrency!r}; it must be a whole number, 1 or more"
+            )
         if once and inspect.isasyncgenfunction(handler):
             raise ConfigError(f"{self.kind} {name!r}: an answer in items is not remembered")
         entry = Entry(
@@ -288,6 +291,8 @@ def on_event(
     """Mark a method of a Namespace as the handler of its events of this name; the options
     are those of `Node.on`."""
 
+    require_name(name, "on_event")
+
     def mark(method: Method) -> Method:
         setattr(method, _MARK, Declared(name, allow, supercategories, concurrency))
         return method
@@ -305,8 +310,13 @@ def parse_supercategories(
     """
     if given is None:
         return None
-    if not given or not all(isinstance(one, Supercategory) for one in given):
-        raise ConfigError("supercategories= takes at least one Supercategory")
+    members: Any = given
+    if not isinstance(members, Collection) or not all(
+        isinstance(one, Supercategory) for one in members or [None]
+    ):
+        raise ConfigError(
+            f"supercategories is {given!r}; it must be a collection of one or more Supercategory"
+        )
     return frozenset(given)
 
 

@@ -18,6 +18,7 @@ from node.logs import LogRation
 from node.protocol.codes import ResultCode
 from node.remote import access
 from node.remote.remote import Remote
+from node.transport.options import require_callable
 
 logger = logging.getLogger("parley.peer")
 
@@ -84,6 +85,8 @@ class Roles:
         """Have a function, sync or async, say what roles a node id has beside these; None: nobody.
         It is asked at each request that a role decides, if those that are known here do not. Where
         it fails there are no others."""
+        if function is not None:
+            require_callable(function, "the function of roles", "node_id")
         self._asked = function
 
     def of(self, node_id: NodeId | None) -> frozenset[str]:
@@ -133,13 +136,11 @@ class Rule:
         self._function: AllowFunction | None = None
         node_ids: set[NodeId] = set()
         roles: set[str] = set()
-        if callable(allow):
-            self._function = allow
+        if callable(allow) or not isinstance(allow, NodeId | Iterable):
+            self._function = require_callable(allow, "allow=", "peer", "name")
         else:
             # One id or role alone: its characters are not what is meant.
             members = [allow] if isinstance(allow, NodeId | str) else allow
-            if not isinstance(members, Iterable):
-                raise ConfigError(f"allow= takes node ids, roles or a function, not {allow!r}")
             for member in members:
                 node_id = _node_id(member)
                 if node_id is not None:

@@ -23,9 +23,11 @@ from node.messaging.notes import encode_note, read_headers
 from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.event_types import EPOCH_SIZE
+from node.protocol.typed import require_number
 from node.remote.remote import Remote
 from node.remote.requests import Request
 from node.transport.loop import Loop
+from node.transport.options import require_callable
 from node.transport.waiting import Changes, turn_of
 from node.typed.data_type import DataType
 from node.typed.models import N
@@ -90,10 +92,8 @@ class Topic(Generic[N]):
     ) -> None:
         if slow not in ("unsubscribe", "drop-oldest"):
             raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
-        if buffer < LEAST_BUFFER:
-            raise ConfigError(f"buffer must be at least {LEAST_BUFFER} bytes")
-        if not patience >= 0:
-            raise ConfigError("patience must not be negative")
+        require_number("buffer", buffer, LEAST_BUFFER, whole=True, error=ConfigError)
+        require_number("patience", patience, error=ConfigError)
         self.name = name
         self._handlers = handlers
         self._chain = handlers.interceptors.note_out
@@ -188,6 +188,7 @@ class Topic(Generic[N]):
         Raises:
             ParleyError: there is one already.
         """
+        require_callable(handler, f"the handler of subscriptions to {self.name!r}", "request")
         self._handlers.subscribes.add(self.name, handler)
         return handler
 
@@ -237,6 +238,7 @@ class Topic(Generic[N]):
     def tap(self, tap: Tap) -> Callable[[], None]:
         """Have `tap` told each note as it is published here, such as a bridge is; what is
         returned ends that. It must neither wait nor raise, nor keep what it is given."""
+        require_callable(tap, f"a tap of topic {self.name!r}", "data", "headers")
         self._taps[tap] = None
 
         def untap() -> None:

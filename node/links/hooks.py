@@ -11,6 +11,7 @@ import anyio
 from node.errors import ConfigError, PeerClosedError
 from node.transport.backend import Backend
 from node.transport.loop import Runner
+from node.transport.options import require_callable
 from node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.link")
@@ -26,8 +27,10 @@ class Hooks:
     coroutine functions run in tasks of their own: one at a time each, so that one which is still
     running when its turn comes again misses that turn, which is logged."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, argument: str) -> None:
+        """`argument` is the name of the argument that its hooks get."""
         self._kind = kind
+        self._argument = argument
         self._hooks: list[Hook] = []
         self._running: dict[Hook, Runner] = {}
 
@@ -37,8 +40,7 @@ class Hooks:
         Raises:
             ConfigError: it cannot be called, or there are 64.
         """
-        if not callable(hook):
-            raise ConfigError(f"{self._kind} takes a function")
+        require_callable(hook, f"a hook of {self._kind}", self._argument)
         if len(self._hooks) >= MOST_HOOKS:
             raise ConfigError(f"there are at most {MOST_HOOKS} hooks of a kind")
         self._hooks.append(hook)

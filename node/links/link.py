@@ -31,7 +31,7 @@ from node.protocol.states import State
 from node.remote.live import LiveConnection
 from node.transport.backend import Backend
 from node.transport.waiting import turn_of
-from node.trust.accept_hook import AcceptHook, one_only
+from node.trust.accept_hook import AcceptHook, decider, one_only
 from node.trust.policies import TrustPolicy
 
 # Subscriptions of a link.
@@ -80,7 +80,9 @@ class Link(Reachable[Peer], LinkRequests):
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         self._places = Places(address, also)
-        if self._places.node_id is None and trust is None:
+        if trust is not None:
+            decider(trust)
+        elif self._places.node_id is None:
             raise ConfigError(f"{self._places} carries no node id, and no trust policy is given")
         self._node = node
         self._among = among  # the node's links that run

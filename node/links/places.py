@@ -2,7 +2,7 @@
 are dialled.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from crypto.errors import IdentityError
@@ -33,8 +33,8 @@ class Places:
     """
 
     def __init__(self, address: str, also: Sequence[str] = ()) -> None:
-        if isinstance(also, str):
-            raise ConfigError("the other addresses are a list of texts")
+        if isinstance(also, str) or not isinstance(also, Iterable):
+            raise ConfigError(f"also is {also!r}; it must be a list of addresses")
         texts = list(dict.fromkeys([address, *also]))
         if len(texts) > MOST_PLACES:
             raise ConfigError(f"{len(texts)} addresses of one node: at most {MOST_PLACES}")

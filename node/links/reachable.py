@@ -68,8 +68,8 @@ class Reachable(ABC, Generic[C]):
         self._left = False
         self._said_up = False
         self._waiting = 0
-        self._up = Hooks("on_up")
-        self._down = Hooks("on_down")
+        self._up = Hooks("on_up", "peer")
+        self._down = Hooks("on_down", "error")
         self._redial = Redial(
             self._attempt, self._failed, over=self.changes.notify, pauses=pauses, draw=draw
         )

@@ -83,6 +83,8 @@ class Redial:
         self._attempt = attempt
         self._told = told
         self._tell_over = over
+        if pauses is not None and not isinstance(pauses, Pauses):
+            raise ConfigError(f"pauses is {pauses!r}; it must be a Pauses")
         self._pauses = pauses or Pauses()
         self._draw = draw
         self._established: float | None = None

@@ -27,6 +27,7 @@ from node.peer.peer import Peer
 from node.peer.subscription import Subscription
 from node.protocol.codes import ResultCode
 from node.transport.job import Job
+from node.transport.options import require_callable
 from node.transport.waiting import Changes, left_after, pause
 from node.typed.models import D, Model
 
@@ -148,6 +149,7 @@ class LinkSubscription(Generic[D]):
         or not. It is called by the task that reads, before the first note of that session, and
         what it raises is raised there. A coroutine function is awaited. There is one of them.
         """
+        require_callable(hook, "a hook of on_session")
         self._hook = hook
         return hook
 
@@ -158,8 +160,9 @@ class LinkSubscription(Generic[D]):
         Raises:
             CallTimeout: it is not subscribed by then. CallRefused: the publisher refuses it.
             PeerClosedError: the link has ended. ClosedResourceError: it was left, or the publisher
-                has ended it.
+                has ended it. ParleyError: it isn't entered yet.
         """
+        self._require_begun()
         await left_after(
             lambda: self._changes.until(lambda: self.is_over or self._is_subscribed),
             timeout,
@@ -239,9 +242,10 @@ class LinkSubscription(Generic[D]):
         return await self._read(Subscription.next_batch)
 
     async def _read(self, read: Callable[[Subscription[D]], Awaitable[T]]) -> T:
+        self._require_begun()
         with self._reading:
             while True:
-                if self._left or not self._begun:
+                if self._left:
                     raise anyio.ClosedResourceError
                 if not self._parts:
                     if self._error is not None:
@@ -263,6 +267,13 @@ class LinkSubscription(Generic[D]):
                     self.headers = part.headers
                     self._read_any = True
                     return result
+
+    def _require_begun(self) -> None:
+        if not self._begun:
+            raise ParleyError(
+                f"cannot read topic {self.topic!r}: the subscription isn't entered; "
+                "use `async with link.subscribe(..) as sub`"
+            )
 
     async def _turn_to(self, part: Subscription[D]) -> None:
         """What is read next comes over another session."""

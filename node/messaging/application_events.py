@@ -73,7 +73,12 @@ def answering_types(types: Iterable[tuple[int, int]]) -> frozenset[tuple[int, in
     Raises:
         ValueError: one of them is not a type of an application's event.
     """
-    answers = frozenset(types)
+    try:
+        answers = frozenset((category, subcategory) for category, subcategory in types)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"answers is {types!r}; it must be pairs of category and subcategory"
+        ) from None
     for category, subcategory in answers:
         check_type(category, subcategory)
     return answers

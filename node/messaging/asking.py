@@ -78,7 +78,9 @@ class Asking:
             LbmEncodeError: `data` or `headers` have no encoding, nor have models in them.
             ValueError: `window` is not 1..2^31-1.
         """
-        if timeout is not None and not 0.0 <= timeout <= LONGEST_TIMEOUT:
+        if timeout is not None and not (
+            type(timeout) is float and 0.0 <= timeout <= LONGEST_TIMEOUT
+        ):
             timeout = within_reason(timeout)
         deadline_ms = None if timeout is None else max(1, int(timeout * 1000))
         if not headers and window is None and once is None:
@@ -91,7 +93,7 @@ class Asking:
         if deadline_ms is not None:
             cells[keys.DEADLINE_MS] = deadline_ms
         if headers:
-            cells[keys.HEADERS] = headers
+            cells[keys.HEADERS] = _require_headers(headers)
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
         if once is not None:
@@ -120,7 +122,7 @@ class Asking:
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
         if after is not None:
-            cells[keys.TOPIC_EPOCH], cells[keys.NUMBER] = _require_position(*after)
+            cells[keys.TOPIC_EPOCH], cells[keys.NUMBER] = _require_position(after)
         try:
             payload = encode(cells)
         except LbmEncodeError as error:
@@ -278,12 +280,25 @@ def _ignore(credit: int = 0) -> None:
 
 
 def _require_window(window: int) -> int:
-    if not 1 <= window <= LARGEST_CREDIT:
-        raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
+    if type(window) is not int or not 1 <= window <= LARGEST_CREDIT:
+        raise ValueError(f"window is {window!r}; it must be 1..{LARGEST_CREDIT} bytes")
     return window
 
 
-def _require_position(epoch: object, number: int) -> TopicPosition:
-    if not isinstance(epoch, bytes) or len(epoch) != EPOCH_SIZE or not 0 <= number <= MAX_UINT:
-        raise ValueError(f"a position is an epoch of {EPOCH_SIZE} bytes and a number from 0 on")
-    return TopicPosition(epoch, number)
+def _require_headers(headers: Any) -> Mapping[str, Encodable]:
+    if not isinstance(headers, Mapping) or not all(type(name) is str for name in headers):
+        raise LbmEncodeError(f"cannot send headers {headers!r}: they must be a map with text keys")
+    plain: Mapping[str, Encodable] = headers
+    return plain
+
+
+def _require_position(after: Any) -> TopicPosition:
+    if isinstance(after, tuple) and len(after) == len(TopicPosition._fields):
+        epoch, number = after
+        right = isinstance(epoch, bytes) and len(epoch) == EPOCH_SIZE and type(number) is int
+        if right and 0 <= number <= MAX_UINT:
+            return TopicPosition(epoch, number)
+    raise ValueError(
+        f"after is {after!r}; it must be a TopicPosition: an epoch of {EPOCH_SIZE} bytes and a "
+        "number from 0 on"
+    )

@@ -7,6 +7,8 @@ early.
 from heapq import heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
+from node.protocol.typed import require_number
+
 T = TypeVar("T")
 
 # 31 years, which the numbers of every clock and timer can hold.
@@ -70,7 +72,12 @@ class Deadlines(Generic[T]):
 
 
 def within_reason(timeout: float | None) -> float | None:
-    """A time-out in seconds that timers can hold; None, as infinity, for none."""
+    """A time-out in seconds that timers can hold; None, as infinity, for none.
+
+    Raises:
+        ValueError: it isn't a number.
+    """
     if timeout is None or timeout == INFINITY:
         return None
+    require_number("timeout", timeout, -INFINITY)
     return min(max(0.0, timeout), LONGEST_TIMEOUT)

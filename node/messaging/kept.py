@@ -13,6 +13,7 @@ from node.errors import ConfigError
 from node.messaging.batch import Batch
 from node.messaging.notes import Headers
 from node.protocol.limits import EVENT_COST, NOTES_COUNT
+from node.protocol.typed import require_number
 
 # Bytes of cost that a topic remembers which says how many notes, but not how long they are.
 KEEP_BYTES: Final = 16 << 20
@@ -183,11 +184,11 @@ def make_kept(epoch: bytes, keep: int | None, keep_bytes: int | None) -> Kept | 
     """
     if keep is None and keep_bytes is None:
         return None
-    if keep is not None and keep < 1:
-        raise ConfigError("keep must be at least 1 note")
+    if keep is not None:
+        require_number("keep", keep, 1, whole=True, error=ConfigError)
     if keep_bytes is None:
         keep_bytes = KEEP_BYTES
-    elif keep_bytes < LEAST_KEEP_BYTES:
-        raise ConfigError(f"keep_bytes must be at least {LEAST_KEEP_BYTES}")
+    else:
+        require_number("keep_bytes", keep_bytes, LEAST_KEEP_BYTES, whole=True, error=ConfigError)
     most = keep_bytes // EVENT_COST
     return Kept(epoch, min(keep or most, most), keep_bytes)

@@ -166,7 +166,8 @@ def make_payload(value: Encodable | Tandem | Payload, name: FormatName) -> Paylo
         return Payload(value.encode(), None)
     if name == "raw":
         return Payload(_bytes(value), None)
-    if name not in NAMES:
+    known: Any = name  # text, in a program that is right
+    if not isinstance(known, str) or known not in NAMES:
         raise FormatError(f"there is no format {name!r}: {', '.join(NAMES)} or raw")
     return Payload(None, NAMES[name], value)
 

@@ -28,6 +28,8 @@ def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
     Raises:
         AddressError: not an address. ConfigError: two carry different ids.
     """
+    if isinstance(also, str) or not isinstance(also, Iterable):
+        raise ConfigError(f"also is {also!r}; it must be a list of addresses")
     first, *others = [Address.parse(text) for text in (address, *also)]
     for other in others:
         if first.node_id is None and other.node_id is not None:
@@ -48,6 +50,8 @@ def policy_for(
         ConfigError: neither is given, or it does not go with plaintext.
     """
     if target is not None and target.node_id is not None:
+        if trust is not None:
+            decider(trust)  # an error in it is reported, although the address decides
         trust = Pinned(target.node_id)
     if trust is None:
         raise ConfigError("the address carries no node id, and no trust policy is given")

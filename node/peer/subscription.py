@@ -215,6 +215,7 @@ class Subscription(Generic[D]):
 
     async def over(self) -> None:
         """Wait until no more notes will come; those that came may still be read."""
+        self._require_begun()
         await self._changes.until(lambda: self._over)
 
     # Reading.
@@ -291,6 +292,7 @@ class Subscription(Generic[D]):
 
     async def _fill(self) -> None:
         """Take the next event's notes; none at the end."""
+        self._require_begun()
         inbox = self.inbox
         with self._reading:
             while True:
@@ -311,6 +313,13 @@ class Subscription(Generic[D]):
                 if self._over:
                     return
                 await self._changes.until(lambda: bool(inbox) or self._over)
+
+    def _require_begun(self) -> None:
+        if not self._begun:
+            raise ParleyError(
+                f"cannot read topic {self.topic!r}: the subscription isn't entered; "
+                "use `async with peer.subscribe(..) as sub`"
+            )
 
     # From the connection.
 

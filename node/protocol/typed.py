@@ -70,6 +70,26 @@ def check_types(settings: Any, error: type[ValueError] = ValueError) -> None:
             object.__setattr__(settings, name, fitting)  # it is frozen
 
 
+def require_number(
+    name: str,
+    value: object,
+    least: float = 0,
+    *,
+    whole: bool = False,
+    error: type[ValueError] = ValueError,
+) -> None:
+    """Check one number that isn't a field of a dataclass.
+
+    Raises:
+        error: it isn't a number, isn't `whole`, or is less than `least`.
+    """
+    kinds = int if whole else int | float
+    if isinstance(value, kinds) and not isinstance(value, bool) and value >= least:
+        return
+    kind = "a whole number" if whole else "a number"
+    raise error(f"{name} is {value!r}; it must be {kind}, {least:,} or more")
+
+
 @cache
 def _hints(settings: Any) -> tuple[tuple[str, Any, bool], ...]:
     hints = get_type_hints(settings)

@@ -4,6 +4,7 @@ It is sent once, by awaiting it or by asking for its replies. It is the same for
 sends is its `Emitter`.
 """
 
+import warnings
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import Any, Protocol, Self, cast
@@ -71,10 +72,12 @@ class Emission:
         LocalProtocolError: the name or the namespace is not text.
     """
 
-    __slots__ = ("_emitter", "_name", "_namespace", "_payload", "_sent")
+    __slots__ = ("_emitter", "_is_used", "_name", "_namespace", "_payload", "_sent")
 
     def __init__(self, emitter: Emitter, name: str, namespace: str, payload: Payload) -> None:
+        self._is_used = True  # nothing can be sent until the names are checked
         check_names(name, namespace)
+        self._is_used = False
         self._emitter = emitter
         self._name = name
         self._namespace = namespace
@@ -91,7 +94,13 @@ class Emission:
             PeerClosedError: the connection is over. PayloadTooLargeError: not sent.
             LbmEncodeError, FormatError: the data has no form in the format.
         """
+        self._is_used = True
         return self._send().__await__()
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            text = f"the event {self._name!r} was never sent: await it, or use reply() or replies()"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     async def reply(self, timeout: float | None = REPLY_TIMEOUT) -> Reply:
         """Send it and wait for the first reply, at most `timeout` seconds. The handler goes
@@ -102,6 +111,7 @@ class Emission:
             CallTimeout: it took longer. CallRefused: the handler failed (code 500), or
                 refused. And what awaiting it raises.
         """
+        self._is_used = True
         emitter = self._emitter
         if not emitter.has_room:
             timeout = await emitter.room(timeout)
@@ -128,6 +138,7 @@ class Emission:
         Without a time-out until the last reply; where no reply is marked as that, for 30 s
         (`math.inf`: for ever), since a handler that just stops would be waited for without end.
         """
+        self._is_used = True
         if timeout is None and not self._emitter.marks_end:
             timeout = REPLY_TIMEOUT
         return Replies(self, timeout)

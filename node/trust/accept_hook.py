@@ -7,13 +7,16 @@ never learns why.
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from inspect import iscoroutine
+from typing import Any, Final, cast
 
 from anyio import move_on_after
 
 from crypto.identity import NodeId
 from lbm.codec import Value
 from node.errors import ConfigError
+from node.transport.options import require_callable
+from node.transport.waiting import is_async
 from node.trust.policies import OneOnly, TrustPolicy
 
 logger = logging.getLogger("parley.trust")
@@ -79,12 +82,20 @@ Decider = TrustPolicy | Hook
 
 def decider(trust: TrustPolicy | AcceptHook) -> Decider:
     """What decides, of what an application gave as `trust`; ConfigError if it is neither."""
+    if isinstance(trust, type):
+        name = trust.__name__
+        raise ConfigError(f"trust is the class {name}; use an instance such as {name}(..)")
     # A protocol with properties cannot be asked of a class, so its one method is.
     if hasattr(trust, "check"):
         return cast(TrustPolicy, trust)
-    if callable(trust):
-        return Hook(trust)
-    raise ConfigError("trust is a trust policy or an async function of a Candidate")
+    given: Any = trust
+    if callable(given) or iscoroutine(given):
+        require_callable(given, "trust=", "candidate")
+        if is_async(given):
+            return Hook(given)
+    raise ConfigError(
+        f"trust is {trust!r}; it must be a trust policy or an async function of a Candidate"
+    )
 
 
 def one_only(node_id: NodeId, trust: TrustPolicy | AcceptHook) -> TrustPolicy | AcceptHook:

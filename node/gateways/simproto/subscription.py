@@ -137,8 +137,13 @@ class SimProtoSubscription:
                 publisher refuses, and not for a moment. ClosedResourceError: its `async with` is
                 over. BusyResourceError: two tasks read.
         """
+        if not self._begun:
+            raise ParleyError(
+                f"cannot read topic {self.topic!r}: the subscription isn't entered; "
+                "use `async with`"
+            )
         with self._reading:
-            while not self._left and self._begun:
+            while not self._left:
                 if self._notes is None:
                     with anyio.CancelScope() as self._again:
                         await self._subscribe_again()

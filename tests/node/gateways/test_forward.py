@@ -147,8 +147,9 @@ async def test_dropped_notes_are_counted_over_all_links(
             async with Forward(middle, "news", address, pauses=QUICK) as forward:
                 for count in (1, 2):
                     await forward.linked()
-                    for _ in range(8):  # one fits the window, four wait on the connection
-                        await news.publish(bytes(60_000))
+                    async with anyio.create_task_group() as burst:
+                        for _ in range(8):  # one fits the window, four wait on the connection
+                            burst.start_soon(news.publish, bytes(60_000))
                     await eventually(lambda count=count: forward.cuts == count)  # type: ignore[misc]  # a default
                     assert forward.lost >= 5 * count
     assert any("notes lost" in record.message for record in caplog.records)

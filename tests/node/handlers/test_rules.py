@@ -145,7 +145,6 @@ def fails_at_once(peer: Peer, name: str) -> bool:
         (lambda peer, name: None, False),
         (lambda peer, name: 1, False),
         (lambda peer, name: "yes", False),
-        (lambda peer: True, False),
     ],
 )
 async def test_functions_allow_with_true_and_nothing_else(

@@ -327,7 +327,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
             link.on_down(print)
         with pytest.raises(ConfigError, match="at most 64"):
             link.on_down(print)
-        with pytest.raises(ConfigError, match="takes a function"):
+        with pytest.raises(ConfigError, match="not a function"):
             link.on_up(None)  # type: ignore[type-var]  # what a user may give
 
 

@@ -60,7 +60,7 @@ def test_what_is_no_address(scheme: list[str]) -> None:
         Places("near://somebody")
     with pytest.raises(AddressError):
         Places("far://somebody")
-    with pytest.raises(ConfigError, match="list of texts"):
+    with pytest.raises(ConfigError, match="list of addresses"):
         Places("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
     with pytest.raises(ConfigError, match="different"):
         Places(f"near://{ID}", [f"tcp://127.0.0.1:1#{OTHER}"])

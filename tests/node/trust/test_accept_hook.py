@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -134,13 +135,17 @@ async def test_a_hook_that_fails_refuses(
     assert isinstance(record.exc_info[1], KeyError)
 
 
-async def test_a_hook_that_is_not_async_refuses(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with new_node() as alice, new_node(lambda candidate: True) as bob:  # type: ignore[arg-type, return-value]  # that is the test
-        peer = await meet(alice, bob)
-        assert (await peer.closed()).code == CloseCode.AUTHENTICATION_FAILED
-    assert "TypeError" in caplog.text
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        (lambda candidate: True, "must be a trust policy or an async function"),
+        (AnyPeer, "trust is the class AnyPeer; use an instance"),
+        ("x", "trust is 'x'"),
+    ],
+)
+def test_what_is_neither_a_policy_nor_an_async_function(hook: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        new_node(hook)
 
 
 async def never(candidate: Candidate) -> bool:

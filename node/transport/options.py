@@ -1,0 +1,72 @@
+"""Checks on the functions and names that an application passes to decorators and options."""
+
+from collections.abc import Callable
+from inspect import (
+    isasyncgenfunction,
+    iscoroutine,
+    isgeneratorfunction,
+    ismethod,
+    signature,
+)
+from typing import Any
+
+from node.errors import ConfigError
+
+
+def require_callable(
+    function: object, what: str, *arguments: str, yields: bool = False
+) -> Callable[..., Any]:
+    """Return `function`, checked. `what` describes it in errors, `arguments` are the names of the
+    positional arguments that it is called with. Only with `yields` can it be an asynchronous
+    generator.
+
+    Raises:
+        ConfigError: it isn't callable, doesn't accept these arguments, or is a generator.
+    """
+    reason = _fault(function, arguments, yields=yields)
+    if reason is not None:
+        name = getattr(function, "__qualname__", None)
+        shown = repr(function) if name is None else repr(str(name))
+        raise ConfigError(f"cannot use {shown} as {what}: {reason}")
+    assert callable(function)  # else there is a reason
+    return function
+
+
+def require_name(name: object, decorator: str, example: str | None = None) -> str:
+    """Return the `name` that was given to a decorator, checked. `example` is the name that an
+    error proposes, by default that of the function.
+
+    Raises:
+        ConfigError: it isn't text, such as a function that was decorated without parentheses.
+    """
+    if isinstance(name, str):
+        return name
+    if callable(name):
+        function = getattr(name, "__name__", "handler")
+        raise ConfigError(
+            f"cannot register {function!r}: the decorator {decorator} has no arguments; "
+            f'write @{decorator}("{example or function}")'
+        )
+    raise ConfigError(f"cannot register a handler of {name!r}: a name is text")
+
+
+def _fault(function: Any, arguments: tuple[str, ...], *, yields: bool) -> str | None:
+    if iscoroutine(function):
+        function.close()
+        return "it is a coroutine; pass the function without calling it"
+    if not callable(function):
+        return "it is not a function"
+    if isgeneratorfunction(function):
+        return "it is a generator function; define it with async def"
+    if isasyncgenfunction(function) and not yields:
+        return "it is a generator function, and yielded values have no meaning here"
+    try:
+        accepted = signature(function)
+    except (TypeError, ValueError):
+        # Only built-in functions and methods without self have no signature.
+        return "it is a method without self" if ismethod(function) else None
+    try:
+        accepted.bind(*arguments)
+    except TypeError as error:
+        return f"it must be callable with ({', '.join(arguments)}): {error}"
+    return None
