@@ -30,6 +30,7 @@ from node.protocol.codes import ResultCode
 from node.remote.requests import Call
 
 ROOM_LIMIT: Final = 100  # connections
+ID_LIMIT: Final = 4  # of these, with one node id
 # What one id may say and how often it may join, together.
 RATE_COUNT: Final = 20
 RATE_SECONDS: Final = 10.0
@@ -94,8 +95,11 @@ class Room:
         except ValueError as error:
             raise SubscribeRejected(str(error)) from error
         self._forget_expected()
-        if len({*self._present, *self._expected} - {peer}) >= self._limit:
+        others = {*self._present, *self._expected} - {peer}
+        if len(others) >= self._limit:
             raise SubscribeRejected("the room is full")
+        if sum(other.node_id == peer.node_id for other in others) >= ID_LIMIT:
+            raise SubscribeRejected("your id has too many connections to this room")
         if not self._counts(peer.node_id):
             raise SubscribeRejected("too often: wait a little")
         person = self._known(peer.node_id) or Person(peer.node_id, self._free_name(wish))

@@ -12,7 +12,7 @@ import node.apps.chat.member as member_module
 from crypto.identity import Identity
 from node.apps.chat.member import Member, joined
 from node.apps.chat.messages import Message, Person
-from node.apps.chat.room import RATE_COUNT, RATE_SECONDS, Room
+from node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Room
 from node.errors import ParleyError, PeerClosedError, UnreachableError
 from parley import Call, CallRefused, Link, Node, NodeConfig, Peer, SubscribeRejected
 from tests.node.links.servers import QUICK, serving
@@ -223,6 +223,20 @@ async def test_a_full_room(anyio_backend: str) -> None:
             assert caught.value.data == "the room is full"
         await eventually(lambda: here.names == ["Host"])
         async with joined(link, "lobby", "bob") as bob:
+            await bob.say("there is room")
+
+
+async def test_one_id_does_not_fill_a_room(anyio_backend: str) -> None:
+    async with hall(limit=6) as here, new_node() as a, new_node() as b, AsyncExitStack() as stack:
+        for number in range(ID_LIMIT + 1):
+            peer = await here.guest(a)
+            joining = peer.subscribe("chat.lobby", {"name": f"ann{number}"})
+            if number < ID_LIMIT:
+                await stack.enter_async_context(joining)
+                continue
+            with pytest.raises(SubscribeRejected, match="too many connections"):
+                await joining.__aenter__()
+        async with here.joined(b, "bob") as bob:
             await bob.say("there is room")
 
 
