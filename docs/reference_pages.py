@@ -278,6 +278,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.NoJavaError",
             "parley.errors.IngestError",
             "parley.errors.NoTablesError",
+            "parley.errors.DamagedTablesError",
             "parley.errors.FormatError",
             "parley.errors.ConversionError",
             "parley.errors.LocalProtocolError",

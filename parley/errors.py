@@ -62,7 +62,13 @@ from node.journal.errors import (
 )
 from node.messaging.formats import FormatError
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from pipeline.errors import IngestError, NoJavaError, NoTablesError, PipelineError
+from pipeline.errors import (
+    DamagedTablesError,
+    IngestError,
+    NoJavaError,
+    NoTablesError,
+    PipelineError,
+)
 
 __all__ = [
     "AddressError",
@@ -78,6 +84,7 @@ __all__ = [
     "ConfigError",
     "ConversionError",
     "CryptoError",
+    "DamagedTablesError",
     "FileError",
     "FormatError",
     "HandshakeError",

@@ -69,7 +69,7 @@ def start(
 ) -> StreamingQuery:
     """Start the stream: until all that is there now is in, or `every` so many seconds for ever.
 
-    One stream at a time may write to `root`.
+    One stream at a time may write to `root`. Raises IngestError.
     """
     tables = Tables(spark, root)
     reader = spark.readStream.format(FORMAT)
@@ -85,7 +85,10 @@ def start(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
-    return writer.foreachBatch(_Batch(root, tuple(steps))).start()
+    try:
+        return writer.foreachBatch(_Batch(root, tuple(steps))).start()
+    except PySparkException as error:
+        raise IngestError(f"the journals could not be taken in: {first_line(error)}") from error
 
 
 class _Batch:

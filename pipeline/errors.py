@@ -4,6 +4,7 @@ PipelineError               (a ParleyError)
   NoJavaError               no Java that Spark can run on
   IngestError               a job failed; the next run goes on where it was
   NoTablesError             there are no gold tables yet, or one cannot be read
+    DamagedTablesError      tables or their checkpoint are damaged or missing in part
 """
 
 import re
@@ -28,6 +29,10 @@ class IngestError(PipelineError):
 
 class NoTablesError(PipelineError):
     """There are no gold tables, or one cannot be read: `parley pipeline run` makes them."""
+
+
+class DamagedTablesError(NoTablesError):
+    """Silver or the checkpoint of its stream is damaged, or a part of it is missing."""
 
 
 def first_line(error: object) -> str:

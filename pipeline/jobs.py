@@ -8,17 +8,25 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter, sleep
 from typing import Final
 
+from pyarrow import ArrowException
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.bronze import ingest, start
-from pipeline.errors import IngestError, first_line
+from pipeline.bronze import Step, ingest, start
+from pipeline.checkpoint import (
+    REBUILD,
+    batches_of,
+    check_cluster,
+    check_directory,
+    missing_silver,
+)
+from pipeline.errors import DamagedTablesError, IngestError, first_line
 from pipeline.gold.cluster import store_of
 from pipeline.gold.outcome import Outcome, make_gold
 from pipeline.secret import check_key
 from pipeline.silver import SilverStep
-from pipeline.tables import Tables
+from pipeline.tables import BATCH, Tables, local_directory
 
 # Seconds between two looks at whether to stop.
 _PATIENCE: Final = 1
@@ -35,14 +43,22 @@ def run(
 ) -> Outcome:
     """Take in what the journals have now, and bring gold up to date with it.
 
-    `private_keys` are auditors', 32 bytes each; `stage` hears what is done next. Raises
-    IngestError.
+    Silver that is damaged or missing is made again from bronze. `private_keys` are auditors', 32
+    bytes each; `stage` hears what is done next. Raises IngestError, DamagedTablesError.
     """
-    stage("reading the journals, and verifying what is new")
     step = SilverStep(private_keys, payloads=payloads)
+    place = Tables(spark, tables)
+    repair(place, step, stage)
+    stage("reading the journals, and verifying what is new")
     ingest(spark, journals, tables, steps=[step])
-    stage("joining what nodes say of each other, and the gold tables")
-    return refresh(Tables(spark, tables))
+    joining = "joining what nodes say of each other, and the gold tables"
+    stage(joining)
+    try:
+        return refresh(place)
+    except DamagedTablesError:
+        make_silver(place, step, stage)
+        stage(joining)
+        return refresh(place)
 
 
 def follow(
@@ -62,10 +78,11 @@ def follow(
 
     Gold is brought up to date every `refresh_every` seconds, and at the end; `refreshed` is called
     then. It ends behind a batch, so that gold has whole ones. `during` is entered with what is done
-    while somebody waits for it. Raises IngestError.
+    while somebody waits for it. Raises IngestError, DamagedTablesError.
     """
     step = SilverStep(private_keys, payloads=payloads)
     place = Tables(spark, tables)
+    repair(place, step)
     query = start(spark, journals, tables, steps=[step], every=every)
     due = perf_counter() + refresh_every
 
@@ -91,6 +108,38 @@ def follow(
     if failure is not None:
         raise IngestError(f"the journals could not be followed: {first_line(failure)}")
     bring_up_to_date()
+
+
+def repair(tables: Tables, step: Step, stage: Callable[[str], None] = lambda _: None) -> None:
+    """Make silver that is missing again, before the stream goes on. Raises DamagedTablesError: the
+    tables are not those of their checkpoint."""
+    root = None if is_remote() else local_directory(tables.root)
+    if root is None:
+        check_cluster(tables)
+        return
+    checkpoint = check_directory(root)
+    if checkpoint is not None and missing_silver(root, checkpoint.done):
+        make_silver(tables, step, stage)
+
+
+def make_silver(tables: Tables, step: Step, stage: Callable[[str], None]) -> None:
+    """Make all silver again from bronze. Raises DamagedTablesError: bronze is missing."""
+    root = None if is_remote() else local_directory(tables.root)
+    checkpoint = None if root is None else check_directory(root)
+    if root is None or checkpoint is None:
+        raise DamagedTablesError(f"cannot repair silver in '{tables.root}'; {REBUILD}")
+    missing = set(range(checkpoint.done + 1)) - batches_of(root, "bronze")
+    if missing:
+        path = root / "bronze" / f"{BATCH}={min(missing)}"
+        raise DamagedTablesError(f"cannot make silver again: '{path}' is missing; {REBUILD}")
+    stage("making silver again from bronze")
+    try:
+        for batch in range(checkpoint.done + 1):
+            step(tables, batch)
+    except (PySparkException, OSError, ArrowException) as error:
+        raise DamagedTablesError(
+            f"cannot make silver again from bronze: {first_line(error)}; {REBUILD}"
+        ) from error
 
 
 def end_batch(query: StreamingQuery) -> None:

@@ -63,6 +63,7 @@ SUMMARY: Final = (
 # In the stitched table: the last span of each direction that goes on. Its rows of segments are
 # the last of each run.
 TIP: Final = "tip"
+MADE: Final = "made"  # a random token: which making of the batch this is
 WAITING: Final = "waiting"  # the summary of what no seal has vouched for yet
 
 _STRING = StringType(), pa.string()

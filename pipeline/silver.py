@@ -10,6 +10,7 @@ which directory they are made of.
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
@@ -32,6 +33,7 @@ from pipeline.schema import (
 from pipeline.secret import check_key
 from pipeline.stitch import stitch
 from pipeline.stitch.here import stitch_here
+from pipeline.stitch.made import made_row
 from pipeline.tables import BATCH, Tables, local_directory
 from pipeline.walk import walker
 
@@ -60,7 +62,9 @@ class SilverStep:
             tables.read(name, WALKED, number).select(*WALKED.fieldNames())
             for name, number in (("silver", batch), ("stitched", batch - 1))
         )
-        tables.write_batch("stitched", batch, stitch(own, before), _PARTITIONS)
+        made = tables.spark.createDataFrame(pa.Table.from_batches([made_row()]), WALKED)
+        rows = stitch(own, before).unionByName(made)
+        tables.write_batch("stitched", batch, rows, _PARTITIONS)
 
     def _walked(self, tables: Tables, batch: int, root: Path | None) -> DataFrame:
         """A batch's rows, verified: by Python alone where the tables are in a directory."""

@@ -44,6 +44,7 @@ LATE = {
     ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,
     ("node.cli.pipeline.commands", "pipeline.report.writing"): SPARK,
     ("node.cli.pipeline.session", "pipeline.again"): SPARK,
+    ("node.cli.pipeline.session", "pipeline.checkpoint"): SPARK,
     ("node.cli.pipeline.session", "pipeline.gold.cluster"): SPARK,
     ("node.cli.pipeline.session", "pipeline.spark"): SPARK,
     ("node.cli.pipeline.session", "pipeline.tables"): SPARK,

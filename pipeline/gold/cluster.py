@@ -13,7 +13,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.gold.refresh import newest
-from pipeline.gold.store import EVENT_ROWS, PACKED, GoldDirectory, GoldStore, is_dated
+from pipeline.gold.store import (
+    EVENT_ROWS,
+    MARK,
+    MARKS,
+    PACKED,
+    GoldDirectory,
+    GoldStore,
+    is_dated,
+)
 from pipeline.reconcile.events import Wanted
 from pipeline.schema import EVENT, PENDING, WALKED
 from pipeline.summary.facts import BLOCK_BITS
@@ -105,7 +113,9 @@ class GoldCluster:
         writer.parquet(_path(self._tables, name, slot))
 
     def remove(self, slot: int, names: Iterable[str]) -> None:
-        """Nothing: the next refresh but one writes over it."""
+        """Take its mark away; the next refresh but one writes over the tables."""
+        if MARK in names and self.has(MARK, slot):
+            self.write(MARK, slot, MARKS.empty_table())
 
     def forget(self, batches: Iterable[int]) -> None:
         """Nothing: who keeps the file system sees to that."""

@@ -12,7 +12,16 @@ import pyarrow as pa
 from pipeline.errors import NoTablesError
 from pipeline.gold.arrow import repeated
 from pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
-from pipeline.gold.store import MARK, PACKED, SUMMARY_TABLE, GoldStore, Mark, mark_table, read_mark
+from pipeline.gold.store import (
+    MARK,
+    PACKED,
+    SUMMARY_TABLE,
+    GoldStore,
+    Mark,
+    mark_table,
+    read_mark,
+    token_of,
+)
 from pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
 from pipeline.summary.kinds import KINDS, Summary, merged, packed, unpacked
 from pipeline.summary.pairing import pair, without_strays
@@ -28,15 +37,21 @@ def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
     """Make gold of all batches that are whole, unless that is what it is made of."""
     slot, mark = newest(store)
     last = store.last_batch()
-    if mark is not None and mark.batch == last and _is_whole(store, slot):
+    token = token_of(store, last)
+    if mark is not None and (mark.batch, mark.made) == (last, token) and _is_whole(store, slot):
         return mark
+    if mark is not None and not _is_of(mark, store, last):
+        # Of other batches with the same numbers: nothing of it holds any more.
+        for old in (0, 1):
+            store.remove(old, [MARK])
+        slot = mark = None
     before = None if slot is None else store.read(SUMMARY_TABLE, slot)
     done = -1 if before is None or mark is None else mark.batch
     summary = _folded([*_kept(before), *_new(store, done + 1, last)])
     waiting = _unpacked(store.others("stitched", [WAITING], last, last))
     whole = merged([summary, *waiting])
     gold = gold_tables(whole, lambda wanted: store.events(wanted, last), check_key)
-    made = Mark(now, last, statuses_of(whole))
+    made = Mark(now, last, token, statuses_of(whole))
     other = 1 if slot == 0 else 0
     store.remove(other, [MARK])
     for name, table in gold.items():
@@ -84,6 +99,11 @@ def remove_old(store: GoldStore, now: datetime) -> None:
     slot, mark = newest(store)
     if slot is not None and mark is not None and now - mark.time >= KEEP:
         store.remove(1 - slot, [MARK, *SCHEMAS, SUMMARY_TABLE])
+
+
+def _is_of(mark: Mark, store: GoldStore, last: int) -> bool:
+    """Whether the batches that a slot was made of are those that are there."""
+    return mark.batch <= last and token_of(store, mark.batch) == mark.made
 
 
 def _is_whole(store: GoldStore, slot: int | None) -> bool:

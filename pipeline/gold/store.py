@@ -2,7 +2,10 @@
 
     gold/NAME/slot=0|1[/date=D]/      a table, each time in the other slot
     gold/summary/slot=0|1/            what the tables of that slot were made of
-    gold/refreshed/slot=0|1/          one row: when all of that slot was complete, of which batches
+    gold/refreshed/slot=0|1/          one row: when that slot was complete, and of which batches
+
+A batch can be made again, by the same stream or by another one, so its number doesn't identify it:
+the token that is drawn each time does.
 
 Readers take the slot that was completed last, and a refresh writes to the other one, so a reader
 sees tables of one moment even while they are made anew. A reader that is still busy two
@@ -15,6 +18,7 @@ gold of the last one, is taken away here, when gold is made of a later one.
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,10 +29,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from pipeline.errors import NoTablesError
+from pipeline.errors import DamagedTablesError, NoTablesError
 from pipeline.gold.arrow import LONG, TEXT, TIME
 from pipeline.reconcile.events import Wanted
-from pipeline.schema import EVENT, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
+from pipeline.schema import EVENT, MADE, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
 from pipeline.summary.facts import NEEDED
 from pipeline.tables import FILES
 
@@ -37,13 +41,18 @@ SUMMARY_TABLE: Final = "summary"
 _DATED: Final = frozenset({"traffic"})
 # Dates that get a directory each: times are not proven, and a forger has many.
 MAX_DATES: Final = 1_024
-MARKS: Final = pa.schema([(MARK, TIME), ("batch", LONG), ("statuses", pa.map_(TEXT, LONG))])
+MARKS: Final = pa.schema(
+    [(MARK, TIME), ("batch", LONG), ("made", TEXT), ("statuses", pa.map_(TEXT, LONG))]
+)
 # What rows that are not events are, packed.
 PACKED: Final = pa.schema(
     [("batch", LONG), ("part", TEXT), ("other", TEXT), ("payload", pa.binary())]
 )
 EVENT_ROWS: Final = pa.schema([WALKED_ARROW.field(name) for name in NEEDED])
 _BATCH: Final = "batch="
+_REPAIR: Final = (
+    "`parley pipeline run` makes silver again from bronze, and with --rebuild from the journals"
+)
 # Rows of a file that are read at once, and how much is read ahead: some 100 MiB together.
 _SCAN: Final = {"batch_size": 2**15, "batch_readahead": 4, "fragment_readahead": 2}
 _FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
@@ -51,10 +60,14 @@ _FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a complete slot was made of: all batches up to `batch`, whose events have `statuses`."""
+    """What a complete slot was made of: all batches up to `batch`, whose events have `statuses`.
+
+    `made` is the token of that batch; None if there is no batch.
+    """
 
     time: datetime
     batch: int
+    made: str | None
     statuses: Counter[str]
 
 
@@ -65,18 +78,26 @@ def read_mark(table: pa.Table) -> Mark | None:
     """
     if table.schema.names != MARKS.names:
         raise NoTablesError(
-            "the tables are an earlier version's: `parley pipeline run` makes new ones, elsewhere"
+            "cannot read the gold tables: they are an earlier version's; make them again with "
+            "`parley pipeline run --rebuild`"
         )
     if table.num_rows != 1:
         return None
     [row] = table.to_pylist()
-    return Mark(row[MARK], row["batch"], Counter(dict(row["statuses"])))
+    return Mark(row[MARK], row["batch"], row["made"], Counter(dict(row["statuses"])))
 
 
 def mark_table(mark: Mark) -> pa.Table:
     """The mark as a table of one row."""
     statuses = sorted(mark.statuses.items())
-    return pa.table([[mark.time], [mark.batch], pa.array([statuses], MARKS.types[2])], schema=MARKS)
+    columns = [[mark.time], [mark.batch], [mark.made], pa.array([statuses], MARKS.types[3])]
+    return pa.table(columns, schema=MARKS)
+
+
+def token_of(store: "GoldStore", batch: int) -> str | None:
+    """The token of a batch that was stitched; None without one."""
+    tokens = store.others("stitched", [MADE], batch, batch).column("other").to_pylist()
+    return tokens[0] if len(tokens) == 1 else None
 
 
 class GoldStore(Protocol):
@@ -129,12 +150,8 @@ class GoldDirectory:
         for batch, path in self._batches(name, first, last):
             for part in parts:
                 for file in sorted(path.glob(f"part={part}/date=*/{FILES}")):
-                    try:
+                    with _reading(file):
                         rows = pq.ParquetFile(file).read(["other", "payload"])
-                    except (OSError, pa.ArrowInvalid) as error:
-                        raise NoTablesError(
-                            f"{file} cannot be read: make the tables again from the journals"
-                        ) from error
                     more = {"batch": batch, "part": part}
                     columns = [pa.repeat(value, rows.num_rows) for value in more.values()]
                     tables.append(pa.table([*columns, *rows.columns], schema=PACKED))
@@ -164,9 +181,10 @@ class GoldDirectory:
             *self._events("stitched", EVENT, 0, last),
         ]
         for files in (final, [*self._events("stitched", PENDING, last, last)]):
-            data = ds.dataset(list(files), schema=WALKED_ARROW, format="parquet")
-            for batch in data.to_batches(columns=list(names), filter=some, **_SCAN):
-                yield pa.Table.from_batches([batch])
+            with _reading(self._root):
+                data = ds.dataset(list(files), schema=WALKED_ARROW, format="parquet")
+                for batch in data.to_batches(columns=list(names), filter=some, **_SCAN):
+                    yield pa.Table.from_batches([batch])
 
     def read(self, name: str, slot: int) -> pa.Table | None:
         """A table of a slot; None if it is not there."""
@@ -224,24 +242,36 @@ class GoldDirectory:
         # Named and not looked for: `follow` makes tens of thousands a day.
         for batch in range(first, last + 1):
             path = self._root / name / f"{_BATCH}{batch}"
-            if path.is_dir():
-                yield batch, path
+            if not path.is_dir():
+                raise DamagedTablesError(f"cannot read '{path}': it is missing; {_REPAIR}")
+            yield batch, path
 
     def _events(self, name: str, part: str, first: int, last: int) -> Iterator[str]:
         for _, path in self._batches(name, first, last):
             yield from map(str, path.glob(f"part={part}/date=*/{FILES}"))
 
     def _scanned(self, files: Iterable[str], wanted: Wanted) -> pa.Table:
-        data = ds.dataset(list(files), schema=EVENT_ROWS, format="parquet")
-        # Of what is between two blocks there may be much more: it is let go at once.
-        batches = data.to_batches(
-            filter=pc.field("session").isin(list(wanted.sessions))
-            & (pc.field("place") >= wanted.first_place)
-            & (pc.field("place") <= wanted.last_place),
-            **_SCAN,
-        )
-        some = [wanted.among(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows]
+        with _reading(self._root):
+            data = ds.dataset(list(files), schema=EVENT_ROWS, format="parquet")
+            # Of what is between two blocks there may be much more: it is let go at once.
+            batches = data.to_batches(
+                filter=pc.field("session").isin(list(wanted.sessions))
+                & (pc.field("place") >= wanted.first_place)
+                & (pc.field("place") <= wanted.last_place),
+                **_SCAN,
+            )
+            some = [wanted.among(pa.Table.from_batches([one])) for one in batches if one.num_rows]
         return pa.concat_tables([EVENT_ROWS.empty_table(), *some])
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise DamagedTablesError where a file of silver cannot be read."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        # Arrow's own words name the file where a data set has many.
+        raise DamagedTablesError(f"cannot read '{path}': {error}; {_REPAIR}") from error
 
 
 def is_dated(name: str, table: pa.Table) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from node.errors import FileError
 from pipeline.errors import NoTablesError
 from pipeline.gold.refresh import newest, read_all_gold
 from pipeline.gold.store import GoldStore
@@ -30,7 +31,8 @@ def write_report(
     `names` are those by which the reader knows nodes; a table gets at most `rows` rows; the events
     of sessions are read as well, unless it is `without_events`; `stage` hears what is done next.
 
-    Raises NoTablesError without tables, or for one that is damaged; OSError.
+    Raises NoTablesError without tables, or for one that is damaged; FileError: it cannot be
+    written.
     """
     stage("reading the tables")
     gold = read_all_gold(store)
@@ -42,6 +44,20 @@ def write_report(
     figures = collect(gold, scan, rows)
     stage("writing the page")
     page = render(figures, names)
+    _to_file(path, page)
+
+
+def _to_file(path: Path, page: str) -> None:
+    """Write a page, whole or not at all. Raises FileError."""
+    try:
+        _replace(path, page)
+    except OSError as error:
+        raise FileError(
+            f"cannot write '{path}': {error.strerror or error}; choose another file with --html"
+        ) from error
+
+
+def _replace(path: Path, page: str) -> None:
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
     ) as file:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pipeline.event_files import few_dates
 from pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
+from pipeline.stitch.made import made_row
 from pipeline.stitch.rows import stitch_rows
 from pipeline.tables import FILES
 
@@ -53,6 +54,7 @@ def stitch_here(root: Path, batch: int) -> bool:
     hidden.mkdir(parents=True)
     for number, rows in enumerate(stitch_rows(in_order(batches))):
         _write(hidden, number, rows)
+    _write(hidden, 0, made_row())
     (hidden / "_SUCCESS").touch()
     shutil.rmtree(place, ignore_errors=True)
     hidden.rename(place)

@@ -7,6 +7,7 @@ where Spark would put them.
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from shutil import rmtree
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from node.protocol import codes
 from parley.protocol import encode
 from pipeline.batches import read_batches
 from pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
-from pipeline.errors import NoTablesError
+from pipeline.errors import DamagedTablesError, NoTablesError
 from pipeline.gold import refresh as refreshing
 from pipeline.gold.making import SCHEMAS, gold_tables
 from pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
@@ -364,8 +365,55 @@ def test_silver_that_is_damaged_is_said(tmp_path: Path, segments: dict[str, byte
     lake.take(tmp_path / "journals")
     for file in lake.root.glob("silver/batch=0/part=summary/**/*.parquet"):
         file.write_bytes(b"")
-    with pytest.raises(NoTablesError, match=r"part=summary.*make the tables again"):
+    with pytest.raises(NoTablesError, match=r"part=summary.*run` makes silver again"):
         lake.refresh()
+
+
+@pytest.mark.parametrize("name", ["silver", "stitched"])
+def test_silver_that_is_missing_is_said(
+    tmp_path: Path, segments: dict[str, bytes], name: str
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    for part in (0.3, 0.6, 1.0):
+        write(tmp_path / "journals", segments, (part, part))
+        lake.take(tmp_path / "journals")
+    rmtree(lake.root / name / "batch=1")
+    with pytest.raises(DamagedTablesError, match=rf"{name}/batch=1': it is missing; `parley"):
+        lake.refresh()
+
+
+def test_events_that_are_damaged_are_said(tmp_path: Path, segments: dict[str, bytes]) -> None:
+    lake = Lake(tmp_path / "lake")
+    write(tmp_path / "journals", segments, (1.0, 1.0))
+    lake.take(tmp_path / "journals")
+    for file in lake.root.glob("silver/batch=0/part=event/**/*.parquet"):
+        file.write_bytes(b"PAR1")
+    with pytest.raises(DamagedTablesError, match="`parley pipeline run` makes silver again"):
+        list(lake.store.scan(["session"], 0))
+
+
+@pytest.mark.parametrize("again", [(1.0,), (0.5, 1.0), (0.4, 0.7, 1.0)])
+def test_gold_of_batches_that_were_made_again_is_made_anew(
+    tmp_path: Path, segments: dict[str, bytes], again: tuple[float, ...]
+) -> None:
+    """The numbers of batches are the same; what is in them is not."""
+    journals, root = tmp_path / "journals", tmp_path / "lake"
+    first = Lake(root)
+    for minute, part in enumerate((0.2, 0.5)):
+        write(journals, segments, (part, part))
+        first.take(journals)
+        first.refresh(minute)
+    for name in ("silver", "stitched"):
+        rmtree(root / name)
+    second, gold = Lake(root), {}
+    for minute, part in enumerate(again):
+        write(journals, segments, (part, part))
+        second.take(journals)
+        gold = second.refresh(minute + 2)
+        assert gold == second.at_once()
+    whole = Lake(tmp_path / "whole")
+    whole.take(journals)
+    assert gold == whole.refresh()
 
 
 def test_tables_of_an_earlier_version_are_not_taken_for_empty_ones(tmp_path: Path) -> None:

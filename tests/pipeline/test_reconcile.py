@@ -168,6 +168,7 @@ def test_of_a_long_session_only_blocks_that_are_not_alike_are_read(
     place = tmp_path / "silver" / "batch=0" / "part=event" / "date=2026-01-02"
     place.mkdir(parents=True)
     pq.write_table(events_of(*talks), place / "rows.parquet")
+    (tmp_path / "stitched" / "batch=0").mkdir(parents=True)
     read: list[pa.Table] = []
 
     def reader(wanted: Wanted) -> pa.Table:

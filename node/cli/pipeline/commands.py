@@ -30,6 +30,7 @@ from node.cli.pipeline.session import (
     is_there,
     nothing_new,
     places,
+    remove,
     spark_session,
 )
 from node.cli.pipeline.session import Tables as TablesDirectory
@@ -46,6 +47,10 @@ def run(
     auditor_key: AuditorKeys = None,
     passphrase_file: KeyPassphrase = None,
     no_payloads: NoPayloads = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Remove the tables and make them again from the journals."),
+    ] = False,
     master: Master = None,
     remote: Remote = None,
     memory: Memory = "2g",
@@ -53,11 +58,15 @@ def run(
 ) -> None:
     """Make tables of journals: what is new since the last run.
 
-    Spark is started only if there is something new.
+    Spark is started only if there is something new. Silver that is missing or damaged is made
+    again from bronze.
     """
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
     with places(journals, tables, remote), staged(out) as stage:
+        if rebuild:
+            stage("removing the tables")
+            remove(tables, remote)
         stage("looking for what is new")
         outcome = nothing_new(journals, tables, remote)
         if outcome is None:
@@ -174,17 +183,14 @@ def report(
     with staged(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
         from pipeline.report.writing import write_report
 
-        try:
-            write_report(
-                store,
-                html,
-                names=_known_names(),
-                rows=rows,
-                without_events=without_events,
-                stage=stage,
-            )
-        except OSError as error:
-            raise FileError(f"{html} cannot be written: {error.strerror}") from error
+        write_report(
+            store,
+            html,
+            names=_known_names(),
+            rows=rows,
+            without_events=without_events,
+            stage=stage,
+        )
     out.say(f"wrote {html}")
     out.done(html=str(html), size=html.stat().st_size)
 

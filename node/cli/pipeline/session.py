@@ -137,6 +137,23 @@ def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | No
     return unchanged(journals, tables)
 
 
+def remove(tables: str, remote: str | None) -> None:
+    """Remove tables and their checkpoint. Raises ConfigError: this machine does not see them; and
+    OSError."""
+    try:
+        from pipeline.checkpoint import remove_tables
+        from pipeline.tables import local_directory
+    except ImportError as error:
+        raise _without_extra(error) from error
+    directory = None if remote is not None else local_directory(tables)
+    if directory is None:
+        raise ConfigError(
+            f"cannot remove the tables in '{tables}': --rebuild needs a directory of this machine; "
+            "remove them where they are"
+        )
+    remove_tables(directory)
+
+
 @contextmanager
 def gold_store(
     tables: str,

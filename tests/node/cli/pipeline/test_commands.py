@@ -18,6 +18,7 @@ import pytest
 from node.cli.pipeline import commands
 from node.cli.pipeline import session as sessions
 from node.cli.pipeline.session import LOCK
+from node.errors import FileError
 from pipeline import again, jobs, spark
 from pipeline.errors import NoTablesError
 from pipeline.gold.cluster import GoldCluster
@@ -283,3 +284,51 @@ def test_a_java_that_does_not_start_is_a_sentence(place: Path) -> None:
     assert "no room" in done.stderr
     assert done.stderr.endswith("Is --memory 2g a size that it takes, and that this machine has?\n")
     assert "JAVA_GATEWAY_EXITED" not in done.stderr
+
+
+def test_rebuild_removes_the_tables_first(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], place: Path
+) -> None:
+    for name in ("bronze", "silver", "stitched", "gold", "_checkpoint", "checks"):
+        (place / "t" / name).mkdir(parents=True)
+    found: list[list[str]] = []
+
+    def run(*_: object, **options: object) -> Outcome:
+        found.append(sorted(path.name for path in (place / "t").iterdir()))
+        return Outcome(Counter(), Counter())
+
+    monkeypatch.setattr(jobs, "run", run)
+    assert parley("pipeline", "run", *WHERE, "--rebuild").code == 0
+    assert found == [[LOCK, "checks"]]
+    done = parley("pipeline", "run", *WHERE, "--rebuild", "--remote", "sc://somewhere")
+    assert done.code == 2
+    assert done.err.startswith("parley: cannot remove the tables in 't': --rebuild needs")
+
+
+def test_tables_without_their_checkpoint_are_not_continued(
+    parley: Parley, asked: list[object], place: Path
+) -> None:
+    (place / "t" / "silver" / "batch=0").mkdir(parents=True)
+    done = parley("pipeline", "run", *WHERE)
+    assert done.code == 1
+    assert "their checkpoint is missing; make them again from the journals with" in done.err
+    assert asked == []
+
+
+def test_an_error_of_reading_is_not_one_of_writing(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], place: Path
+) -> None:
+    def damaged(*_: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied", "t/silver/batch=0")
+
+    (place / "t" / "gold").mkdir(parents=True)
+    monkeypatch.setattr(writing, "read_all_gold", damaged)
+    done = parley("pipeline", "report", "--tables", "t", "--html", "page.html")
+    assert done.err == "parley: t/silver/batch=0: Permission denied\n"
+
+
+def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(FileError, match=r"^cannot write '.*page.html': Is a directory; choose"):
+        writing._to_file(tmp_path / "page.html", "a page")
+    assert [path.name for path in tmp_path.glob("*.html*")] == ["page.html"]

@@ -1,0 +1,137 @@
+"""The stream's checkpoint, and whether the tables in a directory are those that it describes.
+
+Spark keeps in `_checkpoint/offsets` a file for each batch that was planned, and in `commits` one
+for each that is done. Batches have numbers and no names: those of another stream have the same
+ones. So tables without their checkpoint, or with another one, must not be continued.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+
+from pipeline.errors import DamagedTablesError, first_line
+from pipeline.progress import Progress
+from pipeline.schema import WALKED
+from pipeline.tables import BATCH, CHECKPOINT, Tables
+
+REBUILD: Final = (
+    "make them again from the journals with `parley pipeline run --rebuild`, "
+    "or name an empty directory"
+)
+# The tables of batches, in the order in which they are made.
+OF_BATCHES: Final = ("bronze", "silver", "stitched")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCheckpoint:
+    """How far a stream is: the last batch that was planned, the last one that is done (-1 without
+    any), and the offset of the planned one."""
+
+    planned: int
+    done: int
+    offset: dict[str, Any]
+
+
+def read_checkpoint(root: Path) -> StreamCheckpoint | None:
+    """The checkpoint of the tables in a directory; None if no batch was planned.
+
+    Raises DamagedTablesError: it cannot be read.
+    """
+    place = root / CHECKPOINT
+    try:
+        planned, done = (_last_number(place / name) for name in ("offsets", "commits"))
+        if planned < 0:
+            return None
+        if not planned - 1 <= done <= planned:
+            raise ValueError(f"batch {planned} was planned and batch {done} is done")
+        # A version, a line of Spark's own, and a line for each source, of which there is one.
+        lines = (place / "offsets" / str(planned)).read_text(encoding="utf-8").splitlines()
+        if len(lines) != 3 or lines[0] != "v1":
+            raise ValueError(f"offsets/{planned} is not an offset of version 1 with one source")
+        read = json.loads(lines[2])
+        if not isinstance(read, dict):
+            raise ValueError(f"offsets/{planned} has no map of runs")
+        offset = Progress(read).as_offset()
+        json.loads((place / "metadata").read_text(encoding="utf-8"))["id"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedTablesError(
+            f"cannot continue the tables in '{root}': their checkpoint is damaged "
+            f"({_reason(error)}); {REBUILD}"
+        ) from error
+    return StreamCheckpoint(planned, done, offset)
+
+
+def check_directory(root: Path) -> StreamCheckpoint | None:
+    """The checkpoint of the tables in a directory, to which all of its batches belong.
+
+    Raises DamagedTablesError: they don't, or it is damaged.
+    """
+    checkpoint = read_checkpoint(root)
+    planned = -1 if checkpoint is None else checkpoint.planned
+    last = max((batch for name in OF_BATCHES for batch in batches_of(root, name)), default=-1)
+    if last > planned:
+        reason = "is missing" if checkpoint is None else f"ends at batch {planned}, not {last}"
+        raise DamagedTablesError(
+            f"cannot continue the tables in '{root}': their checkpoint {reason}; {REBUILD}"
+        )
+    return checkpoint
+
+
+def check_cluster(tables: Tables) -> None:
+    """Raise DamagedTablesError if there are tables without a checkpoint, where only Spark sees
+    them."""
+    try:
+        if tables.spark.read.text(f"{tables.checkpoint}/metadata").columns:
+            return
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise DamagedTablesError(
+                f"cannot continue the tables in '{tables.root}': their checkpoint cannot be read "
+                f"({first_line(error)}); name an empty directory"
+            ) from error
+    if tables.read("stitched", WALKED).head(1):
+        raise DamagedTablesError(
+            f"cannot continue the tables in '{tables.root}': their checkpoint is missing; "
+            "remove that directory, or name an empty one"
+        )
+
+
+def batches_of(root: Path, name: str) -> set[int]:
+    """The numbers of the batches that a table has a directory of."""
+    found = (path.name.partition(f"{BATCH}=")[2] for path in (root / name).glob(f"{BATCH}=*"))
+    return {int(number) for number in found if number.isdecimal()}
+
+
+def missing_silver(root: Path, last: int) -> set[int]:
+    """The batches up to `last` that have no whole silver, or are not stitched."""
+    return {
+        batch
+        for batch in range(last + 1)
+        for name in ("silver", "stitched")
+        if not (root / name / f"{BATCH}={batch}" / "_SUCCESS").exists()
+    }
+
+
+def remove_tables(root: Path) -> None:
+    """Remove all tables and the checkpoint in a directory. Raises OSError."""
+    for name in (CHECKPOINT, "gold", *reversed(OF_BATCHES)):
+        if (root / name).exists():
+            shutil.rmtree(root / name)
+
+
+def _last_number(directory: Path) -> int:
+    if not directory.is_dir():
+        return -1
+    return max(
+        (int(path.name) for path in directory.iterdir() if path.name.isdecimal()), default=-1
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}"
+    return f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)
