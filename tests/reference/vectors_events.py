@@ -19,7 +19,7 @@ UNASKED = (
 )
 NO_PAYLOAD = ("Ping", "Pong", "Seal", "Finish")
 REQUIRED: dict[str, dict[str, Any]] = {
-    "Reject": {"code": 6, "text": "a sentence"},
+    "Reject": {"code": 6},
     "KeyUpdate": {"epoch": 1},
     "RekeyOffer": {"share": bytes(32)},
     "RekeyAnswer": {"share": bytes(32)},
@@ -38,7 +38,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "Notes": {"notes": [1, "two", None]},
     "Emit": {"name": "ping"},
     "Named Reply": {},
-    "Error": {"code": 16, "text": "a sentence"},
+    "Error": {"code": 16},
     "End": {},
     "Login": {},
     "Logout": {},
@@ -49,6 +49,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "Cards": {"envelopes": [b"an envelope", b"another"]},
 }
 OPTIONAL: dict[str, dict[str, Any]] = {
+    "Reject": {"text": "a sentence"},
+    "Error": {"text": "a sentence"},
     "KeyUpdate": {"rekey": 1},
     "Close": {"text": "a sentence"},
     "Open": {"window": 1_024},
@@ -84,9 +86,29 @@ ALSO_RIGHT: dict[str, dict[str, dict[str, Any]]] = {
     },
     "Have": {"of nothing": {"have": []}},
     "Cards": {"of nothing": {"envelopes": []}},
+    "Reject": {"with the greatest code": {"code": 2**32 - 1}},
+    "Close": {"with the greatest code": {"code": 2**32 - 1}},
+    "Reset": {"with the greatest code": {"stream": 2**32 - 1, "code": 2**32 - 1}},
+    "Result": {"with the greatest code": {"code": 2**32 - 1}},
+    "Error": {"with the greatest code": {"code": 2**32 - 1}},
+    "Window": {
+        "with the greatest credit": {"stream": 3, "credit": 2**31 - 1},
+        "with no credit": {"stream": 3, "credit": 0},
+    },
+    "Call": {
+        "with an empty topic and the greatest numbers": {
+            "topic": "",
+            "deadline_ms": 2**64 - 1,
+            "window": 2**31 - 1,
+        },
+    },
+    "Open": {"with an empty label": {"label": ""}},
 }
 _DIAL: dict[str, Any] = {"trace": TRACE, "deadline_ms": 30_000}
 ALSO_WRONG: dict[str, dict[str, dict[str, Any]]] = {
+    "Error": {"with code 0": {"code": 0}},
+    "Notify": {"with number 0": {"number": 0}},
+    "Notes": {"with number 0": {"notes": [1], "number": 0}},
     "Dial": {
         "by a path, and to a server": {**_DIAL, "path": IDS[:2], "to": IDS[:1]},
         "to nobody": {**_DIAL, "to": []},
@@ -110,18 +132,18 @@ TOGETHER: dict[str, dict[str, Any]] = {
 }
 # cell: values of a wrong type, or out of range
 WRONG: dict[str, list[Any]] = {
-    "code": ["0", -1],
+    "code": ["0", -1, 2**32, 1.0],
     "text": [b"x", 1],
     "stream": ["3", -1, 2**32],
     "label": [b"x", 1],
-    "credit": ["1", -1],
+    "credit": ["1", -1, 2**31],
     "topic": [b"x", 1, None],
     "deadline_ms": ["1", -1, 1.0],
     "headers": [[], {1: 2}],
-    "request": ["1", -1, 65_536],
+    "request": ["1", -1, 0, 65_536],
     "name": [b"x", 1],
     "namespace": [b"x", 1],
-    "format": ["0", -1],
+    "format": ["0", -1, 256],
     "share": ["x", 1],
     "window": ["1", 0, 2**31],
     "epoch": ["1", -1],

@@ -207,6 +207,16 @@ BYTES_CELLS: Final = frozenset({0, 2, 12, 29, 51, 54, 55, 56, 61, 65, 67, 68, 71
 ARRAY_CELLS: Final = frozenset({14, 32, 36, 37, 59, 60, 62, 63, 69, 74, 75})
 BOOLEAN_CELLS: Final = frozenset({13, 45, 48, 49, 58})
 MAP_CELLS: Final = frozenset({3, 4, 5, 15, 24})
+# Of unsigned cells whose range is not 0..2^64-1 wherever they are.
+RANGES: Final = {
+    CELLS["code"]: range(2**32),
+    CELLS["stream"]: range(2**32),
+    CELLS["credit"]: range(2**31),
+    CELLS["request"]: range(1, 65_536),
+    CELLS["format"]: range(256),
+    CELLS["window"]: range(1, 2**31),
+    CELLS["hop"]: range(8),
+}
 
 
 class Violation(Exception):
@@ -319,7 +329,7 @@ def cells_payload(**cells: Any) -> bytes:
 
 
 def named_types(cells: dict[int, Any]) -> dict[int, Any]:
-    """The cells, once every known one has the type of section 13; raises LbmError."""
+    """The cells, once every known one has the type and range of section 13; raises LbmError."""
     for key, value in cells.items():
         if not _right_type(key, value):
             raise cbor.LbmError(f"cell-type-{key}")
@@ -346,4 +356,6 @@ def _right_type(key: int, value: Any) -> bool:
         return isinstance(value, list)
     if key in MAP_CELLS:
         return isinstance(value, dict)
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return value in RANGES.get(key, range(2**64))
