@@ -71,9 +71,9 @@ class Store(Protocol):
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        """Up to `count` events that the group was never handed, in order; waits up to `wait`
-        seconds for the first. A group that has vanished is made anew, to go on where this consumer
-        was."""
+        """Up to `count` events that the group was never handed, in order. Waits up to `wait`
+        seconds for the first, or until events become due that `claim` hands out. A group that has
+        vanished is made anew, to go on where this consumer was."""
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
         """Up to `count` events that are pending with this very consumer and that this process

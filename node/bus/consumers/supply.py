@@ -119,6 +119,9 @@ class EventSupply:
                 if self._timer is not None:
                     self._timer.cancel()
                     self._timer = None
+        if not found:
+            # The wait is over, or the store ended it early: something is due.
+            self._claim_due = min(self._claim_due, self._loop.now())
         return found
 
     def _interrupt_at(self, when: float) -> None:

@@ -5,8 +5,11 @@ These are notes; the truth is in Redis: without them nothing is lost, and they a
 the streams, the keys are `parley:bus:...`: a Lightbus next to us never sees them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
+
+import anyio
 
 from node.bus.ids import BEFORE_ALL
 from node.errors import ConfigError
@@ -75,9 +78,13 @@ class Membership:
         places: for each consumer the id after which it goes on, should the group vanish.
         drained: consumers for which an earlier process of their name left no event pending.
         lost: consumers with a cancelled read of which the answer was lost.
+        is_due: whether events became due since a consumer here asked for these.
+        scopes: of the reads that wait for new events.
     """
 
-    __slots__ = ("drained", "group", "held", "keys", "lost", "name", "places")
+    __slots__ = (
+        *("drained", "group", "held", "is_due", "keys", "lost", "name", "places", "scopes"),
+    )
 
     def __init__(self, name: str, key: str, group: str) -> None:
         self.name = name
@@ -87,6 +94,8 @@ class Membership:
         self.places: dict[str, str] = {}
         self.drained: dict[str, None] = {}
         self.lost: dict[str, None] = {}
+        self.is_due = False
+        self.scopes: set[anyio.CancelScope] = set()
 
     @property
     def key(self) -> str:
@@ -103,6 +112,15 @@ class Membership:
         self.places[consumer] = id
         if len(self.places) > MOST_PLACES:
             del self.places[next(iter(self.places))]
+
+    @contextmanager
+    def waiting(self, scope: anyio.CancelScope) -> Iterator[None]:
+        """Have `scope` cancelled when events become due."""
+        self.scopes.add(scope)
+        try:
+            yield
+        finally:
+            self.scopes.discard(scope)
 
     def has_drained(self, consumer: str) -> None:
         """Remember that an earlier process left this consumer nothing."""
@@ -148,6 +166,10 @@ class Memberships:
         if len(self._all) > MOST_GROUPS:
             del self._all[next(iter(self._all))]
         return found
+
+    def known(self, key: str, group: str) -> Membership | None:
+        """The membership of a group, if it is remembered."""
+        return self._all.get((key, group))
 
     def joined(self, name: str, key: str, group: str) -> Membership:
         """The membership of a group that is about to read events of this name.

@@ -21,7 +21,7 @@ from node.bus.names import split_name
 from node.bus.redis.group_notes import EntrySizes, Membership, Memberships
 from node.bus.redis.redis_client import CANCEL_PATIENCE, RedisClient
 from node.bus.redis.redis_errors import bus_error, is_missing_group
-from node.bus.redis.scripts import RELEASE, TAKE
+from node.bus.redis.scripts import DUE_CHANNEL, RELEASE, TAKE
 from node.logs import LogRation
 from node.transport.loop import Loop
 from node.transport.waiting import Changes
@@ -66,6 +66,7 @@ class GroupReader:
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
         """Make the group and the consumer, if they are not there."""
+        await self._client.subscribe(DUE_CHANNEL, self._heard)
         member = self._memberships.joined(stream, self._key(stream), group)
         await self._make(member, consumer, after)
 
@@ -77,12 +78,17 @@ class GroupReader:
         if consumer in member.lost:
             del member.lost[consumer]
             raise BusUnavailableError("Redis: the answer to a cancelled read was lost")
+        if member.is_due and wait > 0:
+            member.is_due = False
+            return []
         deadline = self._loop.now() + wait
         cures = 0
         while True:
             left = deadline - self._loop.now()
+            entries: list[tuple[bytes, list[bytes]]] = []
             try:
-                entries = await self._new(member, consumer, count, min(left, LONGEST_BLOCK))
+                with anyio.CancelScope() as scope, member.waiting(scope):
+                    entries = await self._new(member, consumer, count, min(left, LONGEST_BLOCK))
             except RedisError as error:
                 if not is_missing_group(error) or cures == _MOST_CURES:
                     raise bus_error(error) from error
@@ -94,7 +100,7 @@ class GroupReader:
                 member.came_to(consumer, entries[-1][0].decode())
                 if found:
                     return found
-            elif left <= 0:
+            elif left <= 0 or scope.cancelled_caught:
                 return []
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
@@ -111,9 +117,19 @@ class GroupReader:
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
         """Events that are due, or that any consumer held for too long."""
+        self._memberships.joined(stream, self._key(stream), group).is_due = False
         return await self._take(stream, group, consumer, count, int(idle * 1000))
 
     # Inside.
+
+    def _heard(self, message: bytes) -> None:
+        """Events of a group are due: end the reads that wait for new ones."""
+        key, _, group = message.decode(errors="replace").partition("\0")
+        member = self._memberships.known(key, group)
+        if member is not None:
+            member.is_due = True
+            for scope in member.scopes:
+                scope.cancel()
 
     async def _new(
         self, member: Membership, consumer: str, count: int, block: float

@@ -66,6 +66,8 @@ class RedisClient:
         self._readers: list[RedisLink] = []  # idle
         self._links: set[RedisLink] = set()
         self._closed = False
+        self._channel: str | None = None
+        self._message: Callable[[bytes], None] = lambda message: None
 
     async def open(self) -> None:
         """Connect for the first time.
@@ -89,6 +91,23 @@ class RedisClient:
         for link in list(self._links):
             link.close()
         self._links.clear()
+
+    async def subscribe(self, channel: str, message: Callable[[bytes], None]) -> None:
+        """Call `message` with each message of a channel from now on, the only one: over whatever
+        connection there is then. Messages may be lost, and the server may refuse to send any.
+
+        Raises:
+            BusError: there is no connection.
+        """
+        link = await self._link()
+        if self._channel is None:
+            self._channel, self._message = channel, message
+            self._listen(link)
+
+    def _listen(self, link: RedisLink) -> None:
+        if self._channel is not None:
+            with suppress(RedisError):
+                link.send([(b"SUBSCRIBE", self._channel)], self._timeout)
 
     @property
     def under_way(self) -> int:
@@ -260,6 +279,7 @@ class RedisClient:
             if self._shared is not None:
                 self._drop(self._shared)
             self._shared = await self._connect()
+            self._listen(self._shared)
             return self._shared
         except ParleyError as error:
             self._failure = error
@@ -284,7 +304,7 @@ class RedisClient:
             self.check_open()
 
     async def _connect(self) -> RedisLink:
-        link = RedisLink(self._loop, self._address)
+        link = RedisLink(self._loop, self._address, lambda message: self._message(message))
         self._links.add(link)
         try:
             await link.connect(self._timeout)

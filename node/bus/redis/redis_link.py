@@ -81,9 +81,13 @@ class RedisRequest:
 class RedisLink:
     """A connection; `await connect()` first. Once it is not `usable` any more, discard it."""
 
-    def __init__(self, loop: Backend, address: RedisAddress) -> None:
+    def __init__(
+        self, loop: Backend, address: RedisAddress, message: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`message` is called with each message of the channels that were subscribed to."""
         self._loop = loop
         self._address = address
+        self._message = message
         self._outlet: Outlet | None = None
         self._parser = Parser()
         self._requests: deque[RedisRequest] = deque()
@@ -151,7 +155,9 @@ class RedisLink:
         try:
             parser.feed(data)
             while not isinstance(parsed := parser.parse(), NotEnoughData):
-                if parsed[0] is not DataType.PUSH and requests[0].take(parsed[1]):
+                if parsed[0] is DataType.PUSH and not self._is_answer(parsed[1]):
+                    continue
+                if requests[0].take(parsed[1]):
                     requests.popleft()
             if parser.bytes_read > _READ:
                 _free_read(parser)
@@ -159,6 +165,13 @@ class RedisLink:
             lost = LostConnectionError(f"an answer that cannot be read: {error}")
             lost.__cause__ = error
             self._lose(lost)
+
+    def _is_answer(self, pushed: list[Any]) -> bool:
+        """Take a message that the server sent by itself; True for the answer to a SUBSCRIBE, which
+        comes in the same form."""
+        if pushed[0] == b"message" and self._message is not None:
+            self._message(pushed[2])
+        return bool(pushed[0] == b"subscribe")
 
     def ended(self) -> None:
         """The server is gone."""

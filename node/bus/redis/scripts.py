@@ -107,6 +107,10 @@ NOBODY: Final = "parley-due"
 # Entries that are looked at together.
 PAGE: Final = 1_000
 
+# The channel of messages that events of a group are due now: the key of the stream, a zero, the
+# group. Without the right to publish there (ACL), consumers look once a second.
+DUE_CHANNEL: Final = "parley:bus:due"
+
 _SHARED: Final = f"""
 local key, due, past, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, consumer = ARGV[1], ARGV[2]
@@ -132,9 +136,18 @@ local function forget(id)
   redis.call('HDEL', past, id)
 end
 
+local told = false
+local function tell()
+  if not told then
+    redis.pcall('PUBLISH', '{DUE_CHANNEL}', key .. '\\0' .. group)
+    told = true
+  end
+end
+
 local function make_due(id, times, at)
   redis.call('XCLAIM', key, group, '{NOBODY}', 0, id, 'RETRYCOUNT', times, 'JUSTID')
   redis.call('ZADD', due, at, id)
+  if at <= now then tell() end
 end
 
 local function failed(id, times, who, text)
@@ -318,6 +331,7 @@ for number = 3, #ARGV do
     redis.call('XCLAIM', key, group, '{NOBODY}', 0, id, 'FORCE', 'RETRYCOUNT', 0, 'JUSTID')
     redis.call('HDEL', past, id)
     redis.call('ZADD', due, now, id)
+    tell()
     out[#out + 1] = id
   end
 end

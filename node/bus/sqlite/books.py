@@ -79,7 +79,8 @@ class Books:
         last_id: the last id that was given.
         rows: events that are published and not inserted yet.
         added: how many bytes of events this transaction stores.
-        grown: the streams that this transaction published on, or has to wake the readers of.
+        grown: the streams that this transaction published on, or has events given back to: their
+            readers are woken.
         places: where groups of this run were when last read, (stream, group) to cursor.
         staged: the same, of this transaction.
         repeated: whether an event was there already, which then has to be on the disk.

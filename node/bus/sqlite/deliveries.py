@@ -35,6 +35,7 @@ _OWN: Final = """SELECT id, attempt, history, ?3, at FROM pending
 _RIPEN: Final = "UPDATE pending SET due = 0 WHERE grp = ? AND due > 0 AND due <= ?"
 _DUE: Final = """SELECT id, attempt, history, NULL, at FROM pending INDEXED BY pending_due
     WHERE grp = ? AND due = 0 ORDER BY id LIMIT ?"""
+_IS_DUE: Final = "SELECT 1 FROM pending INDEXED BY pending_due WHERE grp = ? AND due = 0 LIMIT 1"
 _LEFT: Final = """SELECT id, attempt, history, consumer, at FROM pending
     WHERE grp = ? AND due IS NULL AND at <= ? ORDER BY id LIMIT ?"""
 # Events that were marked with a time in the future, before the clock was set right, are held from
@@ -128,6 +129,11 @@ def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Deliv
         Delivery(StoredEvent(text_of(id), name, body, key, version), 1)
         for id, key, version, body in rows
     ]
+
+
+def has_due(books: Books, group: GroupRow) -> bool:
+    """Whether events were given back to the group, and are due now."""
+    return bool(group.pending) and bool(books.cursor.execute(_IS_DUE, (group.number,)).fetchone())
 
 
 def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any, ...]]:
@@ -242,6 +248,7 @@ def release(books: Books, group: GroupRow, consumer: str, ids: Sequence[str]) ->
     holder = books.consumer(group, consumer)
     if holder is not None:
         books.cursor.execute(_RELEASE, (group.number, holder.number, json.dumps(numbers_of(ids))))
+        books.grown.add(group.stream)
 
 
 def nack(books: Books, group: GroupRow, consumer: str, id: str, delay: float, error: str) -> bool:
@@ -254,6 +261,8 @@ def nack(books: Books, group: GroupRow, consumer: str, id: str, delay: float, er
     history = with_failure(history, attempt, consumer, books.now, error)
     due = books.now + delay if delay > 0 else 0
     books.cursor.execute(_FAILED, (due, books.now, history, group.number, number))
+    if not due:
+        books.grown.add(group.stream)
     return True
 
 

@@ -108,6 +108,7 @@ def redeliver(books: Books, group: GroupRow, ids: Sequence[str]) -> list[str]:
     books.cursor.executemany(_REDELIVER, [(group.number, id, books.now) for id in there])
     group.pending += len(there) - before
     books.changed_groups.add(group)
+    books.grown.add(group.stream)
     return [text_of(id) for id in there]
 
 
@@ -244,3 +245,4 @@ def _let_go(books: Books, group: GroupRow, owner: ConsumerRow) -> None:
         "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?",
         (group.number, owner.number),
     )
+    books.grown.add(group.stream)

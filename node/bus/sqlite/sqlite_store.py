@@ -101,10 +101,16 @@ class SqliteStore:
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        def run(books: Books) -> list[Delivery]:
-            return deliveries.read(books, deliveries.rejoin(books, stream, group), consumer, count)
+        def run(books: Books) -> tuple[list[Delivery], bool]:
+            found = deliveries.rejoin(books, stream, group)
+            new = deliveries.read(books, found, consumer, count)
+            return new, not new and deliveries.has_due(books, found)
 
-        undo = _release(stream, group, consumer)
+        release = _release(stream, group, consumer)
+
+        def undo(result: tuple[list[Delivery], bool]) -> Operation | None:
+            return release(result[0])
+
         return await self._readers.first(stream, wait, lambda: self._do(MARK, run, undo))
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
@@ -158,8 +164,8 @@ class SqliteStore:
         if after == AFTER_ALL:
             after = await self._do(LOOK, lambda books: views.place(books, stream))
 
-        def run(books: Books) -> list[StoredEvent]:
-            return views.history(books, stream, after, until, count)
+        def run(books: Books) -> tuple[list[StoredEvent], bool]:
+            return views.history(books, stream, after, until, count), False
 
         return await self._readers.first(stream, wait, lambda: self._do(LOOK, run))
 

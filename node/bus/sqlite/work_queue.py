@@ -193,19 +193,20 @@ class Readers:
         self._waiters: dict[str, set[Waiter]] = {}
 
     async def first(
-        self, stream: str, wait: float, ask: Callable[[], Awaitable[list[Found]]]
+        self, stream: str, wait: float, ask: Callable[[], Awaitable[tuple[list[Found], bool]]]
     ) -> list[Found]:
-        """What `ask` gives, as soon as it gives something, within `wait` seconds."""
+        """The list that `ask` returns, as soon as it is not empty, within `wait` seconds. An empty
+        list as soon as its other result is true: events are due that `ask` doesn't return."""
         if wait <= 0:
-            return await ask()
+            return (await ask())[0]
         loop = self._backend
         end = loop.now() + wait
         while True:
             waiter = loop.waiter()
             self._enter(stream, waiter)
             try:
-                found = await ask()
-                if found or loop.now() >= end:
+                found, is_due = await ask()
+                if found or is_due or loop.now() >= end:
                     return found
                 timer = loop.at(end, waiter.wake)
                 try:
