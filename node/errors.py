@@ -35,7 +35,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from reprlib import Repr
+from typing import TYPE_CHECKING, Final
 
 from anyio import BrokenResourceError
 
@@ -200,11 +201,20 @@ class StreamResetError(_WithCode, BrokenResourceError):
     """A stream was ended at once. `code` is a code of Reset (section 11)."""
 
 
+RESULT_CODES: Final = frozenset(ResultCode)
+# Shows the beginning of data in a text.
+_QUOTE: Final = Repr()
+_LONGEST_QUOTE: Final = 300
+_QUOTE.maxstring = _QUOTE.maxother = _LONGEST_QUOTE
+_QUOTE.maxlevel = 3
+
+
 class CallRefused(ParleyError):
     """A call was answered with a code other than 0 (section 9).
 
     A handler raises it to answer so; a caller meets it, with `received` set: one that
-    leaves a handler is the handler's failure, not its answer. `data` is any LBM value.
+    leaves a handler is the handler's failure, not its answer. `data` is any LBM value. The text of
+    the error has the code, its name, and the beginning of the data.
 
     Raises:
         ValueError: `code` is not 1..2^32-1.
@@ -213,10 +223,25 @@ class CallRefused(ParleyError):
     def __init__(self, code: int, data: object = None) -> None:
         if isinstance(code, bool) or not 1 <= code <= LAST_CODE:
             raise ValueError(f"{code} is not a code of refusal")
-        super().__init__(f"{RESULT_SENTENCES.get(code, 'refused')} (code {code})")
+        super().__init__(RESULT_SENTENCES.get(code, "refused"))
         self.code = int(code)
         self.data = data
         self.received = False
+
+    @property
+    def summary(self) -> str:
+        """The text of the error without the data."""
+        known = self.code in RESULT_CODES
+        name = f", {ResultCode(self.code).name.lower().replace('_', '-')}" if known else ""
+        return f"{self.args[0]} (code {self.code}{name})"
+
+    def __str__(self) -> str:
+        if self.data is None or self.data == self.args[0]:
+            return self.summary
+        quote = _QUOTE.repr(self.data)
+        if len(quote) > _LONGEST_QUOTE:
+            quote = quote[:_LONGEST_QUOTE] + "..."
+        return f"{self.summary}: {quote}"
 
 
 class CallTimeout(CallRefused, TimeoutError):

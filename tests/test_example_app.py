@@ -101,9 +101,15 @@ async def test_a_slow_and_a_failing_shop_have_statuses_of_their_own(
         async with _client(app) as client:
             late = await client.get("/price/slow")
             failed = await client.get("/price/any")
-    assert (late.status_code, late.json()) == (504, {"error": "the deadline passed (code 17)"})
+    assert (late.status_code, late.json()) == (
+        504,
+        {"error": "the deadline passed (code 17, deadline-exceeded)"},
+    )
     # What went wrong there stands in the shop's log, and in no browser.
-    assert (failed.status_code, failed.json()) == (502, {"error": "the handler failed (code 16)"})
+    assert (failed.status_code, failed.json()) == (
+        502,
+        {"error": "the handler failed (code 16, handler-failed)"},
+    )
 
 
 async def test_a_shop_that_comes_back_is_found_again(

@@ -17,6 +17,7 @@ from node.messaging.payloads import Payload, Tandem
 from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
 from node.peer.requests import DEFAULT_TIMEOUT
+from node.peer.subscription import OnMalformed
 from node.typed.models import D, Model, R
 
 A = TypeVar("A", bound=Peer | Link)
@@ -106,6 +107,7 @@ class BlockingRequests(Generic[A]):
         timeout: float | None = ...,
         after: TopicPosition | None = ...,
         returns: type[D] | None = None,
+        on_malformed: OnMalformed = ...,
     ) -> BlockingSubscription[D]: ...
 
     @overload
@@ -117,6 +119,7 @@ class BlockingRequests(Generic[A]):
         timeout: float | None = ...,
         after: TopicPosition | None = ...,
         returns: UnionType | type[Any],
+        on_malformed: OnMalformed = ...,
     ) -> BlockingSubscription[Any]: ...
 
     def subscribe(
@@ -127,9 +130,12 @@ class BlockingRequests(Generic[A]):
         timeout: float | None = DEFAULT_TIMEOUT,
         after: TopicPosition | None = None,
         returns: Any = None,
+        on_malformed: OnMalformed = "raise",
     ) -> BlockingSubscription[Any]:
         """Subscribe to a topic, at once: `for note in peer.subscribe(..)`; as `Peer.subscribe`."""
-        source = self._asked.subscribe(topic, data, timeout=timeout, after=after, returns=returns)
+        source = self._asked.subscribe(
+            topic, data, timeout=timeout, after=after, returns=returns, on_malformed=on_malformed
+        )
         return BlockingSubscription(self._background, source)
 
     def emit(

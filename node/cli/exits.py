@@ -88,7 +88,7 @@ def failure(error: BaseException) -> CommandFailure | None:
     text = _sentence(error)
     match error:
         case CallRefused():
-            text = _with_data(text, error.data)
+            text = _with_data(one_line(error.summary), error.data)
             name = _result_name(error.code)
             return CommandFailure(Exit.ANSWERED, error.code, name, text, "result", error.data)
         case IdentityChangedError():

@@ -45,7 +45,7 @@ C = TypeVar("C", bound=Connected)
 
 
 class Reachable(ABC, Generic[C]):
-    """`error` is why it is down, or was the last time. `sessions` counts the connections that were
+    """`error` is why it is down, None while it is up. `sessions` counts the connections that were
     established, `attempts` those that failed since, and `pause` is how many seconds after the last
     of these the next one is made.
     """
@@ -170,6 +170,7 @@ class Reachable(ABC, Generic[C]):
     def _holds(self) -> None:
         """It is there: who waits may go on."""
         self.attempts = 0
+        self.error = None
         self._redial.established()
         self.changes.notify()
 
@@ -205,6 +206,8 @@ class Reachable(ABC, Generic[C]):
                 self.backend.now,
             )
         except CallTimeout as error:
+            why = self.error or "no attempt to connect has ended yet"
+            error.args = (f"{self._what} is not connected: {why}",)
             raise error from self.error
         finally:
             self._waiting -= 1

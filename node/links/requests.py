@@ -7,7 +7,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, overload
 
 from lbm.codec import Encodable, Value
-from node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
+from node.errors import CallRefused, CallTimeout, OutcomeUnknownError, PeerClosedError
 from node.links.emitter import WaitingEmitter
 from node.links.sessions import Sessions
 from node.links.subscription import LinkSubscription
@@ -16,7 +16,8 @@ from node.messaging.kept import TopicPosition
 from node.messaging.payloads import Payload, Tandem, make_payload
 from node.messaging.topics import PUBLISH
 from node.peer.once_key import OnceKey
-from node.peer.requests import DEFAULT_TIMEOUT, note_number
+from node.peer.requests import DEFAULT_TIMEOUT, explain_unwritten, note_number
+from node.peer.subscription import OnMalformed
 from node.protocol.limits import ONCE_AGAIN
 from node.remote.emission import Emission
 from node.typed.data_type import data_type
@@ -105,9 +106,13 @@ class LinkRequests(Sessions):
         once: bool | bytes | OnceKey = False,
     ) -> int | None:
         """As `Peer.publish`; what waits, is asked again and is raised as by `call`."""
-        return note_number(
-            await self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
-        )
+        name = PUBLISH + topic
+        try:
+            answer = await self.call(name, data, timeout=timeout, headers=headers, once=once)
+        except CallRefused as error:
+            explain_unwritten(error, topic)
+            raise
+        return note_number(answer)
 
     async def _call_once(
         self,
@@ -155,6 +160,7 @@ class LinkRequests(Sessions):
         window: int | None = ...,
         after: TopicPosition | None = ...,
         returns: None = None,
+        on_malformed: OnMalformed = ...,
     ) -> LinkSubscription: ...
 
     @overload
@@ -167,6 +173,7 @@ class LinkRequests(Sessions):
         window: int | None = ...,
         after: TopicPosition | None = ...,
         returns: type[R],
+        on_malformed: OnMalformed = ...,
     ) -> LinkSubscription[R]: ...
 
     def subscribe(
@@ -178,13 +185,15 @@ class LinkRequests(Sessions):
         window: int | None = None,
         after: TopicPosition | None = None,
         returns: Any = None,
+        on_malformed: OnMalformed = "raise",
     ) -> LinkSubscription[Any]:
         """As `Peer.subscribe`, but it goes on over sessions. `timeout` is for the connection and
         the first answer. What is raised, and when: `LinkSubscription`."""
         if returns is not None:
             data_type(returns)  # raises now what is wrong with it
         name = self._name_there(topic)
-        return LinkSubscription(self, name, data, timeout, window, after, returns)
+        arguments = name, data, timeout, window, after, returns, on_malformed
+        return LinkSubscription(self, *arguments)
 
     def _name_there(self, topic: str) -> str:
         """What the other side calls a topic."""

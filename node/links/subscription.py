@@ -24,7 +24,7 @@ from node.messaging.kept import TopicPosition
 from node.messaging.notes import NO_HEADERS
 from node.peer.batches import Batches
 from node.peer.peer import Peer
-from node.peer.subscription import Subscription
+from node.peer.subscription import OnMalformed, Subscription, checked_on_malformed
 from node.protocol.codes import ResultCode
 from node.transport.job import Job
 from node.transport.options import require_callable
@@ -74,6 +74,7 @@ class LinkSubscription(Generic[D]):
         window: int | None,
         after: TopicPosition | None = None,
         returns: Any = None,
+        on_malformed: OnMalformed = "raise",
     ) -> None:
         self.topic = topic
         self.data: Value = None
@@ -85,6 +86,7 @@ class LinkSubscription(Generic[D]):
         self._window = window
         self._after = after  # the position of parts that were read to their end
         self._returns = returns
+        self._on_malformed = checked_on_malformed(on_malformed)
         self._begun = False
         self._parts: deque[Subscription[D]] = deque()  # of one session each, the oldest first
         self._part: Subscription[D] | None = None  # the one that is read
@@ -92,7 +94,7 @@ class LinkSubscription(Generic[D]):
         self._session: Peer | None = None
         self._newest: Subscription[D] | None = None  # over that session
         # Of parts that were read to their end.
-        self._dropped = self._gaps = self._number = 0
+        self._dropped = self._malformed = self._gaps = self._number = 0
         self._recovered = False
         # Whether a note has told that one of them was not recovered; and one of the first part.
         self._told, self._read_any = True, False
@@ -109,6 +111,11 @@ class LinkSubscription(Generic[D]):
     def dropped(self) -> int:
         """How many notes were lost because we did not keep up, as far as we were told."""
         return self._dropped + sum(part.dropped for part in self._parts)
+
+    @property
+    def malformed(self) -> int:
+        """How many notes were skipped because they are not of the type."""
+        return self._malformed + sum(part.malformed for part in self._parts)
 
     # Of a topic that remembers.
 
@@ -291,6 +298,7 @@ class LinkSubscription(Generic[D]):
 
     def _done_with(self, part: Subscription[D]) -> None:
         self._dropped += part.dropped
+        self._malformed += part.malformed
         self._gaps += part.gaps
         self._number, self._recovered = part.number, self._is_recovered(part)
         self._after = part.position or self._after
@@ -332,6 +340,7 @@ class LinkSubscription(Generic[D]):
             window=self._window,
             after=self.position,
             returns=self._returns,
+            on_malformed=self._on_malformed,
         )
         await part.__aenter__()
         self.sessions += 1

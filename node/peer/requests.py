@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, overload
 
 from lbm.codec import Encodable, Value
-from node.errors import PeerClosedError
+from node.errors import CallRefused, PeerClosedError
 from node.handlers.interceptors import Intercepted, Interceptors, PassedHeaders
 from node.messaging.asking import Asking
 from node.messaging.kept import TopicPosition
@@ -16,8 +16,8 @@ from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
 from node.messaging.topics import PUBLISH, Topics
 from node.peer.answer_stream import AnswerStream, answer_of
 from node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
-from node.peer.subscription import Subscription
-from node.protocol.codes import GIVEN_UP
+from node.peer.subscription import OnMalformed, Subscription
+from node.protocol.codes import GIVEN_UP, ResultCode
 from node.protocol.errors import ConnectionClosedError
 from node.remote.live import LiveConnection
 from node.transport.backend import Backend
@@ -213,9 +213,13 @@ class PeerRequests:
             CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too
                 long; 23 not of the topic's type. And what `call` raises.
         """
-        return note_number(
-            await self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
-        )
+        name = PUBLISH + topic
+        try:
+            answer = await self.call(name, data, timeout=timeout, headers=headers, once=once)
+        except CallRefused as error:
+            explain_unwritten(error, topic)
+            raise
+        return note_number(answer)
 
     @overload
     def call_stream(
@@ -269,6 +273,7 @@ class PeerRequests:
         window: int | None = ...,
         after: TopicPosition | None = ...,
         returns: type[D] | None = None,
+        on_malformed: OnMalformed = ...,
     ) -> Subscription[D]: ...
 
     @overload
@@ -281,6 +286,7 @@ class PeerRequests:
         window: int | None = ...,
         after: TopicPosition | None = ...,
         returns: UnionType | type[Any],
+        on_malformed: OnMalformed = ...,
     ) -> Subscription[Any]: ...
 
     def subscribe(
@@ -292,15 +298,27 @@ class PeerRequests:
         window: int | None = None,
         after: TopicPosition | None = None,
         returns: Any = None,
+        on_malformed: OnMalformed = "raise",
     ) -> Subscription[Any]:
         """Subscribe to a topic that the peer publishes: `async with` it, then `async for`.
         `timeout` is seconds until the answer, `data` is for the publisher to decide on; `window`
         as in `call_stream`. A topic that remembers goes on `after` the position of an earlier
-        subscription. With `returns` each note is of that type, as in `call`. What is raised, and
-        when: `Subscription`."""
+        subscription. With `returns` each note is of that type, as in `call`; `on_malformed` is what
+        to do with others: "raise" MalformedDataError, "skip" the note, or a function of the note's
+        data and the error that is called before the note is skipped. What is raised, and when:
+        `Subscription`."""
         kind = None if returns is None else data_type(returns)
-        arguments = topic, data, timeout, window, after, kind
+        arguments = topic, data, timeout, window, after, kind, on_malformed
         return Subscription(self.live, self.asking, self.topics, self.interceptors, *arguments)
+
+
+def explain_unwritten(error: CallRefused, topic: str) -> None:
+    """Say in the error of a publish that the topic doesn't exist or has no writers."""
+    if error.code == ResultCode.TOPIC_NOT_FOUND:
+        error.args = (
+            f"cannot publish to topic {topic!r}: the node has no such topic, or it has no "
+            "writers; the node must create it with writers=",
+        )
 
 
 def note_number(answer: Value) -> int | None:

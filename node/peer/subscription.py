@@ -4,16 +4,23 @@ Notes that are not read slow only their subscription. It ends with its `async wi
 is told, and the connection stays as it was.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, Literal, Self
 
 import anyio
 
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
-from node.errors import ParleyError, PeerClosedError, StreamResetError, received_refusal
+from node.errors import (
+    ConfigError,
+    MalformedDataError,
+    ParleyError,
+    PeerClosedError,
+    StreamResetError,
+    received_refusal,
+)
 from node.handlers.interceptors import Intercepted, Interceptors
 from node.messaging.asking import Asking
 from node.messaging.inbox import NoteInbox
@@ -27,9 +34,14 @@ from node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
 from node.remote.live import LiveConnection
+from node.transport.options import require_callable
 from node.transport.waiting import Changes
 from node.typed.data_type import DataType
 from node.typed.models import D, Model
+
+# What reading does with a note that is not of the type: raise MalformedDataError, skip the note, or
+# call a function with the note's data and the error, then skip it.
+OnMalformed = Literal["raise", "skip"] | Callable[[Value, MalformedDataError], object]
 
 # Seconds that leaving waits for the publisher to have understood.
 LEAVE_TIMEOUT = 5.0
@@ -41,7 +53,7 @@ class Subscription(Generic[D]):
 
     `data` is what came with the acceptance, `headers` came with the last note. The end
     of the notes is the publisher's: it closed the topic. Made with `returns`, each note
-    is of that type.
+    is of that type; `malformed` counts the notes that were skipped because they are not.
     """
 
     def __init__(
@@ -56,8 +68,11 @@ class Subscription(Generic[D]):
         window: int | None,
         after: TopicPosition | None = None,
         kind: DataType[D] | None = None,
+        on_malformed: OnMalformed = "raise",
     ) -> None:
         self.peer = live.remote
+        self.malformed = 0
+        self._on_malformed = checked_on_malformed(on_malformed)
         self._live = live
         self._asking = asking
         self._topics = topics
@@ -232,12 +247,19 @@ class Subscription(Generic[D]):
                 we did not keep up. PeerClosedError: the connection is over.
             ClosedResourceError: it was left. BusyResourceError: two tasks read.
         """
-        if not self._ready:
-            await self._fill()
-        if not self._ready:
-            raise StopAsyncIteration
-        note: D = await self._intercepted() if self._interceptors.note_in else self._ready.pop()
-        return note if self._kind is None else self._kind.read(note)
+        while True:
+            if not self._ready:
+                await self._fill()
+            if not self._ready:
+                raise StopAsyncIteration
+            note: D = await self._intercepted() if self._interceptors.note_in else self._ready.pop()
+            if self._kind is None:
+                return note
+            try:
+                return self._kind.read(note)
+            except MalformedDataError as error:
+                if not self._skips(note, error):
+                    raise
 
     def batches(self) -> Batches[D]:
         """The notes in lists of those that came together, 1 to 4,096: `async for notes in
@@ -251,9 +273,17 @@ class Subscription(Generic[D]):
         if not self._ready:
             await self._fill()
         if self._interceptors.note_in and self._ready:
-            return [await self.__anext__()]
+            try:
+                return [await self.__anext__()]
+            except StopAsyncIteration:
+                return []  # the others were skipped
         if self._kind is not None:
-            return self._of_kind(self._kind)
+            while self._ready:
+                batch = self._of_kind(self._kind)
+                if batch:
+                    return batch
+                await self._fill()  # all were skipped
+            return []
         batch, self._ready = self._ready, []
         batch.reverse()
         return batch
@@ -264,13 +294,25 @@ class Subscription(Generic[D]):
         while ready:
             try:
                 batch.append(kind.read(ready[-1]))
-            except Exception:  # a model's own code may raise anything
+            except Exception as error:  # a model's own code may raise anything
+                if isinstance(error, MalformedDataError) and self._skips(ready[-1], error):
+                    ready.pop()
+                    continue
                 if batch:
                     break
                 ready.pop()
                 raise
             ready.pop()
         return batch
+
+    def _skips(self, note: Any, error: MalformedDataError) -> bool:
+        """Whether a note that is not of the type is skipped."""
+        if self._on_malformed == "raise":
+            return False
+        self.malformed += 1
+        if self._on_malformed != "skip":
+            self._on_malformed(note, error)
+        return True
 
     async def _intercepted(self) -> D:
         """The next note, once its interceptors let it through. It is read when they are done with
@@ -406,3 +448,15 @@ class Subscription(Generic[D]):
 
     def _wake(self) -> None:
         self._changes.notify()
+
+
+def checked_on_malformed(given: OnMalformed) -> OnMalformed:
+    """Return the option `on_malformed`; raises ConfigError if it is something else."""
+    if isinstance(given, str) or not callable(given):
+        if given not in ("raise", "skip"):
+            raise ConfigError(
+                f"on_malformed is {given!r}; it must be 'raise', 'skip' or a function"
+            )
+        return given
+    require_callable(given, "on_malformed=", "note", "error")
+    return given

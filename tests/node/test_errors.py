@@ -58,14 +58,26 @@ def test_errors_are_caught_as_what_they_are_elsewhere(error: Exception, kind: ty
         (StreamResetError(99), "closed by the other side (99)"),
         (UnreachableError("nobody listens"), "nobody listens"),
         (UnreachableError(), ""),
-        (CallRefused(ResultCode.HANDLER_FAILED, "data"), "the handler failed (code 16)"),
+        (
+            CallRefused(ResultCode.HANDLER_FAILED, "data"),
+            "the handler failed (code 16, handler-failed): 'data'",
+        ),
         (CallRefused(99), "refused (code 99)"),
-        (CallTimeout(), "the deadline passed (code 17)"),
+        (CallRefused(99, {"why": "sold out"}), "refused (code 99): {'why': 'sold out'}"),
+        (CallTimeout(), "the deadline passed (code 17, deadline-exceeded)"),
         (NotTrustedError("who?"), "who? (peer-not-trusted)"),
     ],
 )
 def test_an_error_says_what_happened(error: Exception, text: str) -> None:
     assert str(error) == text
+
+
+def test_a_refusal_quotes_the_beginning_of_its_data() -> None:
+    for data in ("x\n\x1b" * 1_000, [["y" * 100] * 100] * 100, {str(n): n for n in range(10_000)}):
+        text = str(CallRefused(64, data))
+        assert text.startswith("refused (code 64): ")
+        assert len(text) < 400
+        assert text.isprintable()
 
 
 @pytest.mark.parametrize("code", [True, 0, -1, 2**32])

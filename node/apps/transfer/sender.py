@@ -21,7 +21,7 @@ from node.apps.transfer.protocol import LABEL, Begin, FileOffer, MessageError, R
 from node.apps.transfer.watcher import Transfer, Watcher
 from node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
 from node.peer.peer import Peer
-from node.protocol.codes import FIRST_APPLICATION_CODE
+from node.protocol.codes import FIRST_APPLICATION_CODE, CloseCode
 from node.streams.stream import Stream
 
 
@@ -119,9 +119,12 @@ async def send_file(peer: Peer, source: Source, watcher: Watcher | None = None) 
         async with peer.open_stream(LABEL) as stream:
             receipt = await _send(stream, source, transfer, watcher)
     except StreamResetError as error:
+        if error.code == CloseCode.NO_HANDLER:
+            text = f"{peer} doesn't receive files: run `parley receive` or a FileReceiver there"
+            error = StreamResetError(error.code, text)
         watcher.stopped(transfer, error)
         if error.code < FIRST_APPLICATION_CODE:
-            raise
+            raise error
         refused = CallRefused(error.code, error.text)
         refused.received = True
         raise refused from error

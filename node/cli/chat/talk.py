@@ -108,7 +108,7 @@ class Talk:
             self._screen.say(f"! perhaps not said: {text} ({error})")
         except CallRefused as refused:
             data = refused.data
-            self._refused(refused.code, data if isinstance(data, str) else str(refused))
+            self._refused(refused.code, data if isinstance(data, str) else refused.summary)
         except UnreachableError as error:
             self._refused(Exit.UNREACHABLE, f"not said: {text} ({error})")
         except ValueError as error:

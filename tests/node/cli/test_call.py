@@ -122,13 +122,13 @@ def test_an_answer_with_another_code(parley: Parley, server: str) -> None:
 
 def test_a_handler_that_failed_tells_nothing_of_it(parley: Parley, server: str) -> None:
     done = parley("call", server, "test.fail")
-    assert done == (5, "", "parley: the handler failed (code 16)\n")
+    assert done == (5, "", "parley: the handler failed (code 16, handler-failed)\n")
 
 
 @pytest.mark.parametrize("topic", ["nope", "", "parley.ech", "parley.echo "])
 def test_an_unknown_topic(parley: Parley, server: str, topic: str) -> None:
     done = parley("call", server, topic)
-    assert done == (5, "", "parley: topic not found (code 1)\n")
+    assert done == (5, "", "parley: topic not found (code 1, topic-not-found)\n")
 
 
 def test_a_deadline_that_passes(parley: Parley, server: str) -> None:

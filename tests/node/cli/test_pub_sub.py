@@ -163,7 +163,11 @@ def test_a_clock_that_would_not_tick(parley: Parley) -> None:
 
 
 def test_a_topic_that_is_not_there(parley: Parley, server: str) -> None:
-    assert parley("sub", server, "nope") == (5, "", "parley: topic not found (code 1)\n")
+    assert parley("sub", server, "nope") == (
+        5,
+        "",
+        "parley: topic not found (code 1, topic-not-found)\n",
+    )
 
 
 def test_nobody_answers(parley: Parley) -> None:

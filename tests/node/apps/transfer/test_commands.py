@@ -207,7 +207,7 @@ def test_what_cannot_be_sent(parley: Parley, tmp_path: Path, file: Path) -> None
 def test_a_node_that_takes_no_files(parley: Parley, server: str, file: Path) -> None:
     done = parley("send", str(file), server)
     assert done.code == 1
-    assert "no handler" in done.err
+    assert "doesn't receive files" in done.err
 
 
 def test_where_nothing_can_be_put(parley: Parley, file: Path, tmp_path: Path) -> None:

@@ -38,8 +38,12 @@ LOST = PeerClosedError(CloseCode.CONNECTION_LOST)
         ),
         (
             received_refusal(ResultCode.DEADLINE_EXCEEDED, None),
-            {"event": "unanswered", "text": "hello", "error": "the deadline passed (code 17)"},
-            "! perhaps not said: hello (the deadline passed (code 17))",
+            {
+                "event": "unanswered",
+                "text": "hello",
+                "error": "the deadline passed (code 17, deadline-exceeded)",
+            },
+            "! perhaps not said: hello (the deadline passed (code 17, deadline-exceeded))",
         ),
         (
             received_refusal(ResultCode.OVERLOADED, "at most 20 messages in 10 s"),
