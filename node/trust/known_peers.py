@@ -31,7 +31,7 @@ MAX_NAME_SIZE: Final = 1_024  # characters
 _NO_NAMES: Final = "-"
 
 # Device, inode, size and time of change: what tells one state of the file from the next.
-_Stamp = tuple[int, int, int, int]
+_Stamp = tuple[int, int, int, int, int]
 
 
 def default_known_peers() -> Path:
@@ -279,4 +279,10 @@ def _checked_name(name: str) -> str:
 
 
 def _stamp(status: os.stat_result) -> _Stamp:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )

@@ -67,7 +67,7 @@ class Petnames:
             return
         try:
             status = os.stat(self._path)
-            state = status.st_ino, status.st_size, status.st_mtime_ns
+            state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
             if state != self._state:
                 with self._path.open("rb") as file:
                     text = file.read(_MAX_FILE_SIZE).decode(errors="replace")

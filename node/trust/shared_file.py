@@ -51,8 +51,8 @@ def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_r
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            status = os.fstat(file.fileno())
-        os.replace(fresh, path)
+            os.replace(fresh, path)
+            status = os.fstat(file.fileno())  # a rename changes the ctime
     except OSError as cause:
         raise error(f"cannot write {path}: {cause.strerror}") from cause
     return status

@@ -30,7 +30,7 @@ SETTLED_NS: Final = 2_000_000_000
 HASH_PIECE = 8 * 1024 * 1024
 READ_PIECE = 1024 * 1024
 
-_Key = tuple[int, int, int, int]
+_Key = tuple[int, int, int, int, int]
 
 
 class Digest(Protocol):
@@ -80,7 +80,8 @@ def _hash(digest: Digest, file: OpenFile, offset: int, size: int) -> int:
 
 
 class Hashes:
-    """The running SHA-256 of whole files, by device, inode, size and time of change."""
+    """The running SHA-256 of whole files, by device, inode, size and both times of change: any
+    program can set the mtime, and only the system the ctime."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
@@ -104,7 +105,8 @@ class Hashes:
             await self._ration(who, size)
 
         digest, size = await hash_prefix(file, found.st_size, ration)
-        if self._clock() - found.st_mtime_ns > SETTLED_NS and _key(file.status()) == key:
+        changed = max(found.st_mtime_ns, found.st_ctime_ns)
+        if self._clock() - changed > SETTLED_NS and _key(file.status()) == key:
             self.keep(found, digest)
         return digest, size
 
@@ -127,4 +129,4 @@ class Hashes:
 
 
 def _key(found: os.stat_result) -> _Key:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -48,8 +48,13 @@ class Source:
             with _readable(path):
                 size = file.status().st_size
                 digest, hashed = await hash_prefix(file, size)
-            if hashed != size:
-                raise FileError(f"{path} changed while it was being read")
+                more = await run_sync(file.read, size, 1)
+            if hashed != size or more:
+                raise FileError(
+                    f"cannot send '{path}': its size is {size:,} bytes, but it has "
+                    f"{'more' if more else f'{hashed:,}'}; if it is being written, wait for that, "
+                    "and copy a file of /proc or /sys to an ordinary file first"
+                )
         except BaseException:
             file.close()
             raise

@@ -51,14 +51,14 @@ class Files:
             if before.get(path) != self._seen.get(path)
         )
 
-    def _look(self) -> dict[Path, tuple[int, int]]:
-        found: dict[Path, tuple[int, int]] = {}
+    def _look(self) -> dict[Path, tuple[int, int, int]]:
+        found: dict[Path, tuple[int, int, int]] = {}
         for path in self._paths():
             try:
                 status = path.stat()
             except OSError:
                 continue  # it was removed meanwhile
-            found[path] = status.st_mtime_ns, status.st_size
+            found[path] = status.st_mtime_ns, status.st_ctime_ns, status.st_size
             if len(found) == MOST_FILES:
                 break
         return found

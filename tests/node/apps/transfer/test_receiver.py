@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import node.apps.transfer.receiver as receiver_module
 from node.apps.transfer.files import OpenFile
 from node.apps.transfer.framing import read_message
+from node.apps.transfer.hashes import SETTLED_NS, Hashes
 from node.apps.transfer.names import PARTIAL_ENDING, partial_name
 from node.apps.transfer.protocol import LABEL, Begin, FileOffer, Receipt, RefusalCode, Resume
 from node.apps.transfer.receiver import FileReceiver
@@ -126,8 +128,9 @@ async def test_offers_do_not_have_a_file_hashed_again(
 
     monkeypatch.setattr(OpenFile, "read", counted)
     async with receiving(tmp_path) as place:
-        mine = written(place.directory / "a")
-        os.utime(mine, (0, 0))
+        written(place.directory / "a")
+        # So much later than its last change that it has settled.
+        place.receiver._hashes = Hashes(clock=lambda: time.time_ns() + 2 * SETTLED_NS)
         wrong = FileOffer("a", len(PATTERN), bytes(32))
         for _ in range(3):
             assert (await refused(place, wrong))[0] == RefusalCode.EXISTS

@@ -119,6 +119,10 @@ async def test_what_is_no_file_to_send(anyio_backend: str, tmp_path: Path) -> No
         await Source.open(written(tmp_path / ".hidden"))
     with pytest.raises(FileError, match="cannot read"):
         await Source.open(tmp_path / "none")
+    with pytest.raises(
+        FileError, match=r"^cannot send '/proc/self/status': its size is 0 bytes, but"
+    ):
+        await Source.open(Path("/proc/self/status"))
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileError, match="not a regular file"):
         await Source.open(tmp_path / "pipe")
