@@ -1,9 +1,9 @@
 """Whom a command meets at an address, before it says who it is itself.
 
 An address that nobody is on record for is dialled twice: first with a throw-away key, only to learn
-who is there. That is shown with its fingerprint, and asked for where a person can be asked, for as
-long as they like: no handshake waits for them. A node never talks to itself, so whoever dials their
-own node does so with a throw-away key.
+who is there. A person at a terminal sees its fingerprint and is asked, for as long as they like: no
+handshake waits for them. Without a terminal the node is refused, unless `--trust` is given. A node
+never talks to itself, so whoever dials their own node does so with a throw-away key.
 """
 
 import sys
@@ -76,7 +76,8 @@ async def _identity_for(options: NodeOptions, out: Output, address: Address) -> 
         elif isinstance(policy, FirstUse):
             there = await _who_is_there(options, address)
             if there != identity.node_id:
-                await _introduce(out, known_peers, there, address.place)
+                trusted = options.trust is not None
+                await _introduce(out, known_peers, there, address.place, trusted=trusted)
     if there != identity.node_id:
         return identity
     if not options.is_own:
@@ -103,18 +104,27 @@ async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
     return met[0]
 
 
-async def _introduce(out: Output, known_peers: KnownPeers, there: NodeId, place: str) -> None:
-    """Have the node on record that was met at a place where nobody was before."""
+async def _introduce(
+    out: Output, known_peers: KnownPeers, there: NodeId, place: str, *, trusted: bool
+) -> None:
+    """Record the node at a place where none is on record. `trusted`: `--trust first-use` is given,
+    so that it is accepted where nobody can be asked."""
     old = known_peers.lookup(there)
     words = fingerprint(there)
     if old is not None:
         _say(f"the node at {place} is {_called(old)}, who is on record already")
-    elif not can_ask(out):
+    elif can_ask(out):
+        question = _STRANGER.format(place=place, node_id=there, words=in_two_lines(words, "    "))
+        if not await ask_on_terminal(question):
+            raise NotTrustedError(f"the node at {place} was not trusted: {there}")
+    elif trusted:
         _say(f"first met at {place}, and on record from now on: {there} ({words})")
-    elif not await ask_on_terminal(
-        _STRANGER.format(place=place, node_id=there, words=in_two_lines(words, "    "))
-    ):
-        raise NotTrustedError(f"the node at {place} was not trusted: {there}")
+    else:
+        raise NotTrustedError(
+            f"cannot trust the node at {place!r}: it is not on record, and there is no terminal to "
+            f"ask at; its id is {there} ({words}); append #NODEID to the address, or give "
+            "--trust first-use"
+        )
     known_peers.add(there, place, datetime.now(UTC))
 
 

@@ -22,11 +22,12 @@ from node.cli.context.places import VARIABLE, PlaceCommand, placed
 from node.cli.given_files import read_network_key, read_passphrase, warn
 from node.cli.own_key import own_identity
 from node.config import NodeConfig
-from node.errors import ConfigError, FileError
+from node.errors import ConfigError, FileError, NotTrustedError
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
 from node.settings import ServeSettings, Settings
 from node.settings.serve import LOG_FORMATS
+from node.transport.address import Address
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
@@ -337,6 +338,26 @@ class NodeOptions:
         policy = parse_trust(self.trust or "first-use")
         if "#" not in address:  # with a node id there, no file decides
             _require_readable(policy, self.trust)
+        return policy
+
+    def unattended_trust(self, address: str) -> TrustPolicy:
+        """The same for a link that is dialled while nobody can be asked: without `--trust`, an
+        address without a node id has to be on record.
+
+        Raises:
+            NotTrustedError: it is not.
+        """
+        policy, target = self.dialling_trust(address), Address.parse(address)
+        if (
+            self.trust is None
+            and target.node_id is None
+            and isinstance(policy, FirstUse)
+            and policy.known_peers.by_name(target.place) is None
+        ):
+            raise NotTrustedError(
+                f"cannot trust the node at {target.place!r}: it is not on record; append #NODEID "
+                "to the address, or give --trust first-use"
+            )
         return policy
 
 

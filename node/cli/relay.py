@@ -117,7 +117,7 @@ def relay(
     )
     wish = _wish(bridge, node)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
-    command = partial(_relay, relaying, wish, options.dialling_trust)
+    command = partial(_relay, relaying, wish, options.unattended_trust)
     over = options.over(settings)
     run(over, command, access_log=settings.serve.access_log, serves=True)
 

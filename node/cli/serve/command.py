@@ -174,7 +174,7 @@ def serve_by(
     settings = read()
     reloader = Reloader(read, options, settings)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
-    command = partial(_serving, settings, options.dialling_trust, reloader, application)
+    command = partial(_serving, settings, options.unattended_trust, reloader, application)
     access = settings.serve.access_log
     run(options.over(settings), command, access_log=access, serves=True, hangup=reloader.hangup)
 

@@ -175,6 +175,8 @@ def _show(out: Output, code: Code, places: Sequence[str], meeting: WaysToMeet) -
         home=meeting.home,
         announced=meeting.announced,
     )
+    for port in [place.port for place in map(Address.parse, places) if place.host in _ELSEWHERE]:
+        out.say(f"listening on all network interfaces, port {port}; --listen ADDR restricts it")
     out.say(f"code  {code}")
     out.say(f"      good for one receiver, and for {SECONDS / 60:g} minutes")
     ways = [f" --home {meeting.home}"] if meeting.home else []

@@ -1,7 +1,7 @@
-"""Whether files are taken from somebody new: who receives is asked, where somebody can be asked.
+"""Decides whether `parley receive` accepts files from an unknown sender.
 
-Whoever is on record as a known peer is not new. A yes puts them there; a no holds until the
-command ends.
+A person at a terminal is asked once for each sender; without a terminal the files are refused. A
+yes puts the sender on record as a known peer; a no is valid until the command ends.
 """
 
 from collections import OrderedDict
@@ -66,8 +66,11 @@ class Strangers:
         self._out.event("stranger", node_id=node_id and str(node_id), words=words, name=offer.name)
         if not can_ask(self._out):
             who = f"{node_id} ({words})" if node_id else f"{peer.name}, who proves no id"
-            self._out.remark(f"parley: files come from somebody new: {who}")
-            return True
+            self._out.remark(
+                f"parley: refused files of an unknown sender: {who}; there is no terminal to ask "
+                "at: give --yes, --trust, or `parley peers add` the sender"
+            )
+            return False
         question = _NAMELESS if node_id is None else _QUESTION
         shown = {
             "name": one_line(offer.name),

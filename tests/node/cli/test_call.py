@@ -235,7 +235,7 @@ def test_first_use_records_and_known_reads(parley: Parley, server: str, tmp_path
     assert done.code == 4
     assert "it is not in" in done.err
     assert not file.exists()
-    assert parley("call", place, "parley.echo", "x").code == 0
+    assert parley("call", place, "parley.echo", "x", "--trust", "first-use").code == 0
     line = file.read_text()
     assert line.startswith(node_id)
     assert line.endswith(f" {place}\n")

@@ -57,11 +57,24 @@ def on_record() -> dict[NodeId, tuple[str, ...]]:
     return {peer.node_id: peer.names for peer in KnownPeers(default_known_peers())}
 
 
-async def test_without_a_terminal_it_is_a_line(
+async def test_without_a_terminal_it_is_refused(
     anyio_backend: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with hosted() as host:
-        assert await call_on(host.place) == host.node_id
+        with pytest.raises(NotTrustedError, match="--trust first-use") as refused:
+            await call_on(host.place)
+        for shown in (host.place, str(host.node_id), fingerprint(host.node_id), "#NODEID"):
+            assert shown in str(refused.value)
+        assert on_record() == {}
+        assert host.met == []  # not even a throw-away id
+        assert capsys.readouterr() == ("", "")
+
+
+async def test_with_trust_and_without_a_terminal_it_is_a_line(
+    anyio_backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with hosted() as host:
+        assert await call_on(host.place, trust="first-use") == host.node_id
         assert capsys.readouterr() == (
             "",
             f"parley: first met at {host.place}, and on record from now on: {host.node_id} "
@@ -157,3 +170,28 @@ def test_a_server_does_not_dial_itself(parley: Parley, tmp_path: Path) -> None:
         done = parley(*command, "--identity", str(key))
         assert (done.code, done.out) == (2, "")
         assert f"{itself} has the id of this node: give one of the two a key of its own" in done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve", "--listen", "tcp://127.0.0.1:0", "--forward", "news=tcp://127.0.0.1:1"],
+        ["relay", "--listen", "tcp://127.0.0.1:0", "--bridge", "news=tcp://127.0.0.1:1"],
+    ],
+)
+def test_a_server_does_not_trust_whom_nobody_was_asked_about(
+    parley: Parley, command: list[str]
+) -> None:
+    done = parley(*command)
+    assert (done.code, done.out) == (4, "")
+    assert "cannot trust the node at 'tcp://127.0.0.1:1': it is not on record" in done.err
+
+
+def test_a_script_ends_with_code_4(parley: Parley, server: str) -> None:
+    place, _, node_id = server.partition("#")
+    for options in ((), ("--json",)):
+        done = parley("call", place, "parley.echo", "hello", *options)
+        assert done.code == 4
+        assert node_id in done.err + done.out
+    done = parley("call", place, "parley.echo", "hello", "--trust", "first-use")
+    assert (done.code, done.out) == (0, "hello\n")

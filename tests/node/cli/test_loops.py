@@ -52,7 +52,7 @@ def test_send_and_receive(processes: Processes, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4_000
     (tmp_path / "file").write_bytes(content)
     (tmp_path / "there").mkdir()
-    receiver = processes.start("receive", "there", "--once", "--json", *TRIO)
+    receiver = processes.start("receive", "there", "--once", "--yes", "--json", *TRIO)
     address = receiver.event("ready")["addresses"][0]
     sent = processes.run("send", "file", address, "--json", *TRIO)
     assert (sent.code, receiver.finish().code) == (0, 0)

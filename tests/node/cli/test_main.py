@@ -188,5 +188,15 @@ def test_a_command_imports_itself_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(done.stdout.splitlines()[-1].split())
-    of_main = ("beginning", "completion", "completion.command", "exits", "helps", "main", "output")
+    of_main = (
+        "beginning",
+        "completion",
+        "completion.answering",
+        "completion.command",
+        "completion.safety",
+        "exits",
+        "helps",
+        "main",
+        "output",
+    )
     assert imported == {f"node.cli.{name}" for name in of_main}

@@ -200,7 +200,7 @@ def test_a_publisher_that_is_killed_and_comes_back(processes: Processes, tmp_pat
     place, _, _ = address.partition("#")
     # One is for people; both know the publisher by its id, or by which one answered first.
     reader = processes.start("sub", address, "t", "--json")
-    people = processes.start("sub", place, "t")
+    people = processes.start("sub", place, "t", "--trust", "first-use")
     reader.event("subscribed")
     running.type("one\n")
     assert (reader.event("note")["data"], people.line()) == ("one", "one")

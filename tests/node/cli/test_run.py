@@ -70,7 +70,7 @@ def test_closed_standard_files(processes: Processes, server: str) -> None:
     call = f"$P call '{server}' parley.echo"
     assert _shell(processes, f"{call} x <&- >&- 2>&-").returncode == 0
     place = server.partition("#")[0]
-    line = f"PARLEY_HOME={processes.home} $P call {place} parley.echo x 2>&-"
+    line = f"PARLEY_HOME={processes.home} $P call {place} parley.echo x --trust first-use 2>&-"
     stranger = _shell(processes, line)
     assert (stranger.returncode, stranger.stdout) == (0, b"x\n")  # not who was met
     failed = _shell(processes, "$P call tcp://127.0.0.1:1 parley.echo x 2>&-")

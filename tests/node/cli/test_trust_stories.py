@@ -28,7 +28,9 @@ def test_first_use_then_a_changed_id(processes: Processes, parley: Parley, tmp_p
         return processes.serve("--identity", identity, listen=[place])[0]
 
     running = serve(old)
-    assert processes.run("call", place, "parley.echo", "one").out == "one\n"
+    trusting = ("--trust", "first-use")
+    assert processes.run("call", place, "parley.echo", "one").code == 4  # nobody can be asked
+    assert processes.run("call", place, "parley.echo", "one", *trusting).out == "one\n"
     assert parley("call", place, "parley.echo", "two").out == "two\n"
     running.stop()
     known = (processes.home / "known_peers").read_text()
@@ -53,7 +55,7 @@ def test_first_use_then_a_changed_id(processes: Processes, parley: Parley, tmp_p
     assert parley("call", f"{place}#{new_id}", "parley.echo", "x").code == 0
     # Or does as the warning says.
     assert processes.run(*mend.split()[1:]).code == 0
-    assert processes.run("call", place, "parley.echo", "three").out == "three\n"
+    assert processes.run("call", place, "parley.echo", "three", *trusting).out == "three\n"
     assert (processes.home / "known_peers").read_text().startswith(new_id)
     assert running.stop().code == 0
 

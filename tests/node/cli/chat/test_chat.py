@@ -156,7 +156,11 @@ def test_who_is_verified(processes: Processes, tmp_path: Path) -> None:
     ann.end_input()
     # Without an id in the address the record counts, as it was before the first meeting.
     place = address.partition("#")[0]
-    for options, standing in ((trust, "verified"), ((), "new"), ((), "verified")):
+    for options, standing in (
+        (trust, "verified"),
+        (("--trust", "first-use"), "new"),
+        ((), "verified"),
+    ):
         carl = guest(processes, place, "carl", *options)
         assert roster(carl)[0] == ("Host", standing, True)
         carl.end_input()

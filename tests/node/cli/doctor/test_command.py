@@ -59,7 +59,7 @@ def test_a_connection(parley: Parley, server: str) -> None:
     assert (levels["encryption"], levels["kex"], levels["trust"]) == ("ok", "ok", "ok")
     assert (levels["signing"], levels["identity"]) == ("note", "note")
     place = server.partition("#")[0]
-    assert found(parley("doctor", place, "--json"))["trust"] == "note"
+    assert found(parley("doctor", place, "--trust", "first-use", "--json"))["trust"] == "note"
     assert found(parley("doctor", place, "--trust", "any", "--json"))["trust"] == "weak"
 
 

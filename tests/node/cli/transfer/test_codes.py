@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from crypto.identity import NodeId
+from node.apps.codes.code import Code
 from node.apps.codes.errors import WrongCodeError
-from node.cli.transfer import taking
+from node.cli.output import Output
+from node.cli.transfer import giving, taking
+from node.cli.transfer.giving import WaysToMeet
 from node.discovery.announcement import FoundNode
 from node.errors import HandshakeError, UnreachableError
 from node.node import Node
@@ -225,3 +228,16 @@ def test_who_had_a_guess_gets_no_second_one(
     monkeypatch.setattr(Node, "connect", connect)
     parley("receive", "7-crossover-clockwork", str(directory))
     assert len(met) == 2
+
+
+def test_a_sender_says_that_it_listens_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    code = Code.parse("7-crossover-clockwork")
+    for place, lines in (
+        ("tcp://0.0.0.0:41233", 1),
+        ("tcp://[::]:41233", 1),
+        ("tcp://127.0.0.1:41233", 0),
+        ("unix:///run/socket", 0),
+    ):
+        giving._show(Output(False), code, [place], WaysToMeet.chosen(None, [place], False))
+        line = "listening on all network interfaces, port 41233; --listen ADDR restricts it\n"
+        assert capsys.readouterr().out.count(line) == lines

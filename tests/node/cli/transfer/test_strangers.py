@@ -85,16 +85,16 @@ async def test_files_that_come_together_are_one_question(
             assert terminal.read().count("[yes/no]") == 1
 
 
-async def test_nobody_is_asked_without_a_terminal(
+async def test_without_a_terminal_the_answer_is_no(
     anyio_backend: str, known: KnownPeers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with meeting() as met:
         asking = strangers(known)
-        assert await asking.welcome(met.back, offer())
-        assert await asking.welcome(met.back, offer())
+        assert not await asking.welcome(met.back, offer())
+        assert not await asking.welcome(met.back, offer())
         words = fingerprint(met.client.node_id)
-        line = f"parley: files come from somebody new: {met.client.node_id} ({words})\n"
-        assert capsys.readouterr().err == line
+        line = f"parley: refused files of an unknown sender: {met.client.node_id} ({words}); there"
+        assert capsys.readouterr().err.startswith(line)
         assert len(known) == 0  # nobody has said yes
 
 
@@ -120,6 +120,12 @@ async def test_a_question_about_others_holds_no_known_peer_up(
                 with anyio.fail_after(5):
                     assert await asking.welcome(friend.back, offer())
                 tasks.cancel_scope.cancel()
+
+
+async def test_json_is_no_person(anyio_backend: str, known: KnownPeers) -> None:
+    async with meeting() as met:
+        with at_terminal():
+            assert not await strangers(known, as_json=True).welcome(met.back, offer())
 
 
 async def test_who_proves_no_id_is_never_on_record(anyio_backend: str, known: KnownPeers) -> None:
