@@ -27,7 +27,7 @@ from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
-from node.transport.options import require_callable, require_name
+from node.transport.options import check_name, require_callable, require_name
 from node.transport.waiting import is_async
 from node.trust.rations import Rations
 from node.typed.data_type import data_type
@@ -206,8 +206,7 @@ class Offering:
             ParleyError: the event has a handler. ConfigError: an option is wrong.
         """
         require_name(name, "node.on")
-        if not isinstance(namespace, str):
-            raise ConfigError(f"a namespace is text, not {namespace!r}")
+        check_name("a namespace", namespace)
 
         def register(handler: E) -> E:
             what = f"the handler of {name!r}"
@@ -347,8 +346,7 @@ class Offering:
         Raises:
             ParleyError: the topic exists. ConfigError: an option is wrong.
         """
-        if not isinstance(name, str):
-            raise ConfigError(f"a topic is text, not {name!r}")
+        check_name("a topic", name)
         if name in self.topics:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):

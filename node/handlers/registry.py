@@ -21,7 +21,7 @@ from node.messaging.topics import PUBLISH
 from node.metrics.metrics import RequestTally
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
-from node.transport.options import require_name
+from node.transport.options import check_name, require_name
 
 H = TypeVar("H")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -140,8 +140,7 @@ class Registry(Generic[H]):
         Raises:
             ParleyError: there is one of this name. ConfigError: an option is wrong.
         """
-        if not isinstance(name, str):
-            raise ConfigError(f"{self.kind} {name!r}: a name is text")
+        check_name("a handler", name)
         if self.has(name):
             raise ParleyError(f"{self.kind} {name!r} has a handler already")
         if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
@@ -271,10 +270,11 @@ class Namespace:
         """What was declared, with the bound method; a subclass's goes before its base's.
 
         Raises:
-            ConfigError: it has no name.
+            ConfigError: it has no name, or one that cannot be encoded.
         """
         if not self.name:
             raise ConfigError(f"{type(self).__name__} has no name: it is the namespace")
+        check_name("a namespace", self.name)
         for attribute in dir(type(self)):
             declared = getattr(getattr(type(self), attribute), _MARK, None)
             if isinstance(declared, Declared):

@@ -113,8 +113,14 @@ def named(
 def labelled(
     measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]
 ) -> MetricFamily:
-    """A family of samples with labels."""
-    return MetricFamily(measure, tuple(Sample(labels, value) for labels, value in samples))
+    """A family of samples with labels. Lone surrogates, as in paths that aren't UTF-8, are escaped:
+    exporters cannot encode them."""
+    found = ((tuple(map(_encodable, labels)), value) for labels, value in samples)
+    return MetricFamily(measure, tuple(Sample(labels, value) for labels, value in found))
+
+
+def _encodable(label: str) -> str:
+    return label if label.isascii() else label.encode("utf-8", "backslashreplace").decode()
 
 
 def _sum(one: float | Histogram, other: float | Histogram) -> float | Histogram:

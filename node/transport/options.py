@@ -8,9 +8,11 @@ from inspect import (
     ismethod,
     signature,
 )
-from typing import Any
+from typing import Any, Final
 
 from node.errors import ConfigError
+
+_SHOWN: Final = 64  # characters of a name in an error
 
 
 def require_callable(
@@ -40,7 +42,7 @@ def require_name(name: object, decorator: str, example: str | None = None) -> st
         ConfigError: it isn't text, such as a function that was decorated without parentheses.
     """
     if isinstance(name, str):
-        return name
+        return check_name("a handler", name)
     if callable(name):
         function = getattr(name, "__name__", "handler")
         raise ConfigError(
@@ -48,6 +50,25 @@ def require_name(name: object, decorator: str, example: str | None = None) -> st
             f'write @{decorator}("{example or function}")'
         )
     raise ConfigError(f"cannot register a handler of {name!r}: a name is text")
+
+
+def check_name(owner: str, name: object) -> str:
+    """Return a name of a call, topic, stream, event or namespace, checked; `owner` describes what
+    has it, in errors.
+
+    Raises:
+        ConfigError: it isn't text, or has a lone surrogate: such text cannot be encoded, so no peer
+            can ask for it.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"cannot use {name!r} as the name of {owner}: a name is text")
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        shown = ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..")
+        raise ConfigError(
+            f"cannot use {shown} as the name of {owner}: it has a lone surrogate, which cannot be "
+            "encoded; decode its bytes as UTF-8"
+        )
+    return name
 
 
 def _fault(function: Any, arguments: tuple[str, ...], *, yields: bool) -> str | None:

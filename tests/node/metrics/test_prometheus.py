@@ -64,3 +64,9 @@ def test_no_accept_header_raises_an_error(accept: str, is_openmetrics: bool) -> 
     _, content_type = prometheus_text(some(), accept)
     assert ("openmetrics" in content_type) is is_openmetrics
     assert content_type.isascii()
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+def test_a_label_that_cannot_be_encoded_is_escaped(accept: str) -> None:
+    text, _ = prometheus_text([labelled(CALLS_RECEIVED, [(("a\ud800", "accepted"), 2)])], accept)
+    assert rb'topic="a\\ud800"' in text
