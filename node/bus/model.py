@@ -114,7 +114,8 @@ class Trim(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """Events of one `Bus`, by what became of them in this process. The numbers only go up.
+    """Events of one `Bus`, by what became of them in this process, and on a bus that it offers to
+    peers by what these did. The numbers only go up.
 
     Attributes:
         published: were stored; one that was there already is not counted.

@@ -148,7 +148,10 @@ SERVER_LINKS: Final = _measure("federation_links", "gauge", "Links with other se
 
 # Durable buses.
 BUS_EVENTS: Final = _measure(
-    "bus_events", "counter", "Events of buses, by what this process did.", "outcome"
+    "bus_events",
+    "counter",
+    "Events of buses, by what this process did, and peers on the bus that it offers.",
+    "outcome",
 )
 BUS_LAG: Final = _measure(
     "bus_lag", "gauge", "Events that a group was never handed.", "stream", "group"

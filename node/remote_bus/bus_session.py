@@ -213,6 +213,7 @@ class BusSession:
             executor.unsettled.add(batch.place, batch.ids)
             await self._send(event, payload, weight)
             sent = True
+            executor.count_delivered(batch)
         finally:
             if not sent:
                 await self._take_back(batch)

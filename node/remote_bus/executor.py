@@ -12,7 +12,7 @@ from lbm.decoder import CONTAINER_WEIGHT, ITEM_WEIGHT
 from node.bus.body import decode_body, encode_body
 from node.bus.config import BusConfig
 from node.bus.errors import BusBusyError
-from node.bus.model import NewEvent, Trim
+from node.bus.model import Counters, NewEvent, Trim
 from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.protocol.account import EVENT_WEIGHT, Account
@@ -42,11 +42,13 @@ def _decoded_weight(body: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A bus as one peer's streams see it: its consumers are called `prefix` and what it says."""
+    """A bus as one peer's streams see it: its consumers are called `prefix` and what it says.
+    `counters` are those of the bus: what peers do is counted with what the node does itself."""
 
     store: Store
     config: BusConfig
     schemas: Schemas
+    counters: Counters
     prefix: str
 
 
@@ -58,6 +60,7 @@ class RequestExecutor:
         self._offer = offer
         self._store = offer.store
         self._prefix = offer.prefix
+        self._counters = offer.counters
         self._rows = largest - ANSWER_HEAD
         self._account = account
         self.unsettled = Unsettled(account)
@@ -107,6 +110,11 @@ class RequestExecutor:
             return Answer(ResultCode.PAYLOAD_TOO_LARGE)
         return Answer(rows=[delivery_row(delivery) for delivery in batch.deliveries])
 
+    def count_delivered(self, batch: DeliveryBatch) -> None:
+        """Count events that were handed to the peer."""
+        self._counters.delivered += len(batch.deliveries)
+        self._counters.retried += sum(one.attempt > 1 for one in batch.deliveries)
+
     # Publishing.
 
     async def _publish(self, asked: wire.Publish) -> Answer:
@@ -122,6 +130,7 @@ class RequestExecutor:
             )
         finally:
             self._account.release(weight)
+        self._counters.published += sum(not one.duplicate for one in published)
         return Answer(rows=list(map(list, published)))
 
     def _new_event(self, given: wire.Given) -> NewEvent:
@@ -148,6 +157,7 @@ class RequestExecutor:
         name, group, ids = asked
         ours = self.unsettled.known(name, group, ids)
         count = await self._store.ack(name, group, ours) if ours else 0
+        self._counters.acknowledged += count
         self.unsettled.settle(name, group, ours)
         return Answer(number=count)
 
@@ -155,6 +165,7 @@ class RequestExecutor:
         name, group, consumer, id, delay, error = asked
         done = await self._store.nack(name, group, self._prefix + consumer, id, delay, error)
         if done:
+            self._counters.failed += 1
             self.unsettled.settle(name, group, [id])
         return Answer(number=int(done))
 
@@ -168,6 +179,8 @@ class RequestExecutor:
         name, group, consumer, id, error = asked
         dead = await self._store.bury(name, group, self._prefix + consumer, id, error)
         if dead is not None:
+            self._counters.failed += 1
+            self._counters.dead_lettered += 1
             self.unsettled.settle(name, group, [id])
         return Answer(ids=[] if dead is None else [dead])
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusError
+from node.bus.model import Counters
 from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.errors import ParleyError
@@ -37,6 +38,10 @@ class Offered(Protocol):
     @property
     def schemas(self) -> Schemas:
         """The schemas that what is published has to satisfy."""
+
+    @property
+    def counters(self) -> Counters:
+        """What was done with its events, by this node and by its peers."""
 
     async def opened(self) -> Store:
         """Its store, opened now if it was not; raises BusError."""
@@ -71,7 +76,7 @@ class BusService:
                 stream.reset(CloseCode.INTERNAL_ERROR)
                 raise
             prefix = UNENCRYPTED if live.node_id is None else f"{live.node_id}/"
-            offer = Offer(store, self._bus.config, self._bus.schemas, prefix)
+            offer = Offer(store, self._bus.config, self._bus.schemas, self._bus.counters, prefix)
             account, largest = live.core.account, live.limits.max_payload
             executor = RequestExecutor(offer, live.backend, largest, account)
             await BusSession(

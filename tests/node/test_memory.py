@@ -19,7 +19,7 @@ import pytest
 from lbm import keys
 from lbm.codec import Value, encode
 from node.bus.config import BusConfig
-from node.bus.model import Delivery, Published, StoredEvent
+from node.bus.model import Counters, Delivery, Published, StoredEvent
 from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.config import NodeConfig
@@ -170,6 +170,7 @@ class Endless(ModelStore):
         super().__init__(BusConfig())
         self.config = BusConfig()
         self.schemas = Schemas()
+        self.counters = Counters()
         self._endless = loop
         self._next = 0
 

@@ -21,6 +21,7 @@ from node.server.federation import Federation
 from node.settings import FederationSettings
 from node.testing import ConnectedNodes, FakeClock, connect_nodes, connected_nodes
 from tests.node.metrics.reading import read
+from tests.node.network import eventually, new_node
 
 KEY = AuditorPrivateKey.create().public
 FAST = NodeConfig(algorithms={"kex": ("x25519",)})
@@ -225,6 +226,38 @@ async def test_buses_and_how_far_groups_are_behind(anyio_backend: Any, tmp_path:
         clock.advance(10.0)
         await node.metrics.refresh()
         assert read(node.metrics, "buses_unreachable") == 1
+
+
+async def test_events_of_peers_are_counted(anyio_backend: str, tmp_path: Path) -> None:
+    async with new_node() as server, new_node() as client:
+        own = server.bus(f"sqlite:///{tmp_path}/bus.db", allow=lambda request: True)
+        peer = await client.connect(await server.listen("tcp://127.0.0.1:0"))
+        async with peer.bus() as bus:
+            for key in ("a", "a", "b"):
+                await bus.publish("shop.ordered", {}, idempotency_key=key)
+            await bus.publish_many("shop.ordered", [{}, {}])
+            async with bus.consume("shop.ordered", "mail", batch=1, max_attempts=2) as events:
+                ids: list[str] = []
+                while len(ids) < 5:
+                    event = await anext(events)
+                    ids.append(event.id)
+                    if event.id == ids[0]:
+                        await event.nack(delay=0)  # it comes again, and is then a dead letter
+        expected = {
+            "published": 4,
+            "delivered": 5,
+            "acknowledged": 3,
+            "failed": 2,
+            "retried": 1,
+            "dead-lettered": 1,
+        }
+
+        def counted() -> dict[str, float | None]:
+            read_total = partial(read, server.metrics, "bus_events_total")
+            return {name: read_total(outcome=name) for name in expected}
+
+        await eventually(lambda: counted() == expected)
+        assert own.counters.published == 4
 
 
 async def test_buses_are_asked_side_by_side(

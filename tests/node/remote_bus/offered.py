@@ -10,7 +10,7 @@ from typing import Any
 
 from node.bus.body import encode_body
 from node.bus.config import BusConfig
-from node.bus.model import NewEvent
+from node.bus.model import Counters, NewEvent
 from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.protocol.codes import BUS
@@ -40,6 +40,7 @@ class OfferedStore:
     config: BusConfig
     loop: Backend
     schemas: Schemas = field(default_factory=Schemas)
+    counters: Counters = field(default_factory=Counters)
     is_open: bool = False
 
     async def opened(self) -> Store:

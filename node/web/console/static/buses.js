@@ -25,7 +25,7 @@ function busCard(bus) {
     { class: "card bus", key: bus.address, "aria-label": bus.address },
     h("h2", {}, h("code", {}, bus.address)),
     bus.error && h("p", { class: "alarm", role: "alert" }, bus.error),
-    h("p", { class: "dim" }, "In this process: ", done.join(", "), "."),
+    h("p", { class: "dim" }, "By this process and its peers: ", done.join(", "), "."),
     bus.total > bus.streams.length && !bus.error && h("p", { class: "note" }, `The first ${bus.streams.length} of ${bus.total} streams are listed.`),
     bus.streams.length === 0 && !bus.error && h("p", { class: "empty small" }, "Nothing was published on it yet."),
     bus.streams.map((stream) => streamPart(bus, stream)),
