@@ -43,7 +43,7 @@ FREEZE_AFTER = 100
 _TESTS_RUN: Final = pytest.StashKey[int]()
 SEED: Final = "hypothesis_seed"
 # The marks of what `--require-servers` does not let be skipped.
-SERVERS: Final = ("redis", "lightbus", "mounts", "browser", "shells")
+SERVERS: Final = ("redis", "lightbus", "mounts", "browser", "shells", "bare")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,6 +21,7 @@ GROUPS: Final = {
     "soak": "tests/soak/",
     "bromine": "tests/interop/test_bromine",
     "lightbus": "tests/interop/test_lightbus",
+    "bare": "tests/node/cli/test_without_extras",
     # All of a file of these are in one process of their own.
     "memory": "tests/security/test_row_02_memory",
     "updates": "tests/security/test_row_21_key_updates",

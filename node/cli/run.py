@@ -85,10 +85,10 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
     """
     if name not in ("asyncio", "trio"):
         raise ConfigError(f"--loop {name}: asyncio or trio")
-    wanted = "trio" if name == "trio" else "uvloop"
+    wanted, extra = ("trio", "trio") if name == "trio" else ("uvloop", "fast")
     there = find_spec(wanted) is not None
     if not there and (uvloop or wanted == "trio"):
-        raise ConfigError(needs_extra(f"what runs on {wanted}", wanted))
+        raise ConfigError(needs_extra(f"what runs on {wanted}", extra))
     if name == "trio":
         if uvloop:
             raise ConfigError("--uvloop does not go with --loop trio")

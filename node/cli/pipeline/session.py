@@ -206,17 +206,18 @@ def is_there(journals: str, remote: str | None) -> bool:
 def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
     """Make the directory of tables, for its owner alone: payloads are in them; and hold it.
 
-    Raises FileError if there is no directory of journals, or another command writes these
-    tables; OSError. What a server of Spark's sees is not looked at.
+    Raises ConfigError without the extra; FileError if there is no directory of journals, or another
+    command writes these tables; OSError. What a server of Spark's sees is not looked at.
     """
     if remote is not None:
         yield
         return
     if not is_there(journals, remote):
         raise FileError(f"there is no directory {journals}")
-    # Of the pipeline nothing is imported for other commands.
-    from pipeline.tables import local_directory
-
+    try:
+        from pipeline.tables import local_directory  # no other command imports the pipeline
+    except ImportError as error:
+        raise _without_extra(error) from error
     directory = local_directory(tables)
     if directory is None:
         yield
