@@ -22,11 +22,15 @@ from node.trust.petnames import Petnames
 _USUAL: Final = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}
 OTHER: Final = "other"
 ACCESS: Final = "parley.access"
+RELOAD: Final = "parley.settings"
 
 
-def set_up_logging(level: str, form: str = "text", *, access: bool = False) -> None:
+def set_up_logging(
+    level: str, form: str = "text", *, access: bool = False, requests: bool = False
+) -> None:
     """Logs go to standard error, from `level` up, one line for each message, in the `form` "text"
-    or "json". With `access` the access log is there from info up, whatever the level.
+    or "json". With `access` the access log is there from info up, whatever the level; with
+    `requests` from debug up, which includes each answered request.
 
     Raises:
         ConfigError: there is no such level or form.
@@ -39,13 +43,16 @@ def set_up_logging(level: str, form: str = "text", *, access: bool = False) -> N
     text = _OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     logging.basicConfig(handlers=[handler])
-    change_level(level, access=access)
+    change_level(level, access=access, requests=requests)
 
 
-def change_level(level: str, *, access: bool) -> None:
+def change_level(level: str, *, access: bool, requests: bool = False) -> None:
     """Log from this level up from now on, as `set_up_logging` has it."""
     logging.getLogger().setLevel(level.upper())
-    logging.getLogger(ACCESS).setLevel(logging.INFO if access else logging.NOTSET)
+    own = logging.INFO if access else logging.NOTSET
+    logging.getLogger(ACCESS).setLevel(logging.DEBUG if requests else own)
+    # An operator asked for a reload, and its result is logged whatever the level.
+    logging.getLogger(RELOAD).setLevel(logging.INFO)
     # Of a connection that fails it logs a traceback; the bus says it in a sentence.
     debugs = level.lower() == "debug"
     logging.getLogger("coredis").setLevel(logging.NOTSET if debugs else logging.CRITICAL)

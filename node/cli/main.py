@@ -265,7 +265,10 @@ def _failed(out: Output, error: Exception) -> int:
             "a bug in parley", exc_info=error, extra={"event": "cli.bug"}
         )
         found = CommandFailure(
-            Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}"
+            Exit.FAILED,
+            Exit.FAILED,
+            "internal-error",
+            f"internal error: {type(error).__name__}: {error}",
         )
     if isinstance(error, BrokenPipeError):
         abandon_stdout()  # as `parley ... | head` means it: nobody is left to tell

@@ -119,7 +119,13 @@ def relay(
     # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_relay, relaying, wish, options.unattended_trust)
     over = options.over(settings)
-    run(over, command, access_log=settings.serve.access_log, serves=True)
+    run(
+        over,
+        command,
+        access_log=settings.serve.access_log,
+        log_requests=settings.serve.log_requests,
+        serves=True,
+    )
 
 
 async def _relay(

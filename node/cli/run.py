@@ -41,6 +41,7 @@ def run(
     *,
     log_level: str = "error",
     access_log: bool = False,
+    log_requests: bool = False,
     serves: bool = False,
     hangup: Hangup | None = None,
     signals_are_its_own: bool = False,
@@ -61,7 +62,7 @@ def run(
         ConfigError: an unknown loop, log level or format of logs. Interrupted: by a signal.
     """
     level, form = options.log_level or log_level, options.log_format or "text"
-    set_up_logging(level, form, access=access_log)
+    set_up_logging(level, form, access=access_log, requests=log_requests)
     uvloop = options.uvloop
     if waits_on_files:
         if uvloop:

@@ -76,6 +76,10 @@ class Guest(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
+    def __str__(self) -> str:
+        """The guest as log lines name it."""
+        return f"guest {self.name}"
+
     # Who it is: as in `Peer`.
 
     @property

@@ -14,6 +14,7 @@ from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Entry, Slots
 from node.handlers.rules import Roles, permitted
 from node.protocol.codes import RESULT_SENTENCES, ResultCode
+from node.remote import access
 from node.remote.remote import Remote
 from node.remote.requests import Call
 
@@ -34,13 +35,22 @@ async def run_handler(
     take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
     *,
     inside: bool = False,
+    timed: bool = False,
 ) -> Outcome:
     """What the handler of `entry` answers to `request`, which is of `peer` and for `name`.
 
     `take_items` is given what a handler that yields yields, and makes the outcome of it.
+    Its duration is logged if that was asked for, unless the caller has `timed` it.
     What is cancelled is cancelled here too. What its interceptors run `inside` of them raises what
     it raises, for them to see.
     """
+    if access.logger.isEnabledFor(logging.DEBUG) and not (inside or timed):
+        now = peer.backend.now
+        began = now()
+        outcome = await run_handler(entry, request, peer, name, roles, take_items, timed=True)
+        kind = "call" if isinstance(request, Call) else "event"
+        access.log_answered(peer, kind, name, outcome[0], now() - began)
+        return outcome
     slots = None
     try:
         if entry.chain and not inside:

@@ -57,9 +57,9 @@ class Hooks:
                     )
             elif hook in self._running:
                 logger.warning(
-                    "%s: %r is still running, and misses a turn",
+                    "%s: %s is still running, and misses a turn",
                     self._kind,
-                    hook,
+                    getattr(hook, "__qualname__", type(hook).__qualname__),
                     extra={"event": "hook.missed"},
                 )
             else:

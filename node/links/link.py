@@ -93,6 +93,10 @@ class Link(Reachable[Peer], LinkRequests):
     def __repr__(self) -> str:
         return f"<Link to {self._places}, {'up' if self.is_up else 'down'}>"
 
+    def __str__(self) -> str:
+        """The link as log lines name it."""
+        return f"link to {self._places}"
+
     # What is known of it.
 
     @property

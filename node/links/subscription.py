@@ -386,7 +386,7 @@ class LinkSubscription(Generic[D]):
                 failures += 1
                 seconds = PAUSES.after(failures, random_fraction())
                 logger.info(
-                    "topic %r of %r: %s; asked again in %.1f s",
+                    "topic %r of the %s: %s; asked again in %.1f s",
                     self.topic,
                     link,
                     one_line(str(error)),

@@ -60,6 +60,10 @@ class Peer(PeerRequests):
     def __repr__(self) -> str:
         return f"<Peer {self.node_id.short if self.node_id else self.name}>"
 
+    def __str__(self) -> str:
+        """The peer as log lines name it."""
+        return f"peer {self.node_id.short if self.node_id else self.name}"
+
     # What is known of it.
 
     @property

@@ -28,6 +28,26 @@ def party(peer: Party) -> dict[str, object]:
     return {"peer": peer.node_id, "address": peer.name}
 
 
+def log_answered(peer: Party, kind: str, name: str, code: int, seconds: float) -> None:
+    """Log that a handler answered a request, as `log_refused`. Only on request: on level debug."""
+    logger.debug(
+        "%s: %s %r answered in %.1f ms: %s",
+        peer,
+        kind,
+        name[:LONGEST_NAME],
+        seconds * 1_000,
+        (RESULT_SENTENCES.get(code) or code_name(code)) if code else "ok",
+        extra={
+            "event": "request.answered",
+            **party(peer),
+            "kind": kind,
+            "topic": name[:LONGEST_NAME],
+            "code": int(code),
+            "seconds": seconds,
+        },
+    )
+
+
 def log_refused(
     ration: LogRation, peer: Party, kind: str, name: str, code: int, now: float
 ) -> None:

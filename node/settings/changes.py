@@ -18,6 +18,7 @@ RELOADED: Final = frozenset(
         "serve.trust",
         "serve.log_level",
         "serve.access_log",
+        "serve.log_requests",
         "bus.allow",
         "federation.members",
         "federation.carry",

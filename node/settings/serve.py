@@ -60,6 +60,8 @@ class ServeSettings:
         log_level: what is logged: debug, info, warning or error, and what is worse.
         log_format: lines of the log as text, or as JSON.
         access_log: whether connections and refused requests are logged whatever the level.
+        log_requests: whether each request that a handler answered is logged as well, with its
+            duration; the access log is then there, too.
 
     Raises:
         ConfigError: a value out of range. AddressError: not an address.
@@ -79,6 +81,7 @@ class ServeSettings:
     log_level: LogLevel = "warning"
     log_format: LogFormat = "text"
     access_log: bool = False
+    log_requests: bool = False
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)

@@ -100,7 +100,7 @@ class StreamOutlet:
             self._ended()
         except Exception:
             logger.exception(
-                "reading from %r failed", self._stream, extra={"event": "transport.read-failed"}
+                "reading from a socket failed", extra={"event": "transport.read-failed"}
             )
             self._ended()
 
@@ -128,7 +128,7 @@ class StreamOutlet:
             return
         except Exception:
             logger.exception(
-                "writing to %r failed", self._stream, extra={"event": "transport.write-failed"}
+                "writing to a socket failed", extra={"event": "transport.write-failed"}
             )
         finally:
             # Also when the backend is closed: whoever waits on this peer must know.

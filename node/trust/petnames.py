@@ -13,7 +13,7 @@ from node.errors import ConfigError
 from node.trust.home import home_directory
 
 _FULL: Final = r"(?<![\w#/@.])[a-z2-7]{52}(?!\w)"  # and not the end of an address
-_SHORT: Final = r"(?<=<Peer )[a-z2-7]{8}(?=>)"  # as logs have it
+_SHORT: Final = r"(?<=\bpeer )[a-z2-7]{8}(?!\w)"  # as logs have it
 _SHORT_SIZE: Final = 8
 _IDS: Final = re.compile(f"{_FULL}|{_SHORT}")
 _MAX_FILE_SIZE: Final = 1_048_576  # what `node.trust.known_peers` writes at most

@@ -41,7 +41,7 @@ PATIENCE: Final = 4.0
 # What the bystander says; handlers do not count it.
 BYSTANDER: Final = "bystander"
 FAST: Final = {"kex": ("x25519",)}
-_ENDED: Final = re.compile(r"^[A-Z]+ <Peer [^>]+> ended: ([a-z-]+|\d+) \(")
+_ENDED: Final = re.compile(r"^[A-Z]+ (?:peer|guest) \S+ ended: ([a-z-]+|\d+) \(")
 
 
 def our_identity(*algorithms: str) -> Identity:

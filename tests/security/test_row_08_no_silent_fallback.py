@@ -280,7 +280,7 @@ async def test_the_api_and_the_log_of_both_sides_say_what_was_agreed(
                 assert each.encrypted
                 assert each.suite is not None
                 assert each.suite.names()[parameter] == name
-                (line,) = [x for x in log if f"<Peer {other.node_id.short}> open: " in x]
+                (line,) = [x for x in log if f"peer {other.node_id.short} open: " in x]
                 assert line.startswith("INFO")
                 assert [n for n in each.suite.names().values() if n not in line] == []
             await peer.close()

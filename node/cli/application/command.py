@@ -8,7 +8,7 @@ import typer
 
 from node.cli.application.reload import keep_running
 from node.cli.options import Listen, NodeOptions, takes_node_options
-from node.cli.serve.access_log import AccessLog
+from node.cli.serve.access_log import AccessLog, LogRequests
 from node.cli.serve.announcing import Announce, AnnounceName
 from node.cli.serve.application import Application
 from node.cli.serve.command import ConfigOption, serve_by, told_by_options
@@ -64,6 +64,7 @@ def run_application(
     metrics: MetricsAddress = None,
     console: ConsoleAddress = None,
     access_log: AccessLog = None,
+    log_requests: LogRequests = None,
 ) -> None:
     """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.
 
@@ -79,6 +80,7 @@ def run_application(
             load_settings(config),
             serve={
                 "access_log": access_log,
+                "log_requests": log_requests,
                 "listen": listen,
                 "announce": announce,
                 "announce_name": announce_name,

@@ -1,4 +1,4 @@
-"""The access log of `parley serve` and `parley run`: its option."""
+"""The access log of `parley serve` and `parley run`: its options."""
 
 from typing import Annotated
 
@@ -9,5 +9,13 @@ AccessLog = Annotated[
     typer.Option(
         "--access-log/--no-access-log",
         help="Log connections and refused requests, whatever the level. Default: not below it.",
+    ),
+]
+
+LogRequests = Annotated[
+    bool | None,
+    typer.Option(
+        "--log-requests/--no-log-requests",
+        help="Log each answered request with its duration, too, whatever the level. Default: not.",
     ),
 ]

@@ -20,7 +20,7 @@ from node.cli.options import (
 )
 from node.cli.output import Output
 from node.cli.run import ending_signals, make_node, run, say_closed
-from node.cli.serve.access_log import AccessLog
+from node.cli.serve.access_log import AccessLog, LogRequests
 from node.cli.serve.announcing import Announce, AnnounceName, announced
 from node.cli.serve.application import Application
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
@@ -133,6 +133,7 @@ def serve(
     accounts: AccountsOption = None,
     console: ConsoleAddress = None,
     access_log: AccessLog = None,
+    log_requests: LogRequests = None,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM.
 
@@ -151,6 +152,7 @@ def serve(
                 "console": console,
                 "metrics": metrics,
                 "access_log": access_log,
+                "log_requests": log_requests,
             },
             simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
             named={
@@ -175,8 +177,14 @@ def serve_by(
     reloader = Reloader(read, options, settings)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_serving, settings, options.unattended_trust, reloader, application)
-    access = settings.serve.access_log
-    run(options.over(settings), command, access_log=access, serves=True, hangup=reloader.hangup)
+    run(
+        options.over(settings),
+        command,
+        access_log=settings.serve.access_log,
+        log_requests=settings.serve.log_requests,
+        serves=True,
+        hangup=reloader.hangup,
+    )
 
 
 async def _serving(

@@ -93,12 +93,12 @@ class Reloader:
                 found = failure(error)
                 logger.error(
                     "the settings were read again, and stay as they were: %s",
-                    found.text if found is not None else repr(error),
+                    found.text if found is not None else _unknown(error),
                     exc_info=error if found is None else None,
                     extra={"event": "reload.failed"},
                 )
                 with unread():
-                    served.out.event("reload-failed", text=found.text if found else repr(error))
+                    served.out.event("reload-failed", text=found.text if found else _unknown(error))
                 return
         self._settings = reread.settings
         self._tell(reread, served.out)
@@ -137,10 +137,9 @@ class Reloader:
         return None if self._settings.serve.roles is None else {}
 
     def _tell(self, reread: _Reread, out: Output) -> None:
-        names = ", ".join(reread.taken) or "nothing else"
         logger.info(
-            "the settings were read again: peers are asked about anew, and %s changed",
-            names,
+            "settings reloaded, and every peer's trust checked again; changed: %s",
+            ", ".join(reread.taken) or "none",
             extra={"event": "reload.done", "changed": reread.taken},
         )
         with unread():
@@ -152,6 +151,10 @@ class Reloader:
                 ", ".join(reread.restart),
                 extra={"event": "reload.needs-restart", "settings": reread.restart},
             )
+
+
+def _unknown(error: Exception) -> str:
+    return f"internal error: {type(error).__name__}: {error}"
 
 
 async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
@@ -173,4 +176,4 @@ async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> No
             node.roles.loaded = reread.roles
         await (node.review() if reread.trust is None else node.change_trust(reread.trust))
         undo.pop_all()
-    change_level(reread.level, access=new.serve.access_log)
+    change_level(reread.level, access=new.serve.access_log, requests=new.serve.log_requests)

@@ -153,8 +153,8 @@ class Bridge:
     def _lose(self, why: str) -> None:
         if not self.lost:
             logger.warning(
-                "%r: what %s is lost; counted, and not logged again",
-                self,
+                "the bridge of topic %r: what %s is lost; counted, and not logged again",
+                self.topic.name,
                 why,
                 extra={"event": "bridge.lost"},
             )

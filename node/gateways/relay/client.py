@@ -161,7 +161,11 @@ class RelayClient(DialectClient["_Link"]):
         try:
             self._on_fault(fault)
         except Exception:
-            logger.exception("on_fault of %r failed", self, extra={"event": "relay.hook-failed"})
+            logger.exception(
+                "on_fault of the client of %s failed",
+                self._place,
+                extra={"event": "relay.hook-failed"},
+            )
 
 
 class _Link(Guest):

@@ -182,10 +182,10 @@ class SimProtoSubscription:
                     raise
                 failures += 1
                 seconds = PAUSES.after(failures, random_fraction())
-                text = "%r: %s; asked again in %.1f s"
+                text = "topic %r: %s; asked again in %.1f s"
                 logger.info(
                     text,
-                    self,
+                    self.topic,
                     one_line(str(error)),
                     seconds,
                     extra={"event": "subscription.again", "again_in": seconds},

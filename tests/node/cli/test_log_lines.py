@@ -3,18 +3,21 @@
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
 from crypto.identity import Identity
 from node.cli.log_lines import change_level, set_up_logging
-from node.errors import ConfigError
-from parley import Call, CallRefused
+from node.errors import ConfigError, ParleyError
+from node.protocol.codes import ResultCode
+from parley import Call, CallRefused, NamedEvent
 from tests.node.cli.conftest import Parley
-from tests.node.network import meeting
+from tests.node.network import eventually, meeting
 
 logger = logging.getLogger("parley.peer")
 
@@ -26,12 +29,14 @@ Begin = Callable[..., io.StringIO]
 def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     """Sets up logging as a process does that has none, within the test: pytest has its own."""
 
-    def set_up(level: str, form: str, *, access: bool = False) -> io.StringIO:
+    def set_up(
+        level: str, form: str, *, access: bool = False, requests: bool = False
+    ) -> io.StringIO:
         monkeypatch.setattr(logging.getLogger(), "handlers", [])
-        for name in ("parley.access", "coredis"):
+        for name in ("parley.access", "parley.settings", "coredis"):
             monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
         monkeypatch.setattr(sys, "stderr", io.StringIO())
-        set_up_logging(level, form, access=access)
+        set_up_logging(level, form, access=access, requests=requests)
         assert isinstance(sys.stderr, io.StringIO)
         return sys.stderr
 
@@ -149,3 +154,76 @@ async def test_who_comes_and_goes_and_is_refused(anyio_backend: str, begin: Begi
         ("topic", "news", 1),
     ]
     assert (closed["code"], closed["remote"]) == (1, True)
+
+
+@pytest.mark.anyio
+async def test_requests_that_succeed_are_logged_on_request(
+    anyio_backend: str, begin: Begin
+) -> None:
+    log = begin("error", "json", requests=True)
+    async with meeting() as met:
+
+        @met.server.on_call("slow")
+        async def slow(call: Call) -> Any:
+            await anyio.sleep(0.02)
+            if call.data:
+                raise CallRefused(ResultCode.OVERLOADED)
+
+        @met.server.on_call("items")
+        async def items(call: Call) -> Any:
+            yield 1
+            yield 2
+
+        @met.server.on("news")
+        async def news(event: NamedEvent) -> None:
+            pass
+
+        await met.peer.call("slow")
+        with pytest.raises(CallRefused):
+            await met.peer.call("slow", True)
+        async with met.peer.call_stream("items") as answer:
+            assert [item async for item in answer] == [1, 2]
+        await met.peer.emit("news")
+        told: list[dict[str, Any]] = []
+
+        def answered() -> bool:
+            told[:] = [one for one in lines(log) if one["event"] == "request.answered"]
+            return len(told) == 4
+
+        await eventually(answered)
+    assert [(one["kind"], one["topic"], one["code"]) for one in told] == [
+        ("call", "slow", 0),
+        ("call", "slow", ResultCode.OVERLOADED),
+        ("call", "items", 0),
+        ("event", "news", 0),
+    ]
+    for one in told:
+        assert one["peer"] == str(met.client.node_id)
+        assert (one["seconds"] >= 0.02) is (one["topic"] == "slow")
+        assert one["text"].startswith(f"peer {met.client.node_id.short}: {one['kind']} ")
+    assert " ms: ok" in told[0]["text"]
+
+
+@pytest.mark.anyio
+async def test_no_text_is_the_repr_of_an_object(anyio_backend: str, begin: Begin) -> None:
+    log = begin("debug", "json", access=True, requests=True)
+    async with meeting() as met:
+        async with met.client.link(await met.server.listen("tcp://127.0.0.1:0")) as link:
+            await link.ready()
+
+        @met.server.on_call("fails")
+        async def fails(call: Call) -> None:
+            raise KeyError("it")
+
+        for name in ("fails", "unknown"):
+            with pytest.raises(CallRefused):
+                await met.peer.call(name)
+        with pytest.raises(CallRefused):
+            await met.peer.subscribe("unknown").__aenter__()
+        stream = met.peer.open_stream("unknown")
+        with pytest.raises(ParleyError):
+            await stream.receive()
+        await met.peer.close()
+    texts = [one["text"] for one in lines(log) if one["logger"].startswith("parley")]
+    assert len(texts) > 5
+    assert not [text for text in texts if re.search(r"<[A-Za-z_.]+[ :>]| object at 0x", text)]

@@ -44,8 +44,8 @@ def test_the_log_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(sys, "stderr", log)
     set_up_logging("info")
-    logging.getLogger("parley.peer").warning("<Peer %s> ended", ALICE.short)
-    assert log.getvalue().endswith(f"<Peer {ALICE.short} (alice)> ended\n")
+    logging.getLogger("parley.peer").warning("peer %s ended", ALICE.short)
+    assert log.getvalue().endswith(f"peer {ALICE.short} (alice) ended\n")
 
 
 def test_what_people_see(parley: Parley, server: str, known: KnownPeers) -> None:

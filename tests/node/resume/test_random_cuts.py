@@ -38,7 +38,7 @@ CALLERS: Final = 4  # each way
 LARGEST_CALL: Final = 20_000
 STREAM: Final = "shop.sold"  # of the bus
 # Lines about transports that were cut before their Resume was whole: to a server, strangers.
-STRANGERS: Final = re.compile(r"<Peer (unix|127\.0\.0\.1)> ended: connection-lost ")
+STRANGERS: Final = re.compile(r"peer (unix|127\.0\.0\.1) ended: connection-lost ")
 # Silence is noticed soon (seconds), and all calls that were made once are remembered.
 SETTINGS: Final[dict[str, Any]] = {
     "resume": 30.0,

@@ -50,10 +50,10 @@ def test_short_ids_that_two_share_name_nobody(known: KnownPeers) -> None:
 
 
 def test_in_sentences_but_not_in_addresses(known: KnownPeers) -> None:
-    text = f"refused {ALICE}: dial tcp://a:1#{ALICE}; <Peer {ALICE.short}> and {ALICE}x, {EVE}"
+    text = f"refused {ALICE}: dial tcp://a:1#{ALICE}; peer {ALICE.short} and {ALICE}x, {EVE}"
     assert Petnames(known.path).in_text(text) == (
         f"refused {ALICE} (alice): dial tcp://a:1#{ALICE}; "
-        f"<Peer {ALICE.short} (alice)> and {ALICE}x, {EVE}"
+        f"peer {ALICE.short} (alice) and {ALICE}x, {EVE}"
     )
 
 

@@ -80,7 +80,8 @@ def test_a_hangup_ends_nothing(processes: Processes, parley: Parley) -> None:
     done = running.finish()
     assert (done.code, done.last["event"]) == (0, "done")
     assert caller.finish() == (0, "late\n", "")
-    (line,) = done.err.splitlines()
+    reloaded, line = done.err.splitlines()
+    assert reloaded.endswith("changed: none")
     assert line.endswith("SIGHUP is ignored: the server is not ready yet, or it is closing")
 
 
