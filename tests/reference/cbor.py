@@ -8,6 +8,9 @@ import struct
 from typing import Any, Final
 
 DEFAULT_ITEMS: Final = 131_072
+# Arrays and maps that hold something: so many, and one for each so many bytes of the payload.
+LEAST_CONTAINERS: Final = 32_768
+BYTES_OF_CONTAINER: Final = 16
 HANDSHAKE_ITEMS: Final = 256
 DEFAULT_DEPTH: Final = 16
 NAN: Final = bytes.fromhex("7ff8000000000000")
@@ -101,7 +104,8 @@ class _Reader:
         self.data = data
         self.at = 0
         self.items_left = max_items
-        self.containers_left = 32_768 + len(data) // 16  # besides the payload itself
+        # Besides the payload's own map.
+        self.containers_left = LEAST_CONTAINERS + len(data) // BYTES_OF_CONTAINER
         self.max_depth = max_depth
 
     def take(self, count: int) -> bytes:

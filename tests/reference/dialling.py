@@ -13,6 +13,7 @@ from tests.reference.wire import CELLS, own_cells
 
 HOP_MS: Final = 100
 LONGEST_MS: Final = 60_000
+LONGEST_TEXT: Final = 256
 TRACE_SIZE: Final = 16
 MALFORMED, NOT_FOUND, DEADLINE, REFUSED, UNREACHABLE = 23, 1, 17, 20, 28
 
@@ -92,6 +93,21 @@ def take_dial(node: Situation, neighbour: bytes, payload: bytes, passed_ms: int)
     if left <= 0:
         raise DialRefused(DEADLINE, at)
     return GoesOn(path[at + 1], path, trace, left)
+
+
+def pass_answer(path: list[bytes], at: int, payload: bytes) -> bytes:
+    """The Answer that the server at index `at` of a path sends for one with a code other than 0
+    that came from the next server."""
+    cells = own_cells(payload, "code", "text", "hop")
+    code, hop = cells[CELLS["code"]], cells.get(CELLS["hop"])
+    # Nobody is missing behind the last of a path.
+    last = len(path) - (2 if code == UNREACHABLE else 1)
+    if hop is None or not at < hop <= last:
+        hop = min(at + 1, last)
+    passed = {CELLS["code"]: code, CELLS["hop"]: hop}
+    if text := cells.get(CELLS["text"], "")[:LONGEST_TEXT]:
+        passed[CELLS["text"]] = text
+    return cbor.encode_payload(passed)
 
 
 def _read(payload: bytes) -> dict[int, Any]:

@@ -168,6 +168,8 @@ def check_network_key(config: Config, event: bytes) -> None:
 
 def respond(config: Config, event: bytes, first: bytes | None = None) -> Agreement | Retry:
     """What a responder makes of a Hello (`first`: the one before a Retry); raises Violation."""
+    if first is None:
+        _check_version(event)
     kind, cells = handshake_cells(event)
     if kind != TYPES["Hello"]:
         raise Violation("protocol-error", "not a Hello")
@@ -195,6 +197,20 @@ def respond(config: Config, event: bytes, first: bytes | None = None) -> Agreeme
     if chosen["kex"] not in shares:
         return Retry(chosen["kex"])
     return Agreement(Suite(**chosen), limits, cells[CELLS["role"]], agreed_resume(config, cells))
+
+
+def _check_version(event: bytes) -> None:
+    """Raise Violation for a Hello of another version, whose other cells may be anything."""
+    parsed = wire.parse_raw(event)
+    if parsed.type != TYPES["Hello"]:
+        return
+    try:
+        cells = cbor.decode_payload(parsed.payload, max_items=cbor.HANDSHAKE_ITEMS)
+    except cbor.LbmError:
+        return  # which is malformed, whatever its version
+    version = cells.get(CELLS["version"], VERSION)
+    if type(version) is int and version >= 0 and version != VERSION:
+        raise Violation("unsupported-version")
 
 
 def _check_second(second: dict[int, Any], first: dict[int, Any], config: Config) -> None:

@@ -12,6 +12,7 @@ from tests.reference.dialling import (
     Situation,
     answer_login,
     dial_payload,
+    pass_answer,
     take_dial,
 )
 from tests.reference.vectors_cards import TABLE, card_vectors, envelope_vectors
@@ -41,6 +42,7 @@ def federation_vectors() -> dict[str, Any]:
             *_path_vectors(),
             *_failure_vectors(),
             *_dial_vectors(),
+            *_answer_vectors(),
             *tunnel_vectors(),
             *_login_vectors(),
         ],
@@ -313,6 +315,52 @@ def _dial_vectors() -> list[Vector]:
             if CELLS["path"] in cbor.decode_payload(payload):
                 expected = {"to": goes_on.to.hex(), "payload": goes_on.payload.hex()}
         vectors.append({**vector, "expected": expected})
+    return vectors
+
+
+# By name: the servers of a path, the index of the one that passes the Answer on, and its cells.
+_ANSWERS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "of the next server": ("abcd", 1, {"code": 28, "hop": 2}),
+    "of a server behind it": ("abcd", 0, {"code": 20, "hop": 3}),
+    "with a text": ("abcd", 1, {"code": 1, "hop": 3, "text": "nobody of this id"}),
+    "with a long text": ("abcd", 1, {"code": 1, "hop": 3, "text": "x" * 257}),
+    "without a hop": ("abcd", 1, {"code": 19}),
+    "of the server itself": ("abcd", 1, {"code": 19, "hop": 1}),
+    "of a server before it": ("abcd", 2, {"code": 17, "hop": 0}),
+    "of a server behind the last": ("abcd", 1, {"code": 17, "hop": 7}),
+    "of the last, that the next link is not there": ("abcd", 1, {"code": 28, "hop": 3}),
+    "of the last of two, that the next link is not there": ("abc", 1, {"code": 28, "hop": 2}),
+    "with an unknown code": ("abcd", 1, {"code": 99, "hop": 2}),
+}
+_UNREADABLE: dict[str, bytes] = {
+    "that is not LBM": b"\xff",
+    "without a code": cbor.encode_payload({CELLS["hop"]: 2}),
+    "with a code that is text": cbor.encode_payload({CELLS["code"]: "28"}),
+    "with a code of 2^32": cbor.encode_payload({CELLS["code"]: 2**32}),
+    "with hop 8": cbor.encode_payload({CELLS["code"]: 28, CELLS["hop"]: 8}),
+    "with a hop that is text": cbor.encode_payload({CELLS["code"]: 28, CELLS["hop"]: "2"}),
+    "with a text that is bytes": cbor.encode_payload({CELLS["code"]: 28, CELLS["text"]: b"x"}),
+    "without a payload": b"",
+}
+
+
+def _answer_vectors() -> list[Vector]:
+    """Answers with another code than 0, and what the server before sends for them."""
+    vectors: list[Vector] = []
+    for name, (servers, at, cells) in _ANSWERS.items():
+        payload = cbor.encode_payload({CELLS[cell]: value for cell, value in cells.items()})
+        vector: Vector = {"name": f"answer: {name}", "kind": "answer"}
+        expected = pass_answer(_ids(servers), at, payload).hex()
+        place = {"path": _hex(_ids(servers)), "at": at}
+        vectors.append({**vector, **place, "input": payload.hex(), "expected": expected})
+    for name, payload in _UNREADABLE.items():
+        path = _hex(_ids("abcd"))
+        vector = {"name": f"answer: {name}", "kind": "answer", "path": path, "at": 1}
+        try:
+            pass_answer(_ids("abcd"), 1, payload)
+        except (cbor.LbmError, KeyError):
+            outcome = {"fails": "28", "hop": 1, "why": "an Answer that is malformed is none"}
+            vectors.append({**vector, "input": payload.hex(), **outcome})
     return vectors
 
 

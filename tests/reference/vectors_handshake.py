@@ -137,6 +137,15 @@ def respond_vectors() -> list[Vector]:
     )
     add("version 2", usual, hello(usual, "x25519", version=2))
     add("version 0", usual, hello(usual, "x25519", version=0))
+    add("the greatest version", usual, hello(usual, "x25519", version=2**64 - 1))
+    foreign: dict[str, dict[str, Any]] = {
+        "other types": {"random": 1, "role": b"", "offer": "x", "shares": 0, "max_payload": "1"},
+        "a limit below its range": {"max_payload": 1},
+        "no other cells": dict.fromkeys(("random", "role", "offer", "shares")),
+        "plaintext": {"plaintext": True},
+    }
+    for name, cells in foreign.items():
+        add(f"version 2 with {name}", usual, hello(usual, "x25519", version=2, **cells))
     for name, cells in _malformed().items():
         add(f"malformed: {name}", usual, hello(usual, "x25519", **cells))
     for name, event in _misplaced(hello(usual, "x25519")).items():

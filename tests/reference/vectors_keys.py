@@ -61,6 +61,19 @@ def label_vectors() -> dict[str, Any]:
         )
         vectors.append(
             {
+                "name": f"{name}: a context of 300 bytes",
+                "hash": name,
+                "secret": secret.hex(),
+                "label": "commit",
+                "context": bytes(300).hex(),
+                "size": size,
+                "fails": "local",
+                "why": "the context's length is a u8",
+            }
+        )
+        vectors.append(_label(name, secret, "commit", bytes(255), size, note=", of 255 bytes"))
+        vectors.append(
+            {
                 "name": f"{name}: a context of 256 bytes",
                 "hash": name,
                 "secret": secret.hex(),

@@ -164,6 +164,7 @@ def lbm_vectors() -> dict[str, Any]:
         if limited is None:
             entry["expected"] = tree(decode_payload(bytes.fromhex(text)))
         vectors.append({"name": name, **entry})
+    vectors.extend(_container_vectors())
     for name, bad, rule in (
         ("encode 2^64", 2**64, "integer-range"),
         ("encode -2^64-1", -(2**64) - 1, "integer-range"),
@@ -183,6 +184,33 @@ def lbm_vectors() -> dict[str, Any]:
         "section": "3",
         "vectors": vectors,
     }
+
+
+def _container_vectors() -> list[Vector]:
+    """As many containers that hold something as a payload may have, and one more. The payload's
+    own map is not among them, the array in cell 22 is."""
+
+    def parts(count: int) -> list[list[Any]]:
+        return [["a11699" + count.to_bytes(2).hex(), 1], ["8100", count]]
+
+    def fits(count: int) -> bool:
+        data = b"".join(bytes.fromhex(text) * times for text, times in parts(count))
+        try:
+            decode_payload(data)
+        except LbmError:
+            return False
+        return True
+
+    least, most = 1, 65_000
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    accepted = {"input_parts": parts(least), "expected": {"elements_of_22": least}}
+    refused = {"fails": "malformed", "rule": "containers", "input_parts": parts(most)}
+    return [
+        {"name": "as many containers as may be: the payload's own map is not counted", **accepted},
+        {"name": "one container more than may be", **refused, "why": "section 3"},
+    ]
 
 
 def _refused(text: str, limits: dict[str, int], rule: str | None) -> Vector:

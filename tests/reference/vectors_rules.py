@@ -425,6 +425,22 @@ RULES: dict[str, tuple[str, list[Step], Outcome]] = {
         [remote("RekeyAnswer", 0, share=bytes(31) + b"\x09")],
         "fails: protocol-error",
     ),
+    "RekeyOffer with a share of 31 bytes": (
+        "6",
+        [remote("RekeyOffer", 0, share=b"\x09" + bytes(30))],
+        "fails: protocol-error",
+    ),
+    "RekeyOffer with a share whose shared secret would be zero": (
+        "6",
+        [remote("RekeyOffer", 0, share=bytes(32))],
+        "fails: protocol-error",
+    ),
+    "Window of 0": ("8", [OPEN, remote("Window", 0, stream=2, credit=0)], "accepted"),
+    "a Window of 0 for a stream that is gone": (
+        "8",
+        [OPEN, remote("Finish", 2), local("Finish", 2), remote("Window", 0, stream=2, credit=0)],
+        "ignored",
+    ),
     "a second RekeyOffer before the first is over": (
         "6",
         [remote("RekeyOffer", 0, share=b"\x09" + bytes(31))] * 2,

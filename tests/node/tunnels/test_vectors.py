@@ -5,15 +5,24 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from crypto.identity import NodeId
+from lbm import keys
+from lbm.codec import decode
+from node.errors import TunnelRefusedError
 from node.federation.dials import encode_dial
-from node.protocol.codes import DATA, DIAL, FINISH, STREAM, TUNNEL, CloseCode
+from node.handlers.registry import Entry
+from node.peer.peer import Peer
+from node.protocol.codes import DATA, DIAL, FINISH, STREAM, TUNNEL, TUNNEL_ANSWER, CloseCode
 from node.protocol.event import NO_PAYLOAD, parse_raw
+from node.server.opening import _passed_on
+from node.streams.stream import Stream
 from node.streams.tunnel_stream import TunnelStream
+from node.tunnels.dialling import dial_tunnel
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
-from tests.node.network import eventually
+from tests.node.network import PATIENCE, eventually
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
-from tests.vectors.load import Vector, codes, unhex, vectors
+from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 
 TRACE = bytes(16)
 
@@ -32,6 +41,21 @@ class Waiting:
             yield None
         finally:
             self.over += 1
+
+
+class PassesOn:
+    """A switch that sends each Dial on to the same peer, as a server does."""
+
+    def __init__(self, peer: Peer, path: tuple[NodeId, ...]) -> None:
+        self._peer, self._path = peer, path
+
+    @asynccontextmanager
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+        after = self._path.index(self._peer.node_id)
+        try:
+            yield await dial_tunnel(self._peer, path=self._path, trace=dial.trace, timeout=PATIENCE)
+        except TunnelRefusedError as error:
+            raise error if error.hop is None else _passed_on(error, self._path, after) from error
 
 
 def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
@@ -99,3 +123,36 @@ async def test_an_event_on_a_joined_tunnel(vector: Vector, anyio_backend: str) -
             assert other.code is None
         assert not ran
         assert made.links[0][0].is_open
+
+
+@vectors("federation", of_kind("answer"))
+async def test_an_answer_that_is_passed_on(vector: Vector, anyio_backend: str) -> None:
+    """The bytes that a node in between sends for the Answer of the next one."""
+    path = [NodeId(unhex(one)) for one in vector["path"]]
+    async with row(3) as made:
+        _, between, last = made.nodes
+        places = dict(zip((vector["at"], vector["at"] + 1), (between, last), strict=True))
+        path = [places[n].node_id if n in places else one for n, one in enumerate(path)]
+        if vector["at"] > 0:
+            path[vector["at"] - 1] = made.origin.node_id
+        switch = PassesOn(made.links[1][0], tuple(path))
+        between.handlers.reserved.pop("tunnel")
+        between.serve_tunnels(switch)
+
+        async def answer(stream: Stream) -> None:
+            event = await stream.receive_event()
+            payload = unhex(vector["input"])
+            core = stream.live.core
+            core.send(stream.id, event.async_id, TUNNEL, TUNNEL_ANSWER, payload, lbm=False)
+
+        last.handlers.reserved["tunnel"] = Entry("tunnel", answer)
+        stream = made.links[0][0].streams.open_tunnel()
+        dial = encode_dial(TRACE, 9, path=tuple(path))
+        event = await stream.request(TUNNEL, DIAL, payload=dial, timeout=PATIENCE)
+        if "expected" in vector:
+            assert event.payload.hex() == vector["expected"]
+        else:
+            assert decode(event.payload) == {
+                keys.CODE: int(vector["fails"]),
+                keys.HOP: vector["hop"],
+            }
