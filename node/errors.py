@@ -307,7 +307,12 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
     return refused
 
 
-def sole_error(error: Exception) -> Exception:
+# What code of the application may raise without ending the node. `sys.exit` in a handler (argparse
+# calls it) fails that one request; KeyboardInterrupt and cancellation still end more than that.
+APPLICATION_ERRORS: Final = (Exception, SystemExit)
+
+
+def sole_error(error: BaseException) -> BaseException:
     """The one error in groups, however deep they are; `error` itself where there are several."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]

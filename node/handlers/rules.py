@@ -12,7 +12,7 @@ from typing import Any
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.errors import ConfigError
+from node.errors import APPLICATION_ERRORS, ConfigError
 from node.handlers.role_file import read_roles, require_role
 from node.logs import LogRation
 from node.protocol.codes import ResultCode
@@ -107,7 +107,7 @@ class Roles:
             if inspect.isawaitable(told):
                 told = await told
             return not wanted.isdisjoint([told] if isinstance(told, str) else told)
-        except Exception:
+        except APPLICATION_ERRORS:
             text = "the roles of %s cannot be told, so there are no others"
             self._failures.log(
                 logger,
@@ -163,7 +163,7 @@ class Rule:
             answer = self._function(peer, name)
             if inspect.isawaitable(answer):
                 answer = await answer
-        except Exception:
+        except APPLICATION_ERRORS:
             text, now = "allow= of %r failed, so %s is not allowed", peer.backend.now()
             self._failures.log(
                 logger,

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
-from node.errors import CallRefused, sole_error
+from node.errors import APPLICATION_ERRORS, CallRefused, sole_error
 from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Entry, Slots
 from node.handlers.rules import Roles, permitted
@@ -68,7 +68,7 @@ async def run_handler(
             return await take_items(result)
         if inspect.isawaitable(result):
             result = await result
-    except Exception as error:
+    except APPLICATION_ERRORS as error:
         failure = sole_error(error)
         if inside and failure is error:
             raise

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from node.errors import CallRefused, sole_error
+from node.errors import APPLICATION_ERRORS, CallRefused, sole_error
 from node.handlers.interceptors import Intercepted
 from node.handlers.registry import Handlers
 from node.handlers.rules import permitted
@@ -47,7 +47,7 @@ async def _intercepted(
     one = Intercepted(chain, request.peer, topic.name, request.data, request=request)
     try:
         return ResultCode.ACCEPTED, await chain.run(one, proceed)
-    except Exception as error:
+    except APPLICATION_ERRORS as error:
         failure = sole_error(error)
         if isinstance(failure, CallRefused) and not failure.received:
             return failure.code, failure.data
@@ -82,7 +82,7 @@ async def _ask_handler(
         data = entry.handler(request)
         if inspect.isawaitable(data):
             data = await data
-    except Exception as error:
+    except APPLICATION_ERRORS as error:
         failure = sole_error(error)
         if isinstance(failure, CallRefused) and not failure.received:
             return failure.code, failure.data

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable
-from node.errors import CallRefused, ConfigError, ParleyError
+from node.errors import APPLICATION_ERRORS, CallRefused, ConfigError, ParleyError
 from node.handlers.interceptors import Intercepted, PassedHeaders
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule
@@ -289,7 +289,7 @@ class Topic(Generic[N]):
             return None, after
         try:
             return self._state(), self.position
-        except Exception as error:
+        except APPLICATION_ERRORS as error:
             now, text = self._loop().now(), "the state of topic %r cannot be told"
             self._state_failures.log(
                 logger,
@@ -362,7 +362,7 @@ class Topic(Generic[N]):
                 continue
             try:
                 tap(data, headers)
-            except Exception:
+            except APPLICATION_ERRORS:
                 logger.exception(
                     "a tap of topic %r failed",
                     self.name,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import anyio
 
-from node.errors import ConfigError, PeerClosedError
+from node.errors import APPLICATION_ERRORS, ConfigError, PeerClosedError
 from node.transport.backend import Backend
 from node.transport.loop import Runner
 from node.transport.options import require_callable
@@ -51,7 +51,7 @@ class Hooks:
             if not is_async(hook):
                 try:
                     hook(argument)
-                except Exception:
+                except APPLICATION_ERRORS:
                     logger.exception(
                         "a hook of %s failed", self._kind, extra={"event": "hook.failed"}
                     )
@@ -81,7 +81,7 @@ class Hooks:
             raise
         except PeerClosedError as error:
             logger.info("a hook of %s: %s", self._kind, error, extra={"event": "hook.ended"})
-        except Exception:
+        except APPLICATION_ERRORS:
             logger.exception("a hook of %s failed", self._kind, extra={"event": "hook.failed"})
         finally:
             if self._running.get(hook) is mine:

@@ -7,7 +7,13 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from node.errors import CallRefused, PeerClosedError, StreamResetError, sole_error
+from node.errors import (
+    APPLICATION_ERRORS,
+    CallRefused,
+    PeerClosedError,
+    StreamResetError,
+    sole_error,
+)
 from node.handlers.interceptors import Chain, Intercepted
 from node.handlers.registry import Entry, Handlers
 from node.handlers.rules import permitted
@@ -93,7 +99,7 @@ class StreamHandlers:
                 await self._run(entry, stream)
             await stream.aclose()
             code = None
-        except Exception as error:
+        except APPLICATION_ERRORS as error:
             failure = sole_error(error)
             if isinstance(failure, StreamResetError | PeerClosedError):
                 # Mostly this stream's own end; a handler may have met that of another one.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from node.bus.names import DEAD
+from node.errors import APPLICATION_ERRORS
 from node.logs import LogRation
 from node.protocol.codes import ResultCode
 from node.remote import access
@@ -107,7 +108,7 @@ class BusGate:
                 answer = offered and self._allow is not None and self._allow(question)
                 if inspect.isawaitable(answer):
                     answer = await answer
-            except Exception:
+            except APPLICATION_ERRORS:
                 if self._failures.has_room(loop.now()):
                     logger.exception(
                         "allow= of the bus failed, so %s is not allowed",

@@ -14,7 +14,7 @@ from anyio import move_on_after
 
 from crypto.identity import NodeId
 from lbm.codec import Value
-from node.errors import ConfigError
+from node.errors import APPLICATION_ERRORS, ConfigError
 from node.transport.options import require_callable
 from node.transport.waiting import is_async
 from node.trust.policies import OneOnly, TrustPolicy
@@ -64,7 +64,7 @@ class Hook:
         with move_on_after(timeout) as scope:
             try:
                 allowed = await self.function(candidate)
-            except Exception:
+            except APPLICATION_ERRORS:
                 logger.exception(
                     "the accept hook failed for %s",
                     candidate.node_id,

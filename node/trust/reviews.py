@@ -11,7 +11,7 @@ from typing import Final
 
 from anyio import CapacityLimiter
 
-from node.errors import KnownPeersError, NotTrustedError, ParleyError
+from node.errors import APPLICATION_ERRORS, KnownPeersError, NotTrustedError, ParleyError
 from node.transport.backend import Backend
 from node.transport.loop import Runner
 from node.transport.waiting import Changes, pause_until, turn_of
@@ -198,7 +198,7 @@ def _refusals(policy: TrustPolicy, some: Sequence[Deciding]) -> list[NotTrustedE
 def _refusal(policy: TrustPolicy, one: Deciding) -> NotTrustedError | None:
     try:
         return one.refusal(partial(recheck, policy))
-    except Exception:
+    except APPLICATION_ERRORS:
         logger.exception(
             "the trust policy %r failed",
             policy.name,

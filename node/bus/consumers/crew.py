@@ -16,6 +16,7 @@ from node.bus.consumers.terms import Terms
 from node.bus.errors import BusClosedError, BusError
 from node.bus.event import BusEvent
 from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error, jitter
+from node.errors import APPLICATION_ERRORS
 from node.logs import LogRation, one_line
 from node.transport.job import Job
 from node.transport.loop import Loop
@@ -174,7 +175,7 @@ class Crew:
             event = at_work[number] = ready.pop()
             try:
                 await handler(event)
-            except Exception as error:
+            except APPLICATION_ERRORS as error:
                 if not await self._failed(consumer, event, error):
                     at_work[number] = None
                     return
@@ -183,7 +184,7 @@ class Crew:
             at_work[number] = None
 
     async def _failed(
-        self, consumer: GroupConsumer, event: BusEvent, error: Exception | None
+        self, consumer: GroupConsumer, event: BusEvent, error: BaseException | None
     ) -> bool:
         """See to an event that its handler failed at; whether the store could be told."""
         failures = self._failures

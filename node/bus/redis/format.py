@@ -16,7 +16,7 @@ from node.bus.body import UNREADABLE, encode_value
 from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent, StoredEvent
 from node.bus.names import ALL, api_of, split_name
-from node.errors import ConfigError
+from node.errors import APPLICATION_ERRORS, ConfigError
 from node.protocol.typed import check_types
 
 Layout = Literal["per_event", "per_api"]
@@ -177,7 +177,7 @@ class RedisFormat:
                 else:
                     text = encode_value(self.decode(text))
                 members.append(f"{encode_value(field)}:{text}")
-        except Exception:  # `decode` is the application's
+        except APPLICATION_ERRORS:  # `decode` is the application's
             return NO_DATA + _shown(pairs)
         return "{" + ",".join(members) + "}"
 

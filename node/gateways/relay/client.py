@@ -18,7 +18,7 @@ from node.backoff import Pauses
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.client import RelayClientConnection
 from node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
-from node.errors import ParleyError, PeerClosedError, RelayRefusedError
+from node.errors import APPLICATION_ERRORS, ParleyError, PeerClosedError, RelayRefusedError
 from node.gateways.client import CLOSE_TIMEOUT, CONNECT_TIMEOUT, DialectClient
 from node.gateways.guest import Guest
 from node.protocol.account import Account
@@ -160,7 +160,7 @@ class RelayClient(DialectClient["_Link"]):
             return
         try:
             self._on_fault(fault)
-        except Exception:
+        except APPLICATION_ERRORS:
             logger.exception(
                 "on_fault of the client of %s failed",
                 self._place,
