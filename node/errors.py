@@ -175,6 +175,8 @@ def handshake_error(code: int, text: str, reason: str) -> HandshakeError:
         return NotTrustedError(text or reason, code)  # nothing was said if it was us who refused
     if code == CloseCode.CONNECTION_LOST:
         text = "the other side hung up during the handshake"
+    elif code == CloseCode.BAD_RECORD and reason:
+        text = f"{SENTENCES[code]}: {reason}"
     return HandshakeError(code, text)
 
 

@@ -64,7 +64,8 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
     CloseCode.BAD_RECORD: (
         "the bytes were altered, reordered or cut on their way, or encrypted under other keys",
         "the side that received it",
-        "look for a proxy in between; if it happens again, somebody is tampering",
+        "in a handshake: give both nodes the same network key, or none; otherwise look for a proxy "
+        "in between: if it happens again, somebody is tampering",
     ),
     CloseCode.SEAL_VIOLATION: (
         "a signature over the received events is wrong, or came too late",

@@ -7,7 +7,7 @@ is sent when a handshake fails, is not known here.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from crypto.errors import IdentityError
 from crypto.identity import PublicIdentity
@@ -71,6 +71,13 @@ class Agreed:
             exporter=self.exporter,
             resume=self.resume,
         )
+
+
+# What is known where a network key is set on one side only.
+NO_NETWORK_KEY_THERE: Final = (
+    "the other side does not have the network key of this node, or the bytes were changed"
+)
+NO_NETWORK_KEY_HERE: Final = "the other side has a network key, and this node has none"
 
 
 class Handshake:
@@ -158,7 +165,13 @@ class Handshake:
                 `authentication-failed`, whatever is wrong with it.
         """
         receiver, suite = known(self.receiver), known(self.suite)
-        opened, seal = receiver.open(event, verify=False)
+        try:
+            opened, seal = receiver.open(event, verify=False)
+        except RemoteProtocolError as error:
+            if self.config.network_key is None or error.code != CloseCode.BAD_RECORD:
+                raise
+            # A node with another key would have answered nothing at all.
+            raise RemoteProtocolError(error.code, NO_NETWORK_KEY_THERE) from error
         if opened[:4] != (0, 0, CONNECTION, PROOF):
             raise _refused("another event in place of the Proof")
         self.keep_proof(event)

@@ -66,6 +66,8 @@ class Lifetime(Speaker):
         elif self._state is State.FAREWELL:
             self._go(Signal.END)
         elif self._state is not State.ENDED and not self.is_parted:
+            if self._opening is not None:
+                reason = self._opening.lost_because(reason)
             self._end(CloseCode.CONNECTION_LOST, reason=reason)
         return self.is_parted
 

@@ -11,7 +11,7 @@ from node.protocol.codes import CONNECTION, REJECT, RESUME, CloseCode
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.event import handshake_event
 from node.protocol.frames import frame
-from node.protocol.handshake import Agreed, Handshake, known
+from node.protocol.handshake import NO_NETWORK_KEY_HERE, Agreed, Handshake, known
 from node.protocol.hello import reject_payload
 from node.protocol.initiator import Initiator
 from node.protocol.negotiate import NoCommonAlgorithmError
@@ -101,6 +101,12 @@ class Opening:
         # What waits for the transport is of the handshake, and has no position.
         kept = SentBytes(parts.config.resume_buffer, exempt, parts.wire.size, parts.account)
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
+
+    def lost_because(self, reason: str) -> str:
+        """Why the transport ended during the handshake, as far as is known."""
+        responder = self._responder
+        lacks = responder is not None and responder.lacks_network_key
+        return NO_NETWORK_KEY_HERE if lacks else reason
 
     def frame_limit(self) -> int:
         """The longest event after the handshake, bytes."""

@@ -47,6 +47,8 @@ class Responder(Handshake):
         self._asked: str | None = None  # the kex of our Retry
         self._first = b""  # the first Hello's cells, but for those that may change
         self.may_speak = config.network_key is None
+        # The initiator has a network key and this node has none, so that no Proof will open.
+        self.lacks_network_key = False
 
     def receive(self, data: bytes) -> tuple[bytes, bool]:
         """Take a Hello. Returns the frames that answer it, and whether Reply is among them.
@@ -116,12 +118,15 @@ class Responder(Handshake):
     def _check_network_mac(self, cells: Mapping[int, Value], label: bytes) -> None:
         key = self.config.network_key
         if key is None:
+            self.lacks_network_key = keys.NETWORK_MAC in cells
             return
         self.may_speak = False  # a second Hello has to earn it anew
         mac = read_bytes(cells, keys.NETWORK_MAC, default=b"")
         covered = encode({k: v for k, v in cells.items() if k != keys.NETWORK_MAC})
         if not check_network_mac(key, covered, mac, label):
-            raise RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, "a wrong network mac")
+            other = "another network key" if mac else "no network key"
+            reason = f"a wrong network mac: the other side has {other}"
+            raise RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, reason)
         self.may_speak = True
 
     def _check_kind(self, hello: Hello) -> None:

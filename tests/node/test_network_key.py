@@ -1,0 +1,56 @@
+"""Nodes of which one has no network key, or another one: both report what they can know."""
+
+import logging
+
+import pytest
+
+from node.errors import HandshakeError
+from node.protocol.codes import CloseCode
+from tests.node.network import eventually, introduce, new_node
+
+pytestmark = pytest.mark.anyio
+
+ONE, OTHER = bytes([1]) * 32, bytes([2]) * 32
+CASES = {
+    "at the initiator alone": (
+        ONE,
+        None,
+        (CloseCode.BAD_RECORD, "the other side does not have the network key of this node"),
+        "the other side has a network key, and this node has none",
+    ),
+    "at the responder alone": (
+        None,
+        ONE,
+        (CloseCode.CONNECTION_LOST, "the other side hung up during the handshake"),
+        "a wrong network mac: the other side has no network key",
+    ),
+    "another at each": (
+        ONE,
+        OTHER,
+        (CloseCode.CONNECTION_LOST, "the other side hung up during the handshake"),
+        "a wrong network mac: the other side has another network key",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs", "raised", "logged"), CASES.values(), ids=CASES)
+async def test_a_network_key_that_the_other_side_does_not_have(
+    anyio_backend: str,
+    caplog: pytest.LogCaptureFixture,
+    ours: bytes | None,
+    theirs: bytes | None,
+    raised: tuple[CloseCode, str],
+    logged: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with new_node(network_key=ours) as client, new_node(network_key=theirs) as server:
+        with pytest.raises(HandshakeError, match=raised[1]) as caught:
+            await introduce(client, server)
+        assert caught.value.code == raised[0]
+        await eventually(lambda: logged in caplog.text)
+
+
+async def test_the_same_network_key_at_both(anyio_backend: str) -> None:
+    async with new_node(network_key=ONE) as client, new_node(network_key=ONE) as server:
+        peer, _ = await introduce(client, server)
+        assert await peer.ping() >= 0
