@@ -13,21 +13,21 @@ export function numbersView(view) {
     one.samples.map((sample) => ({ ...one, ...sample, key: `${one.name}{${sample.labels.join(",")}}`, words: one.labels.map((name, index) => `${name}=${sample.labels[index]}`).join(" ") })),
   );
   return [
-    heading("Numbers"),
-    h("p", { class: "note" }, "All that this node counts. ", h("code", {}, "parley serve --metrics ADDR"), " gives the same to Prometheus."),
+    heading("Metrics"),
+    h("p", { class: "note" }, "All metrics of this node. ", h("code", {}, "parley serve --metrics ADDR"), " exposes them to Prometheus."),
     table({
       id: "numbers",
-      label: "Numbers",
-      word: "number",
+      label: "Metrics",
+      word: "metric",
       rows,
       keyOf: (row) => row.key,
       text: (row) => `${row.name} ${row.words} ${row.help}`,
-      empty: "Nothing is counted.",
+      empty: "No metrics yet: they appear with the first connection.",
       columns: [
         { title: "Name", value: (row) => row.name, cell: (row) => h("span", {}, h("code", { class: "name" }, row.name), row.words && h("span", { class: "dim" }, ` ${row.words}`)) },
-        { title: "Is", number: true, value: valueOf, cell: shown },
-        { title: "Each second", number: true, value: rateOf, cell: (row) => (row.kind === "gauge" ? "–" : perSecond(row)) },
-        { title: "What it tells", value: (row) => row.help },
+        { title: "Value", number: true, value: valueOf, cell: shown },
+        { title: "Rate", number: true, value: rateOf, cell: (row) => (row.kind === "gauge" ? "–" : perSecond(row)) },
+        { title: "Description", value: (row) => row.help },
       ],
     }),
   ];
@@ -52,7 +52,7 @@ function perSecond(row) {
 }
 
 function shown(row) {
-  if (row.counts) return h("span", { class: "histogram" }, bars(row, row.help), `${count(valueOf(row))}, half within ${took(quantile(row, 0.5))}`);
+  if (row.counts) return h("span", { class: "histogram" }, bars(row, `${row.help} p50 ${took(quantile(row, 0.5))}`, took), `${count(valueOf(row))}, p50 ${took(quantile(row, 0.5))}, p95 ${took(quantile(row, 0.95))}`);
   if (row.unit === "bytes") return bytes(row.value);
   return row.unit === "seconds" ? took(row.value) : brief(row.value);
 }

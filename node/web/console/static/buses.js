@@ -10,7 +10,7 @@ export function busesView(view) {
   if (view.buses.length === 0) {
     return [
       heading("Buses"),
-      h("p", { class: "empty" }, "This node has no durable bus. With ", h("code", {}, "parley serve --bus sqlite:///FILE"), " it offers one."),
+      h("p", { class: "empty" }, "This node has no durable bus. To offer one: ", h("code", {}, "parley serve --bus sqlite:///FILE"), "."),
     ];
   }
   const dead = view.buses.reduce((sum, bus) => sum + bus.dead, 0);
@@ -27,7 +27,7 @@ function busCard(bus) {
     bus.error && h("p", { class: "alarm", role: "alert" }, bus.error),
     h("p", { class: "dim" }, "By this process and its peers: ", done.join(", "), "."),
     bus.total > bus.streams.length && !bus.error && h("p", { class: "note" }, `The first ${bus.streams.length} of ${bus.total} streams are listed.`),
-    bus.streams.length === 0 && !bus.error && h("p", { class: "empty small" }, "Nothing was published on it yet."),
+    bus.streams.length === 0 && !bus.error && h("p", { class: "empty small" }, "No events published yet. To publish one: ", h("code", {}, `parley bus publish ${bus.address} STREAM JSON`), "."),
     bus.streams.map((stream) => streamPart(bus, stream)),
   );
 }
@@ -45,14 +45,14 @@ function streamPart(bus, stream) {
       stream.dead > 0 && h("button", { type: "button", class: "letters", "aria-label": `Look at ${counted(stream.dead, "dead letter")} of ${stream.name}`, on: { click: look } }, counted(stream.dead, "dead letter")),
     ),
     stream.groups.length === 0
-      ? h("p", { class: "empty small" }, "No group reads it.")
+      ? h("p", { class: "empty small" }, "No consumer group. To consume it: ", h("code", {}, `parley bus consume ${bus.address} ${stream.name} --group NAME`), ".")
       : h(
           "div",
           { class: "scroll", role: "region", "aria-label": `Groups of ${stream.name}`, tabindex: "0" },
           h(
             "table",
             { "aria-label": `Groups of ${stream.name}` },
-            h("thead", {}, h("tr", {}, ["Group", "Lag", "Pending", "Redelivered", "Set aside", "Consumers"].map((title, index) => h("th", { scope: "col", class: index ? "number" : "" }, title)))),
+            h("thead", {}, h("tr", {}, ["Group", "Lag", "Pending", "Redelivered", "Dead letters", "Consumers"].map((title, index) => h("th", { scope: "col", class: index ? "number" : "" }, title)))),
             h("tbody", {}, stream.groups.map(groupRow)),
           ),
         ),
@@ -64,7 +64,7 @@ function groupRow(group) {
     ["Lag", group.lag === null ? "not known" : group.lag > 0 ? chip(count(group.lag), group.lag > 100 ? "warn" : "info") : "0"],
     ["Pending", count(group.pending)],
     ["Redelivered", count(group.redelivered)],
-    ["Set aside", group.dead_lettered ? chip(count(group.dead_lettered), "warn") : "0"],
+    ["Dead letters", group.dead_lettered ? chip(count(group.dead_lettered), "warn") : "0"],
     ["Consumers", group.consumers ? count(group.consumers) : chip("none", "warn")],
   ];
   return h(
@@ -110,7 +110,7 @@ function openLetters(bus, stream) {
 
   function listed() {
     return [
-      letters.length === 0 && !failed && h("p", { class: "empty" }, "There are none."),
+      letters.length === 0 && !failed && h("p", { class: "empty" }, "No dead letters."),
       letters.map((one) => letterPart(one, chosen, choose)),
       more && h("button", { type: "button", on: { click: () => load(letters.at(-1).id) } }, "More"),
       letters.length > 0 &&
@@ -134,7 +134,7 @@ function openLetters(bus, stream) {
     body: [
       failed && h("p", { class: "alarm", role: "alert" }, `They cannot be fetched: ${failed}`),
       failed && h("button", { type: "button", on: { click: () => load() } }, "Try again"),
-      !failed && !letters && h("p", { class: "empty" }, "They are being fetched."),
+      !failed && !letters && h("p", { class: "empty" }, "Loading…"),
       letters && listed(),
     ],
   }));

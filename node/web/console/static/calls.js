@@ -20,19 +20,25 @@ export function callsView(view) {
       rows,
       keyOf: (row) => row.topic,
       text: (row) => row.topic,
-      empty: "No call has come yet.",
+      empty: [
+        "No calls received yet. A program answers calls with ",
+        h("code", {}, '@node.on_call("NAME")'),
+        ". To try one of this node: ",
+        h("code", {}, "parley call ADDR NAME"),
+        ".",
+      ],
       columns: [
         { title: "Topic", value: (row) => row.topic, cell: (row) => h("code", { class: "name" }, row.topic) },
-        { title: "Calls/s", number: true, value: (row) => row.rate, cell: (row) => brief(row.rate) },
-        { title: "In all", number: true, value: (row) => row.total },
-        { title: "Answers", value: (row) => row.failed, cell: answers },
-        { title: "Half within", number: true, value: (row) => row.median ?? -1, cell: (row) => took(row.median) },
-        { title: "95 % within", number: true, value: (row) => row.slow ?? -1, cell: (row) => took(row.slow) },
-        { title: "Times", cell: (row) => row.times && bars(row.times, `Times of ${row.topic}: half within ${took(row.median)}`) },
+        { title: "Rate", number: true, value: (row) => row.rate, cell: (row) => `${brief(row.rate)}/s` },
+        { title: "Total", number: true, value: (row) => row.total },
+        { title: "Results", value: (row) => row.failed, cell: answers },
+        { title: "p50", number: true, value: (row) => row.median ?? -1, cell: (row) => took(row.median) },
+        { title: "p95", number: true, value: (row) => row.slow ?? -1, cell: (row) => took(row.slow) },
+        { title: "Latency", cell: (row) => row.times && bars(row.times, `Latency of ${row.topic}: p50 ${took(row.median)}, p95 ${took(row.slow)}`, took) },
       ],
     }),
     refused.some((one) => one.value > 0) &&
-      h("p", { class: "note" }, "Answered before any handler: ", refused.filter((one) => one.value > 0).map((one) => `${one.labels.join(" ")} ${count(one.value)}`).join(", "), "."),
+      h("p", { class: "note" }, "Refused before a handler ran: ", refused.filter((one) => one.value > 0).map((one) => `${one.labels.join(" ")} ${count(one.value)}`).join(", "), "."),
   ];
 }
 

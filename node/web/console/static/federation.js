@@ -15,7 +15,7 @@ export function federationView(view) {
   if (!federation) {
     return [
       heading("Federation"),
-      h("p", { class: "empty" }, "This node is no server of a federation. With ", h("code", {}, "parley serve --link ADDR"), " it keeps a link with one."),
+      h("p", { class: "empty" }, "This node is not a federation server. To link it with one: ", h("code", {}, "parley serve --link ADDR"), "."),
     ];
   }
   const names = namesIn(view);
@@ -25,7 +25,7 @@ export function federationView(view) {
   const tunnels = Math.max(ways.length, federation.tunnels); // not all are listed, and those we dialled are not counted
   return [
     heading("Federation", chip(counted(federation.servers.length + 1, "server")), chip(counted(tunnels, "tunnel"), tunnels ? "info" : "")),
-    federation.wrong.length > 0 && card("What is wrong", h("ul", { class: "concerns" }, federation.wrong.map((one) => h("li", { class: "warn", key: one.text }, one.text)))),
+    federation.wrong.length > 0 && card("Issues", h("ul", { class: "concerns" }, federation.wrong.map((one) => h("li", { class: "warn", key: one.text }, one.text)))),
     h("div", { class: "graphed" }, picture(graph, names, path), h("div", { class: "side" }, choice(federation, names, path), waysCard(ways, names))),
     links(federation, names),
     servers(federation, names),
@@ -130,28 +130,28 @@ function cut(name) {
 
 function choice(federation, names, path) {
   if (chosen?.kind === "server") {
-    if (chosen.id === federation.self) return card("This node", facts([["Node id", h("code", { class: "whole" }, federation.self)], ["Links", counted(federation.links.filter((one) => one.up).length, "link is up", "links are up")]]));
+    if (chosen.id === federation.self) return card("This node", facts([["Node ID", h("code", { class: "whole" }, federation.self)], ["Links", counted(federation.links.filter((one) => one.up).length, "link is up", "links are up")]]));
     const one = federation.servers.find((server) => server.id === chosen.id);
     const title = names.get(chosen.id) || short(chosen.id);
     if (!one) return card(title, h("p", { class: "empty small" }, "No card of this server is here."));
     return card(
       title,
       facts([
-        ["Node id", h("code", { class: "whole" }, one.id)],
+        ["Node ID", h("code", { class: "whole" }, one.id)],
         ["Exports", one.exports.join(", ")],
-        ["Says it listens on", one.addresses.join(" ")],
+        ["Addresses (claimed)", one.addresses.join(" ")],
         ["Its card expires", when(one.expires)],
       ]),
-      h("h3", {}, "The way there"),
-      path.length ? wayOf(path, names) : h("p", { class: "empty small" }, "The cards tell of none."),
+      h("h3", {}, "Path"),
+      path.length ? wayOf(path, names) : h("p", { class: "empty small" }, "No path is known from the cards."),
     );
   }
-  if (path.length) return card("The tunnel's way", wayOf(path, names));
-  return card("Ways", h("p", { class: "empty small" }, "Choose a server, or a tunnel, to see the way."));
+  if (path.length) return card("Path of the tunnel", wayOf(path, names));
+  return card("Path", h("p", { class: "empty small" }, "Choose a server or a tunnel to show its path."));
 }
 
 function waysCard(ways, names) {
-  if (ways.length === 0) return card("Tunnels", h("p", { class: "empty small" }, "No tunnel begins, ends or leads through here."));
+  if (ways.length === 0) return card("Tunnels", h("p", { class: "empty small" }, "No tunnels through this node."));
   return card(
     "Tunnels",
     h(
@@ -182,12 +182,12 @@ function links({ links: all }, names) {
       rows: all,
       keyOf: (row) => row.id,
       text: (row) => `${names.get(row.id) ?? ""} ${row.id}`,
-      empty: "It has no link.",
+      empty: ["No links. To add one: ", h("code", {}, "parley serve --link ADDR"), "."],
       columns: [
         { title: "Server", value: (row) => names.get(row.id) || row.id, cell: (row) => who({ id: row.id, name: names.get(row.id) }) },
         { title: "State", value: (row) => (row.up ? "up" : "down"), cell: (row) => (row.up ? chip("up", "good") : chip("down", "bad")) },
-        { title: "Who dials", value: (row) => (row.kept ? "this node" : "the other side") },
-        { title: "Why it is down", value: (row) => row.error ?? "" },
+        { title: "Dialled by", value: (row) => (row.kept ? "this node" : "the other side") },
+        { title: "Error", value: (row) => row.error ?? "" },
       ],
     }),
   );
@@ -203,10 +203,10 @@ function servers({ servers: all }, names) {
       rows: all,
       keyOf: (row) => row.id,
       text: (row) => `${row.name} ${row.id} ${row.exports.join(" ")}`,
-      empty: "No card of another server is here yet.",
+      empty: "No cards of other servers yet. They arrive when a link is up.",
       columns: [
         { title: "Server", value: (row) => row.name || row.id, cell: (row) => h("button", { type: "button", class: "link", "aria-label": `Show the way to ${names.get(row.id) || row.id}`, on: { click: choose({ kind: "server", id: row.id }) } }, who(row)) },
-        { title: "Hops", number: true, value: (row) => row.way.length - 1, cell: (row) => (row.way.length ? row.way.length - 1 : chip("no way", "bad")) },
+        { title: "Hops", number: true, value: (row) => row.way.length - 1, cell: (row) => (row.way.length ? row.way.length - 1 : chip("no path", "bad")) },
         { title: "Links", number: true, value: (row) => Object.keys(row.links).length },
         { title: "Exports", value: (row) => row.exports.join(", ") },
       ],

@@ -9,14 +9,14 @@ const LEVELS = ["problem", "weak", "note", "ok"];
 const KINDS = { problem: "bad", weak: "warn", note: "info", ok: "good" };
 
 export function findingsView(view) {
-  const again = h("button", { type: "button", on: { click: lookAgain } }, "Look again");
+  const again = h("button", { type: "button", on: { click: lookAgain } }, "Check again");
   const found = view.findings && [...view.findings].sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
   const wrong = view.federation?.wrong ?? [];
   return [
     heading("Findings", again),
     wrong.map((one) => finding({ level: "problem", subject: "federation", text: one.text, mend: "" })),
-    !found && h("p", { class: "empty" }, "Nothing was looked at yet."),
-    found?.length === 0 && wrong.length === 0 && h("p", { class: "empty" }, "Nothing was found."),
+    !found && h("p", { class: "empty" }, "The checks of `parley doctor` are running…"),
+    found?.length === 0 && wrong.length === 0 && h("p", { class: "empty" }, "No findings: all checks of `parley doctor` passed."),
     found?.map(finding),
   ];
 }
@@ -33,7 +33,7 @@ function finding({ level, subject, text, mend }) {
 async function lookAgain() {
   try {
     await asked("/api/look", {});
-    notice("It is looked at again", "good");
+    notice("Checking again", "good");
   } catch (error) {
     notice(error.message, "bad");
   }

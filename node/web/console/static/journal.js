@@ -1,6 +1,6 @@
 // The journal: whether it is written, how fast, and what waits for the disk.
 
-import { meter, sparkline } from "./charts.js";
+import { meter, timeChart } from "./charts.js";
 import { h } from "./dom.js";
 import { brief, bytes, count, counted } from "./format.js";
 import { card, chip, facts, heading } from "./parts.js";
@@ -10,14 +10,14 @@ export function journalView({ journal }) {
   if (!journal) {
     return [
       heading("Journal"),
-      h("p", { class: "empty" }, "This node keeps no journal. With ", h("code", {}, "parley serve --journal DIR --auditor KEY"), " it does."),
+      h("p", { class: "empty" }, "This node does not keep a journal. To keep one: ", h("code", {}, "parley serve --journal DIR --auditor KEY"), "."),
     ];
   }
   const { past } = state;
   const synced = { always: "before anything is sent", interval: `every ${brief(journal.fsync_interval)} s`, never: "when the system likes" }[journal.fsync];
   return [
-    heading("Journal", journal.failed ? chip("failed", "bad") : journal.running ? chip("is written", "good") : chip("is not written", "warn")),
-    journal.failed && h("p", { class: "alarm", role: "alert" }, journal.failed, journal.on_failure === "stop" ? " The node says nothing more." : " The node goes on without it."),
+    heading("Journal", journal.failed ? chip("failed", "bad") : journal.running ? chip("writing", "good") : chip("not writing", "warn")),
+    journal.failed && h("p", { class: "alarm", role: "alert" }, journal.failed, journal.on_failure === "stop" ? " The node stops." : " The node continues without it."),
     h(
       "div",
       { class: "columns" },
@@ -28,18 +28,18 @@ export function journalView({ journal }) {
           ["Written", `${bytes(journal.size)}, ${bytes(past.rate("journal_written"))}/s`],
           ["Sessions recorded", count(journal.sessions)],
           ["Segments", counted(journal.segments, "finished segment")],
-          ["Waits for the disk", h("span", {}, `${bytes(journal.waiting)} of ${bytes(journal.buffer_size)}`, meter(journal.waiting / journal.buffer_size, "How much of the buffer is full"))],
+          ["Write buffer", h("span", {}, `${bytes(journal.waiting)} of ${bytes(journal.buffer_size)}`, meter(journal.waiting / journal.buffer_size, "How much of the buffer is full"))],
         ]),
-        sparkline(past.rates("journal_records"), "Records a second over the last three minutes"),
+        timeChart(past.rates("journal_records"), "Records a second", (one) => `${brief(one)}/s`, past.range()),
       ),
       card(
-        "How it is kept",
+        "Settings",
         facts([
           ["Directory", h("code", { class: "whole" }, journal.directory)],
           ["Segment", journal.segment ? h("code", { class: "whole" }, journal.segment) : "–"],
-          ["A segment ends at", bytes(journal.segment_size)],
-          ["Forced to the disk", synced],
-          ["If it fails", journal.on_failure === "stop" ? "the node stops" : "the node goes on, and says so"],
+          ["Segment size", bytes(journal.segment_size)],
+          ["fsync", synced],
+          ["On failure", journal.on_failure === "stop" ? "the node stops" : "the node continues and logs it"],
           ["Auditors", h("ul", { class: "plain" }, journal.auditors.map((key) => h("li", { key }, h("code", { class: "whole" }, key))))],
         ]),
       ),

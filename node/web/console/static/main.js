@@ -27,8 +27,8 @@ const PAGES = [
   { id: "buses", title: "Buses", draw: busesView, badge: (view) => view.buses.reduce((sum, bus) => sum + bus.dead, 0), kind: "warn" },
   { id: "journal", title: "Journal", draw: journalView, badge: (view) => (view.journal?.failed ? "!" : 0), kind: "bad" },
   { id: "federation", title: "Federation", draw: federationView, badge: (view) => view.federation?.servers.length ?? 0 },
-  { id: "findings", title: "Findings", draw: findingsView, badge: (view) => (view.findings ?? []).filter((one) => one.level === "problem").length, kind: "bad" },
-  { id: "numbers", title: "Numbers", draw: numbersView, badge: () => 0 },
+  { id: "findings", title: "Findings", draw: findingsView, badge: (view) => (view.findings ?? []).filter((one) => one.level === "problem" || one.level === "weak").length, kind: "bad" },
+  { id: "numbers", title: "Metrics", draw: numbersView, badge: () => 0 },
 ];
 
 function page() {

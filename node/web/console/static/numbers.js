@@ -1,6 +1,7 @@
 // Counters of the last minutes, and what follows from them: rates, series, and times of calls.
 
 const MOST = 181; // samples, about one a second
+export const LEAST = 60; // samples that a chart has room for
 
 /** What was seen of the node lately. */
 export class Past {
@@ -33,6 +34,14 @@ export class Past {
   /** The rate at each moment; null where nothing is known. */
   rates(name) {
     return this.samples.slice(1).map((one, index) => between(this.samples[index], one, name));
+  }
+
+  /** The seconds that a chart of the rates or levels spans. */
+  range() {
+    const count = this.samples.length;
+    if (count < 2) return LEAST;
+    const each = (this.samples.at(-1).at - this.samples[0].at) / (count - 1);
+    return Math.round(each * Math.max(count, LEAST));
   }
 
   /** A level at each moment. */

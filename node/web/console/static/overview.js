@@ -1,7 +1,7 @@
 // The first look: whether all is well, what goes on, and which node this is.
 
 import { actionButton, act, notice } from "./dialogs.js";
-import { sparkline } from "./charts.js";
+import { timeChart } from "./charts.js";
 import { h } from "./dom.js";
 import { brief, bytesPerSecond, count, counted, lasted } from "./format.js";
 import { card, chip, facts, heading } from "./parts.js";
@@ -13,34 +13,42 @@ const percent = (number) => `${brief(number * 100)} %`;
 export function overviewView(view) {
   const attention = concerns(view);
   return [
-    heading("Overview", attention.length === 0 ? chip("all is well", "good") : chip(counted(attention.length, "thing to look at", "things to look at"), "warn")),
+    heading("Overview", verdict(view, attention)),
     h("div", { class: "tiles" }, tiles(view)),
-    attention.length > 0 && card("To look at", h("ul", { class: "concerns" }, attention.map(concern))),
+    attention.length > 0 && card("Issues", h("ul", { class: "concerns" }, attention.map(concern))),
     h("div", { class: "columns" }, thisNode(view), addresses(view)),
   ];
 }
 
+/** The state of the node in a few words: its issues, then what `parley doctor` notes. */
+function verdict(view, attention) {
+  if (attention.length > 0) return chip(counted(attention.length, "issue"), attention[0].kind);
+  if (!view.findings) return chip("no issues; findings are being checked", "info");
+  const notes = view.findings.filter((one) => one.level === "note").length;
+  return notes > 0 ? chip(`no issues, ${counted(notes, "note")} in the findings`, "info") : chip("all is well", "good");
+}
+
 function tiles(view) {
   const { past } = state;
-  const flow = (title, name, show, page) => tile(title, show(past.rate(name)), past.rates(name), page);
+  const flow = (title, name, show, page) => tile(title, show(past.rate(name)), past.rates(name), page, show);
   return [
-    tile("Peers", count(view.peers.total), past.levels("peers"), "peers", `${counted(view.peers.streams, "stream")} open`),
-    flow("Calls answered", "calls_received", perSecond, "calls"),
-    flow("Notes handed on", "notes_delivered", perSecond, "topics"),
+    tile("Peers", count(view.peers.total), past.levels("peers"), "peers", count, `${counted(view.peers.streams, "stream")} open`),
+    flow("Calls", "calls_received", perSecond, "calls"),
+    flow("Notes delivered", "notes_delivered", perSecond, "topics"),
     flow("Bytes in", "received", bytesPerSecond, "numbers"),
     flow("Bytes out", "sent", bytesPerSecond, "numbers"),
-    flow("Processor", "loop_processor", percent, "numbers"),
+    flow("CPU", "loop_processor", percent, "numbers"),
   ];
 }
 
-function tile(title, text, series, page, more) {
+function tile(title, text, series, page, show, more) {
   return h(
     "a",
     { class: "tile", key: title, href: `#${page}`, "aria-label": `${title}: ${text}` },
     h("span", { class: "title" }, title),
     h("span", { class: "figure" }, text),
     h("span", { class: "more" }, more ?? ""),
-    sparkline(series, `${title} over the last three minutes`),
+    timeChart(series, title, show, state.past.range()),
   );
 }
 
@@ -59,9 +67,10 @@ export function concerns(view) {
   }
   const wrong = (view.federation?.wrong ?? []).filter((one) => one.kind !== "link-down");
   if (wrong.length > 0) say("warn", "federation", `${counted(wrong.length, "thing is", "things are")} wrong in the federation`);
-  const problems = (view.findings ?? []).filter((one) => one.level === "problem");
-  for (const one of problems) say("bad", "findings", `${one.subject}: ${one.text}`);
-  if (view.peers.parted > 0) say("warn", "peers", `${counted(view.peers.parted, "session is", "sessions are")} without a transport`);
+  for (const one of view.findings ?? []) {
+    if (one.level === "problem" || one.level === "weak") say(one.level === "weak" ? "warn" : "bad", "findings", `${one.subject}: ${one.text}`);
+  }
+  if (view.peers.parted > 0) say("warn", "peers", `${counted(view.peers.parted, "session is", "sessions are")} suspended, without a transport`);
   return found.sort((one, other) => (one.kind < other.kind ? -1 : one.kind > other.kind ? 1 : 0)); // bad, then warn
 }
 
@@ -74,13 +83,13 @@ function thisNode(view) {
   return card(
     "This node",
     facts([
-      ["Node id", h("span", { class: "copied" }, h("code", { class: "whole" }, node.id), copyButton(node.id, "Copy the node id"))],
-      node.name && ["Called", node.name],
+      ["Node ID", h("span", { class: "copied" }, h("code", { class: "whole" }, node.id), copyButton(node.id, "Copy the node ID"))],
+      node.name && ["Name", node.name],
       ["Role", node.role],
-      ["Lets in", node.trust],
+      ["Trust policy", node.trust],
       ["Version", `${node.version} on Python ${node.python}`],
-      ["Watched for", lasted(node.uptime)],
-      ["Turned away", counted(node.turned_away, "connection")],
+      ["Uptime", lasted(node.uptime)],
+      ["Rejected connections", count(node.turned_away)],
     ]),
     node.can_drain && h("div", { class: "buttons" }, actionButton("Drain and end", drain, { grave: true })),
   );
@@ -89,9 +98,9 @@ function thisNode(view) {
 function addresses(view) {
   const { addresses: all } = view.node;
   return card(
-    "It listens on",
+    "Listening addresses",
     all.length === 0
-      ? h("p", { class: "empty small" }, "It listens nowhere.")
+      ? h("p", { class: "empty small" }, "This node does not listen. To let others connect, start it with ", h("code", {}, "parley serve --listen ADDR"), ".")
       : h("ul", { class: "addresses" }, all.map((one) => h("li", { key: one }, h("code", {}, one), copyButton(one, "Copy this address")))),
   );
 }

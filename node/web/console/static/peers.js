@@ -23,7 +23,7 @@ export function peersView(view) {
     cell: (row) => [flowText(row, name), h("span", { class: "sum dim" }, bytes(row[name]))],
   });
   return [
-    heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.parted > 0 && chip(`${peers.parted} without a transport`, "warn")),
+    heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.parted > 0 && chip(`${peers.parted} suspended`, "warn")),
     partly && h("p", { class: "note" }, `The first ${peers.rows.length} of ${peers.total} are listed. A search looks at all of them.`),
     table({
       id: "peers",
@@ -33,17 +33,21 @@ export function peersView(view) {
       total: partly ? peers.total : undefined,
       keyOf: (row) => row.key,
       text: (row) => `${row.name} ${row.id ?? ""} ${row.place} ${row.role}`,
-      empty: "Nobody is connected. Whoever connects is listed here at once.",
+      empty: [
+        "No peers connected. They are listed here when they connect, for example with ",
+        h("code", {}, `parley ping ${view.node.addresses[0] ?? "ADDR"}`),
+        ".",
+      ],
       columns: [
         { title: "Peer", value: (row) => row.name || row.id || row.place, cell: peerButton },
-        { title: "From", value: (row) => row.place, cell: (row) => h("span", { class: "place" }, row.dialled ? `→ ${row.place}` : row.place) },
+        { title: "Address", value: (row) => row.place, cell: (row) => h("span", { class: "place" }, row.dialled ? `→ ${row.place}` : row.place) },
         { title: "Role", value: (row) => row.role, cell: (row) => h("span", { class: "role" }, row.role) },
         { title: "State", value: stateText, cell: stateChips },
         { title: "Streams", number: true, value: (row) => row.streams },
-        { title: "Calls", number: true, value: (row) => row.running },
+        { title: "Running calls", number: true, value: (row) => row.running },
         flow("Bytes in", "received"),
         flow("Bytes out", "sent"),
-        { title: "Resumed", number: true, value: (row) => row.resumes },
+        { title: "Resumptions", number: true, value: (row) => row.resumes },
       ],
     }),
   ];
@@ -55,15 +59,15 @@ function peerButton(row) {
 }
 
 function stateText(row) {
-  return [row.parted ? "parted" : "open", row.encrypted ? "" : "in the clear", row.way.length ? "tunnel" : ""].join(" ");
+  return [row.parted ? "suspended" : "open", row.encrypted ? "" : "unencrypted", row.way.length ? "tunnel" : ""].join(" ");
 }
 
 function stateChips(row) {
   return h(
     "span",
     { class: "chips" },
-    row.parted ? chip("no transport", "warn") : chip("open", "good"),
-    !row.encrypted && chip("in the clear", "bad"),
+    row.parted ? chip("suspended", "warn") : chip("open", "good"),
+    !row.encrypted && chip("unencrypted", "bad"),
     row.way.length > 0 && chip("tunnel", "info"),
   );
 }
@@ -108,22 +112,22 @@ function peerBody(peer) {
   const info = Object.entries(peer.info);
   return [
     facts([
-      ["Node id", peer.id ? h("code", { class: "whole" }, peer.id) : "none was proved"],
+      ["Node ID", peer.id ? h("code", { class: "whole" }, peer.id) : "not authenticated"],
       ["State", stateChips(peer)],
-      [peer.dialled ? "Dialled at" : "Came from", peer.place],
-      ["Role", `${peer.role} (it says)`],
-      ["Suite", suite || "none: in the clear"],
-      ["Calls that run", String(peer.running)],
+      [peer.dialled ? "Dialled address" : "Remote address", peer.place],
+      ["Role", `${peer.role} (claimed)`],
+      ["Cipher suite", suite || "none: unencrypted"],
+      ["Running calls", String(peer.running)],
       ["Bytes in", flowOf(peer, "received")],
       ["Bytes out", flowOf(peer, "sent")],
-      ["Waits to be sent", peer.waiting_events === 0 ? "nothing" : `${counted(peer.waiting_events, "event")}, ${bytes(peer.waiting)}`],
-      ["Resumed", peer.resumes === 0 ? "never" : `${counted(peer.resumes, "time")}, last after: ${peer.parted_by || "–"}`],
-      peer.ignored + peer.dropped > 0 && ["Not taken", `${counted(peer.ignored, "named event")}, ${counted(peer.dropped, "other event")}`],
+      ["Send queue", peer.waiting_events === 0 ? "empty" : `${counted(peer.waiting_events, "event")}, ${bytes(peer.waiting)}`],
+      ["Resumptions", peer.resumes === 0 ? "none" : `${counted(peer.resumes, "time")}, last after: ${peer.parted_by || "–"}`],
+      peer.ignored + peer.dropped > 0 && ["Dropped", `${counted(peer.ignored, "named event")}, ${counted(peer.dropped, "other event")}`],
     ]),
-    peer.way.length > 0 && h("section", {}, h("h3", {}, "Its way through the federation"), wayOf(peer.way, names)),
-    h("section", {}, h("h3", {}, counted(peer.streams, "stream")), listed(peer.stream_list.map((one) => ({ key: one.id, text: one.label, beside: `#${one.id}` })), "It has no stream open.")),
-    h("section", {}, h("h3", {}, "Topics that it reads"), listed(peer.topics.map((name) => ({ key: name, text: name })), "None.")),
-    info.length > 0 && h("section", {}, h("h3", {}, "It says of itself"), facts(info)),
+    peer.way.length > 0 && h("section", {}, h("h3", {}, "Path through the federation"), wayOf(peer.way, names)),
+    h("section", {}, h("h3", {}, counted(peer.streams, "stream")), listed(peer.stream_list.map((one) => ({ key: one.id, text: one.label, beside: `#${one.id}` })), "No open streams.")),
+    h("section", {}, h("h3", {}, "Subscriptions"), listed(peer.topics.map((name) => ({ key: name, text: name })), "No subscriptions.")),
+    info.length > 0 && h("section", {}, h("h3", {}, "Node information (claimed)"), facts(info)),
     h(
       "div",
       { class: "buttons" },

@@ -39,7 +39,7 @@ VIEWS: Final = {
     "journal": "Journal",
     "federation": "Federation",
     "findings": "Findings",
-    "numbers": "Numbers",
+    "numbers": "Metrics",
 }
 
 
@@ -180,7 +180,7 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
         def first(page: Page) -> None:
             page.open(found.served.link())
             assert page.ask("location.hash") == ""  # the token has gone
-            page.until(lambda: re.search(r"Calls answered[1-9]\d*/s", page.text(".tiles")))
+            page.until(lambda: re.search(r"Calls[1-9]\d*/s", page.text(".tiles")))
             page.find(".concerns li", "3 dead letters")
             page.go("peers")
             page.find("td", HOSTILE.replace(" ", "_"))
@@ -202,12 +202,12 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
             page.find("dialog .why", HOSTILE)
             page.press(Keys.ESCAPE)
             page.go("journal")
-            page.find("h1 + .beside", "is written")
+            page.find("h1 + .beside", "writing")
             page.go("findings")
             page.find(".finding h2", HOSTILE)
             page.go("numbers")
             page.find("td", "calls_received")
-            assert page.ask("document.title").startswith("Numbers")
+            assert page.ask("document.title").startswith("Metrics")
             assert page.ask("document.images.length") == 1  # ours
             assert page.ask("document.scripts.length") == 1
             assert page.complaints() == []
@@ -232,6 +232,88 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
         await look(first, page)
         await look(federation, page)
     await look(lambda page: page.find(".alarm", "cannot be reached"), page)
+
+
+async def test_graphs_have_axes_and_times_and_labels_are_the_usual_ones(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with busy(tmp_path) as found, calling(found):
+
+        def use(page: Page) -> None:
+            page.open(found.served.link())
+            page.until(lambda: re.search(r"Calls[1-9]\d*/s", page.text(".tiles")))
+            assert len(page.all(".tile .chart")) == len(page.all(".tile")) == 6
+            for chart in page.all(".chart"):
+                assert re.search(r" over the last \d+ min, at most ", chart.accessible_name)
+            assert re.fullmatch(r"\d+ min ago", page.text(".tile .chart .x span"))
+            highest = page.text('.tile[href="#calls"] .chart .y span')
+            assert re.fullmatch(r"[\d.,]+k?/s", highest)
+            for text in ("Uptime", "Trust policy", "Rejected connections"):
+                page.find(".facts dt", text)
+            page.go("calls")
+            titles = [one.text for one in page.all("thead th")]
+            assert titles == ["Topic", "Rate", "Total", "Results", "p50", "p95", "Latency"]
+            bounds = [one.text for one in page.all("tbody tr:first-child .x span")]
+            assert [one[:2] for one in bounds] == ["≤ ", "> "]
+            page.go("journal")
+            page.find(".card .chart .x", "min ago")
+
+        await look(use, page)
+
+
+async def test_empty_pages_say_what_to_do(tmp_path: Path, anyio_backend: Any, page: Page) -> None:
+    async with quiet(tmp_path) as found:
+
+        def use(page: Page) -> None:
+            page.open(found.served.link())
+            for view, example in (
+                ("peers", "parley ping "),
+                ("calls", "parley call ADDR NAME"),
+                ("topics", "parley pub NAME"),
+                ("buses", "parley serve --bus sqlite:///FILE"),
+                ("journal", "parley serve --journal DIR --auditor KEY"),
+                ("federation", "parley serve --link ADDR"),
+            ):
+                page.go(view)
+                page.find(".empty code", example)
+
+        await look(use, page)
+
+
+VERDICT: Final = """
+const done = arguments[0];
+import("/static/overview.js").then(({ overviewView }) => {
+    const node = { addresses: [], id: "x", role: "peer", trust: "any", uptime: 1, turned_away: 0 };
+    const peers = { total: 0, parted: 0 };
+    const view = { node, peers, buses: [], federation: null, journal: null };
+    const said = (levels) => {
+        const found = levels?.map((level) => ({ level, subject: "keys", text: level, mend: "" }));
+        const [heading] = overviewView({ ...view, findings: found ?? null });
+        return JSON.stringify(heading).match(/(no issues[^"]*|\\d+ issues?|all is well)/)[0];
+    };
+    const all = [[], ["ok"], ["note", "ok"], ["weak"], ["problem", "weak", "note"], null];
+    done(all.map(said));
+}, (error) => done(String(error)));
+"""
+
+
+async def test_the_verdict_includes_findings(
+    tmp_path: Path, anyio_backend: Any, page: Page
+) -> None:
+    async with quiet(tmp_path) as found:
+
+        def use(page: Page) -> None:
+            page.open(found.served.link())
+            assert page.driver.execute_async_script(VERDICT) == [
+                "all is well",
+                "all is well",
+                "no issues, 1 note in the findings",
+                "1 issue",
+                "2 issues",
+                "no issues; findings are being checked",
+            ]
+
+        await look(use, page)
 
 
 RATES: Final = """
@@ -271,7 +353,7 @@ async def test_a_link_opens_it_once_and_a_session_can_be_left(
             link = found.served.link()
             page.open(link)
             page.go("peers")
-            page.find(".empty", "Nobody is connected")
+            page.find(".empty", "No peers connected")
             page.open(found.served.url)  # the session is there still
             assert page.ask("document.cookie") == ""
             page.click(".foot button", "Leave")
@@ -410,7 +492,7 @@ async def test_an_operator_acts_where_the_link_lets_him(
             page.until(lambda: len(page.all("dialog .letter")) == 2)
             page.click("dialog button.action", "Replay all")
             page.click("dialog.question button.danger")
-            page.find("dialog .empty", "There are none")
+            page.find("dialog .empty", "No dead letters")
             page.press(Keys.ESCAPE)
             page.go("overview")
             page.click("button.action", "Drain")
