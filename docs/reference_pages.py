@@ -191,7 +191,7 @@ PAGES: Final[dict[str, Page]] = {
         _of(
             "parley.bus",
             "Bus open_bus BusEvent Consumption History DeadLetter Position StreamInfo "
-            "GroupInfo ConsumerInfo PendingInfo Failure Counters BusRequest BusConfig "
+            "GroupInfo ConsumerInfo PendingInfo Failure Counters AllowBus BusRequest BusConfig "
             "RedisFormat LIGHTBUS DOCUMENTED",
         ),
         "bus",

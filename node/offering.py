@@ -36,7 +36,7 @@ from node.typed.models import N
 if TYPE_CHECKING:
     from node.bus.bus import Bus
     from node.bus.config import BusConfig
-    from node.remote_bus.authorisation import Allow as AllowBus
+    from node.remote_bus.authorisation import AllowBus
     from node.remote_bus.buses import Buses
 
 C = TypeVar("C", bound=CallHandler)
@@ -398,12 +398,14 @@ class Offering:
         """The durable bus at `sqlite:///FILE` or `redis://HOST:PORT/DATABASE`; the same one for
         the same address. It is opened at its first use, its handlers run as long as the node.
 
-        With `allow` peers may use it (`Peer.bus`): a function, sync or async, of a request with
-        `peer`, `action`, `name` and `group`. Only what it answers True to is allowed.
+        With `allow` peers may use it (`Peer.bus`). Node ids and roles may do everything. A mapping
+        has node ids and roles, or a function of peer and name, for each of the actions `publish`,
+        `consume`, `inspect` and `manage`. A function, sync or async, is called with a `BusRequest`.
 
         Raises:
             AddressError: not the address of a bus. ConfigError: a setting is wrong, or is not
-                what it was for this address. ParleyError: a bus is offered already.
+                what it was for this address, or `allow` is none of these. ParleyError: a bus is
+                offered already.
         """
         if self._buses is None:
             # Here: most nodes have none, and would start later for it.

@@ -10,11 +10,12 @@ from node.bus.history import History
 from node.bus.ids import Position
 from node.bus.model import ConsumerInfo, Counters, Failure, GroupInfo, PendingInfo, StreamInfo
 from node.bus.redis.format import DOCUMENTED, LIGHTBUS, RedisFormat
-from node.remote_bus.authorisation import BusRequest
+from node.remote_bus.authorisation import AllowBus, BusRequest
 
 __all__ = [
     "DOCUMENTED",
     "LIGHTBUS",
+    "AllowBus",
     "Bus",
     "BusConfig",
     "BusEvent",

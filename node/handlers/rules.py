@@ -7,7 +7,7 @@ clearly allowed is refused.
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from crypto.errors import IdentityError
@@ -136,6 +136,11 @@ class Rule:
         self._function: AllowFunction | None = None
         node_ids: set[NodeId] = set()
         roles: set[str] = set()
+        if isinstance(allow, Mapping):
+            raise ConfigError(
+                f"cannot use {allow!r} as allow=: only a bus has a rule for each action; "
+                "name node ids, roles or a function"
+            )
         if callable(allow) or not isinstance(allow, NodeId | Iterable):
             self._function = require_callable(allow, "allow=", "peer", "name")
         else:

@@ -1,17 +1,18 @@
 """Who may do what to a bus that a node offers: one question for each request.
 
-Without an answer that is True nothing is allowed; a callback that fails allows nothing. Rights
-follow from node ids (`request.peer.node_id`), never from what a peer says of itself.
+Rights follow from node ids that were proved, never from what a peer says of itself. A request that
+no rule allows is refused, and so is one whose rule fails.
 """
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 from node.bus.names import DEAD
-from node.errors import APPLICATION_ERRORS
+from node.errors import APPLICATION_ERRORS, ConfigError
+from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.protocol.codes import ResultCode
 from node.remote import access
@@ -32,6 +33,7 @@ from node.remote_bus.bus_requests import (
     Rewind,
     TrimStream,
 )
+from node.transport.options import is_callable_with, require_callable
 
 logger = logging.getLogger("parley.bus")
 
@@ -65,7 +67,47 @@ class BusRequest:
     group: str | None = None
 
 
-Allow: TypeAlias = Callable[[BusRequest], bool | Awaitable[bool]]
+AllowRequest: TypeAlias = Callable[[BusRequest], bool | Awaitable[bool]]
+# What `node.bus(allow=)` takes: node ids and roles that may do everything; for each action node ids
+# and roles, or a function of peer and name; or a function of a request.
+AllowBus: TypeAlias = Allow | Mapping[Action, Allow] | AllowRequest
+
+
+class BusRule:
+    """The `allow=` of a bus.
+
+    Raises:
+        ConfigError: it is something else than `AllowBus` says.
+    """
+
+    __slots__ = ("_function", "_rules")
+
+    def __init__(self, allow: AllowBus) -> None:
+        self._function: AllowRequest | None = None
+        self._rules: dict[str, Rule] = {}
+        actions = get_args(Action)
+        if isinstance(allow, Mapping):
+            for action, allowed in allow.items():
+                if action not in actions:
+                    raise ConfigError(
+                        f"cannot use {action!r} as an action of a bus: it is none of "
+                        f"{', '.join(actions)}"
+                    )
+                self._rules[action] = Rule(allowed)
+        elif callable(allow) and not is_callable_with(allow, 2):
+            self._function = require_callable(allow, "allow= of a bus", "request")
+        else:
+            self._rules = dict.fromkeys(actions, Rule(cast(Allow, allow)))
+
+    async def permits(self, question: BusRequest, roles: Roles) -> bool:
+        """Whether it allows the request. Raises what a function of a request raises."""
+        if self._function is not None:
+            answer = self._function(question)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            return answer is True
+        rule = self._rules.get(question.action)
+        return rule is not None and await rule.permits(question.peer, question.name, roles)
 
 
 def questions_of(peer: Remote, request: Request) -> list[BusRequest]:
@@ -88,14 +130,15 @@ def questions_of(peer: Remote, request: Request) -> list[BusRequest]:
 
 
 class BusGate:
-    """Asks `allow`; without one nothing is allowed. Peers that came through a tunnel may ask for
-    what is `exported` alone (section 19)."""
+    """Applies the rule of a bus, with the `roles` of the node. Peers that came through a tunnel may
+    ask for what is `exported` alone (section 19)."""
 
-    __slots__ = ("_allow", "_exported", "_failures", "_refusals")
+    __slots__ = ("_exported", "_failures", "_refusals", "_roles", "_rule")
 
-    def __init__(self, allow: Allow | None, exported: Callable[[str], bool]) -> None:
-        self._allow = allow
+    def __init__(self, rule: BusRule, exported: Callable[[str], bool], roles: Roles) -> None:
+        self._rule = rule
         self._exported = exported
+        self._roles = roles
         self._failures = LogRation(LINES, LINES_PER_SECOND)
         self._refusals = LogRation(LINES, LINES_PER_SECOND)
 
@@ -105,9 +148,7 @@ class BusGate:
         for question in questions_of(peer, request):
             offered = not live.path or self._exported(question.name)
             try:
-                answer = offered and self._allow is not None and self._allow(question)
-                if inspect.isawaitable(answer):
-                    answer = await answer
+                answer = offered and await self._rule.permits(question, self._roles)
             except APPLICATION_ERRORS:
                 if self._failures.has_room(loop.now()):
                     logger.exception(
@@ -116,7 +157,7 @@ class BusGate:
                         extra={"event": "rule.failed", "topic": question.name},
                     )
                 answer = False
-            if answer is not True:
+            if not answer:
                 self._log_refusal(question, loop.now())
                 return False
         return True

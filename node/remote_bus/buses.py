@@ -13,7 +13,7 @@ from node.bus.config import BusConfig
 from node.errors import ConfigError, ParleyError, ungrouped
 from node.handlers.registry import Handlers
 from node.protocol.codes import BUS_LABEL
-from node.remote_bus.authorisation import Allow
+from node.remote_bus.authorisation import AllowBus
 from node.remote_bus.readings import BusReadings
 from node.remote_bus.service import offer_bus
 from node.transport.backend import Backend
@@ -35,7 +35,7 @@ class Buses:
         """All of them, by their addresses."""
         return {url: bus for url, (bus, _) in self._buses.items()}
 
-    def get(self, url: str, config: BusConfig | None, allow: Allow | None) -> Bus:
+    def get(self, url: str, config: BusConfig | None, allow: AllowBus | None) -> Bus:
         """The bus at an address, made if need be, and not opened.
 
         Raises:
@@ -79,5 +79,5 @@ class Buses:
                 for bus, _ in self._buses.values():
                     tasks.start_soon(bus.aclose)
 
-    def _offer(self, bus: Bus, allow: Allow) -> None:
+    def _offer(self, bus: Bus, allow: AllowBus) -> None:
         offer_bus(self._handlers, bus, allow)

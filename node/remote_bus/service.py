@@ -4,7 +4,6 @@ A node offers one bus, once; what a peer may do is up to `allow`, and without it
 allowed. The streams of one connection are few, and share what may wait.
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 from node.bus.config import BusConfig
@@ -18,7 +17,7 @@ from node.logs import LogRation
 from node.protocol.codes import BUS_LABEL, CloseCode
 from node.remote.live import LiveConnection
 from node.remote_bus import bus_limits as limits
-from node.remote_bus.authorisation import LINES, LINES_PER_SECOND, Allow, BusGate
+from node.remote_bus.authorisation import LINES, LINES_PER_SECOND, AllowBus, BusGate, BusRule
 from node.remote_bus.bus_session import BusSession, ConnectionShare
 from node.remote_bus.executor import Offer, RequestExecutor
 from node.remote_bus.unsettled import Leftovers
@@ -48,12 +47,12 @@ class Offered(Protocol):
 
 
 class BusService:
-    """Serves streams `bus`. `allow` is asked before each request, and of those that came through a
-    tunnel what is `exported`; `shares` has the peers that have such streams now."""
+    """Serves streams `bus`. `gate` is asked before each request; `shares` has the peers that have
+    such streams now."""
 
-    def __init__(self, bus: Offered, allow: Allow | None, exported: Callable[[str], bool]) -> None:
+    def __init__(self, bus: Offered, gate: BusGate) -> None:
         self._bus = bus
-        self._gate = BusGate(allow, exported)
+        self._gate = gate
         self.shares: dict[LiveConnection, ConnectionShare] = {}
         self._leftovers = Leftovers()
         self._failures = LogRation(LINES, LINES_PER_SECOND)
@@ -88,14 +87,14 @@ class BusService:
                 del self.shares[live]
 
 
-def offer_bus(handlers: Handlers, bus: Offered, allow: Allow) -> BusService:
+def offer_bus(handlers: Handlers, bus: Offered, allow: AllowBus) -> BusService:
     """From now on peers may open streams `bus` to `bus`, which is opened with the first.
 
     Raises:
-        ParleyError: a bus is offered already.
+        ParleyError: a bus is offered already. ConfigError: `allow` isn't a rule.
     """
     if BUS_LABEL in handlers.reserved:
         raise ParleyError("a node offers one bus, and one is offered already")
-    service = BusService(bus, allow, handlers.exported)
+    service = BusService(bus, BusGate(BusRule(allow), handlers.exported, handlers.roles))
     handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, service.serve)
     return service

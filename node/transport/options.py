@@ -34,6 +34,14 @@ def require_callable(
     return function
 
 
+def is_callable_with(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many positional arguments, and not with one less."""
+    return (
+        _fault(function, ("",) * count, yields=False) is None
+        and _fault(function, ("",) * (count - 1), yields=False) is not None
+    )
+
+
 def require_name(name: object, decorator: str, example: str | None = None) -> str:
     """Return the `name` that was given to a decorator, checked. `example` is the name that an
     error proposes, by default that of the function.

@@ -108,8 +108,8 @@ class SqliteStore:
 
         release = _release(stream, group, consumer)
 
-        def undo(result: tuple[list[Delivery], bool]) -> Operation | None:
-            return release(result[0])
+        def undo(result: tuple[list[Delivery], bool] | None) -> Operation | None:
+            return None if result is None else release(result[0])  # None: it was never run
 
         return await self._readers.first(stream, wait, lambda: self._do(MARK, run, undo))
 

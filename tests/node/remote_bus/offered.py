@@ -3,7 +3,7 @@
 Requests here are bytes of the protocol; `RemoteStore` has tests of its own.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.protocol.codes import BUS
 from node.remote_bus.answers import Answer, decode_answer
-from node.remote_bus.authorisation import BusRequest
+from node.remote_bus.authorisation import AllowBus, BusRequest
 from node.remote_bus.bus_requests import Given, Publish, Request, encode_request
 from node.remote_bus.remote_store import RemoteStore
 from node.remote_bus.service import BusService, offer_bus
@@ -80,7 +80,7 @@ class Between:
 
 @asynccontextmanager
 async def between(
-    allow: Callable[[BusRequest], Any] = everything,
+    allow: AllowBus = everything,
     bus: BusConfig | None = None,
     store: Store | None = None,
     **nodes: Any,

@@ -1,14 +1,17 @@
 """Who may do what: the matrix of requests, and what a callback can do wrong."""
 
 import logging
+import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from node.errors import ParleyError
+from node.bus.errors import BusRefusedError
+from node.errors import ConfigError, ParleyError
 from node.protocol.codes import ResultCode
-from node.remote_bus.authorisation import Allow, BusRequest
+from node.remote_bus.authorisation import AllowBus, BusRequest, BusRule
 from node.remote_bus.bus_requests import (
     Ack,
     Bury,
@@ -36,7 +39,8 @@ from node.remote_bus.bus_requests import (
 )
 from node.remote_bus.service import offer_bus
 from node.streams.stream import Stream
-from tests.node.remote_bus.offered import GROUP, NAME, ask, between, everything, given
+from tests.node.network import new_node
+from tests.node.remote_bus.offered import GROUP, NAME, Between, ask, between, everything, given
 
 pytestmark = pytest.mark.anyio
 
@@ -113,11 +117,12 @@ async def shrugs(request: BusRequest) -> Any:
         (fails, ResultCode.NOT_AUTHORISED),
         (shrugs, ResultCode.NOT_AUTHORISED),
         (lambda request: None, ResultCode.NOT_AUTHORISED),
-        (None, ResultCode.NOT_AUTHORISED),
+        ([], ResultCode.NOT_AUTHORISED),
+        ({}, ResultCode.NOT_AUTHORISED),
     ],
 )
 async def test_only_true_allows(
-    anyio_backend: str, allow: Allow, code: ResultCode, caplog: pytest.LogCaptureFixture
+    anyio_backend: str, allow: AllowBus, code: ResultCode, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "parley.bus"):
         async with between(allow) as bus:
@@ -125,6 +130,76 @@ async def test_only_true_allows(
             assert (answer.code, answer.text) == (code, "")
     failed = [record for record in caplog.records if record.exc_info]
     assert len(failed) == (allow is fails)
+
+
+async def fails_for(peer: object, name: str) -> bool:
+    raise RuntimeError("secret")
+
+
+ACTIONS = ("publish", "consume", "inspect", "manage")
+
+
+async def allowed_actions(bus: Between) -> set[str]:
+    stream, found = bus.stream(), set()
+    for (action, *_), (request, *_) in MATRIX.items():
+        if (await ask(stream, request)).code == ResultCode.ACCEPTED:
+            found.add(action)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("allow", "as_worker", "as_other"),
+    [
+        ("worker", ACTIONS, ()),
+        (["worker", "other"], ACTIONS, ACTIONS),
+        (
+            {"publish": "worker", "consume": ["worker", "other"]},
+            ("publish", "consume"),
+            ("consume",),
+        ),
+        ({"inspect": lambda peer, name: peer.node_id is not None}, ("inspect",), ("inspect",)),
+        ({"manage": lambda peer, name: name == f"{NAME}.dead"}, ("manage",), ("manage",)),
+        ({"publish": fails_for}, (), ()),
+        (lambda peer, name: name != "", ACTIONS, ACTIONS),
+        (lambda request: request.action == "inspect", ("inspect",), ("inspect",)),
+    ],
+)
+async def test_roles_and_actions(
+    anyio_backend: str, allow: AllowBus, as_worker: tuple[str, ...], as_other: tuple[str, ...]
+) -> None:
+    async with between(allow) as bus:
+        client, roles = bus.nodes.client, bus.nodes.server.roles
+        for role, expected in (("other", as_other), ("worker", as_worker)):
+            roles.assign(client.node_id, role)
+            assert await allowed_actions(bus) == set(expected)
+            roles.revoke(client.node_id)
+
+
+async def test_a_node_id_may_use_a_bus(anyio_backend: str, tmp_path: Path) -> None:
+    async with new_node() as server, new_node() as client:
+        bus = server.bus(f"sqlite:///{tmp_path}/bus.db", allow={"publish": client.node_id})
+        peer = await client.connect(await server.listen("tcp://127.0.0.1:0"))
+        async with peer.bus() as remote:
+            await remote.publish(NAME, {})
+            with pytest.raises(BusRefusedError):
+                await remote.streams()
+        assert len(await bus.streams()) == 1
+
+
+@pytest.mark.parametrize(
+    ("allow", "said"),
+    [
+        (True, "cannot use True as allow=: it is not a function"),
+        (7, "cannot use 7 as allow=: it is not a function"),
+        ([7], "allow= takes node ids and roles, not 7"),
+        ({"read": "worker"}, "cannot use 'read' as an action of a bus: it is none of publish, "),
+        ({"publish": {"x": "worker"}}, "only a bus has a rule for each action"),
+        (lambda: True, "must be callable with"),
+    ],
+)
+def test_what_is_no_rule(allow: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        BusRule(allow)
 
 
 async def test_refusals_are_logged_in_rations(

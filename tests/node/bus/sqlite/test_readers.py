@@ -48,6 +48,22 @@ async def test_nothing_comes_in_time(anyio_backend: str, tmp_path: Path) -> None
         assert waiting(on, STREAM) == 0
 
 
+async def test_a_read_that_was_cancelled_before_it_ran_gives_nothing_back(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.join()
+        ids = await on.publish(2)
+        with on.clock.held():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(on.publish)
+                await anyio.wait_all_tasks_blocked()
+                tasks.start_soon(on.store.read, STREAM, GROUP, "c", 9, PATIENCE)
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+        assert (await on.read())[:2] == ids
+
+
 async def test_a_rewind_wakes_too(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
         ids = await on.publish(1)
