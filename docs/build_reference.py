@@ -24,13 +24,24 @@ from docs import build_completions
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES, Page
 from docs.reference_shown import SHOWN, Shown
-from docs.signatures import call, definition, fields, parameter, signature, type_text
+from docs.signatures import (
+    call,
+    definition,
+    fields,
+    parameter,
+    signature,
+    signatures,
+    type_text,
+)
 from node.cli.completion.answering import TABLE
 
 DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
 OURS: Final = ("node", "crypto", "lbm", "pipeline")
 _NOTE: Final = "<!-- Made by `python -m docs.build_reference`. Edit the docstrings instead. -->"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
+# Bases with an entry of their own, which pages of subclasses don't repeat; a reader of Node's page
+# looks there for what it offers.
+_ALONE: Final = LISTED - {"Offering"}
 _NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception", "Generic")
 _SPECIAL: Final = {
     "__aenter__": "async with",
@@ -80,7 +91,7 @@ def _entry(dotted: str) -> Iterator[str]:
         yield from _class(dotted, found, SHOWN.get(name, Shown()))
     elif inspect.isfunction(found):
         yield f"From `{dotted.rpartition('.')[0]}`."
-        yield _code(signature(inspect.unwrap(found), name))
+        yield _code("\n\n".join(signatures(inspect.unwrap(found), name)))
         yield from paragraphs(_documented(found, name))
     else:
         yield from _value(dotted)
@@ -108,8 +119,10 @@ def _value(dotted: str) -> Iterator[str]:
 def _assigned(module: str, name: str) -> ast.Assign | ast.AnnAssign:
     """Where it is made; imports are followed to there."""
     for node in ast.parse(inspect.getsource(import_module(module))).body:
-        if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
-            return _assigned(str(node.module), name)
+        if isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                if name == (one.asname or one.name):
+                    return _assigned(str(node.module), one.name)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return node
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
@@ -152,7 +165,7 @@ def _unlisted(cls: type) -> list[type]:
     return [
         base
         for base in cls.__mro__[1:]
-        if _is_ours(base) and not base.__name__.startswith("_") and base.__name__ not in LISTED
+        if _is_ours(base) and not base.__name__.startswith("_") and base.__name__ not in _ALONE
     ]
 
 
@@ -189,7 +202,7 @@ def _member(cls: str, member: str, value: Any) -> Iterator[str]:
     elif isinstance(value, classmethod | staticmethod):
         yield _code("@classmethod\n" + signature(value.__func__, member))
     else:
-        yield _code(signature(value, member))
+        yield _code("\n\n".join(signatures(value, member)))
     yield from paragraphs(value.__doc__)
 
 

@@ -14,11 +14,11 @@ _SECTION: Final = re.compile(r"^(Raises|Returns|Attributes):$", re.MULTILINE)
 # `NotFound: why.` begins an entry, several to a paragraph; so does `name, other: what`.
 _RAISED: Final = re.compile(r"(?:^|(?<=\. ))([A-Z]\w+(?:, [A-Z]\w+)*): ")
 _ATTRIBUTE: Final = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
-_SENTENCE: Final = re.compile(r"(?<=[\w`)])[.:;](?= |$)")
+_SENTENCE: Final = re.compile(r"(?<=[\w`)\]\"'])[.:](?= [A-Z`]|$)")
 
 
 def summary(docstring: str) -> str:
-    """The first sentence, or what of it stands before a colon."""
+    """The first sentence."""
     first = " ".join(inspect.cleandoc(docstring).split("\n\n")[0].split())
     end = _SENTENCE.search(first)
     return (first[: end.start()] if end else first) + "."

@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_overloads
 
 WIDTH: Final = 96
 _SIMPLE: Final = (int, float, bool, bytes, type(None))
@@ -44,10 +44,17 @@ def definition(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
     return cast("ast.FunctionDef | ast.AsyncFunctionDef", tree)
 
 
-def signature(function: Any, name: str) -> str:
-    """The line, or lines, with which `function` is shown under `name`."""
+def signatures(function: Any, name: str) -> Iterator[str]:
+    """Each overload as `signature` shows it, with the defaults of `function`; or `function`."""
+    for overload in get_overloads(function) or [function]:
+        yield signature(overload, name, function)
+
+
+def signature(function: Any, name: str, made: Any = None) -> str:
+    """The line, or lines, with which `function` is shown under `name`. Defaults that are `...`
+    are those of `made`."""
     tree = definition(function)
-    values = inspect.signature(function).parameters
+    values = inspect.signature(function if made is None else made).parameters
     given = tree.args
     positional = [*given.posonlyargs, *given.args]
     required: list[ast.expr | None] = [None] * (len(positional) - len(given.defaults))
@@ -71,7 +78,9 @@ def signature(function: Any, name: str) -> str:
 def _argument(
     argument: ast.arg, default: ast.expr | None, values: Mapping[str, inspect.Parameter]
 ) -> str:
-    text = "" if default is None else _value(values[argument.arg].default, default)
+    value = None if default is None else values[argument.arg].default
+    is_told = isinstance(default, ast.Constant) and default.value is ...
+    text = "" if default is None else _value(value, None if is_told else default)
     return parameter(argument.arg, type_text(argument.annotation), text)
 
 

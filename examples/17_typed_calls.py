@@ -1,6 +1,6 @@
 """Calls, items and notes whose type hints are held to: dataclasses, Structs, models of pydantic.
 
-Run it with `uv run --extra typed python examples/17_typed_calls.py`.
+Run it with `uv run python examples/17_typed_calls.py`.
 """
 
 import logging

@@ -65,7 +65,7 @@ class Node(Changing):
     and returns True for those it lets in. The default lets anyone in who proves who they
     are, so handlers look at `call.peer.node_id`. `observer` makes an observer for each encrypted
     connection; `journal` keeps what is sent and received on them, for its auditors. `clock` is
-    the time it lives by, in place of the loop's (`node.testing.FakeClock`).
+    the time it lives by, in place of the loop's (`parley.testing.FakeClock`).
 
     Raises:
         ConfigError: settings that do not fit each other.

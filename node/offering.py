@@ -115,7 +115,7 @@ class Offering:
         yields its items. `concurrency` bounds how many run at once; others wait, and the
         peers they are of take turns.
 
-        Hints such as `(call: Call[Order]) -> Receipt` are held to (extra `typed`): data that is
+        Hints such as `(call: Call[Order]) -> Receipt` are held to: data that is
         not of that type is answered with code 23 before the handler runs.
 
         With `once` a peer may call it with a key: it is run once at most for each key of a node id,
@@ -323,7 +323,7 @@ class Offering:
         state: StateFunction | None = None,
     ) -> Topic[Any]:
         """Publish a topic: peers may subscribe to it from now on. With `note_type`, a class such as
-        a dataclass (extra `typed`), its notes are of that type, and nothing else is published.
+        a dataclass, its notes are of that type, and nothing else is published.
 
         `slow` says what a subscriber loses for which more than `buffer` bytes wait (at
         least 1,024; a note counts its encoding and 64): its subscription, or its oldest

@@ -1,5 +1,6 @@
 """The durable bus: events that are kept until they are processed."""
 
+from node.bus.body import Data
 from node.bus.bus import Bus
 from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
@@ -10,6 +11,7 @@ from node.bus.history import History
 from node.bus.ids import Position
 from node.bus.model import ConsumerInfo, Counters, Failure, GroupInfo, PendingInfo, StreamInfo
 from node.bus.redis.format import DOCUMENTED, LIGHTBUS, RedisFormat
+from node.bus.schemas import When
 from node.remote_bus.authorisation import AllowBus, BusRequest
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "ConsumerInfo",
     "Consumption",
     "Counters",
+    "Data",
     "DeadLetter",
     "Failure",
     "GroupInfo",
@@ -31,5 +34,6 @@ __all__ = [
     "Position",
     "RedisFormat",
     "StreamInfo",
+    "When",
     "open_bus",
 ]

@@ -4,12 +4,14 @@ from node.apps.codes.calls import claim_slot, find_slot, free_slot, keep_slot, o
 from node.apps.codes.code import Code, draw_slot
 from node.apps.codes.errors import CodeGoneError, CodeTextError, WrongCodeError
 from node.apps.codes.exchange import CodeGiver, take_code
+from node.apps.codes.slots import SlotTable
 
 __all__ = [
     "Code",
     "CodeGiver",
     "CodeGoneError",
     "CodeTextError",
+    "SlotTable",
     "WrongCodeError",
     "claim_slot",
     "draw_slot",

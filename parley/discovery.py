@@ -1,6 +1,12 @@
 """Announcing nodes on the local network, and finding them; it needs the extra `discovery`."""
 
 from node.discovery.announcement import FoundNode
-from node.discovery.discovery import announce, find, resolve
+from node.discovery.discovery import Announced, announce, find, resolve
 
-__all__ = ["FoundNode", "announce", "find", "resolve"]
+__all__ = [
+    "Announced",
+    "FoundNode",
+    "announce",
+    "find",
+    "resolve",
+]

@@ -2,5 +2,12 @@
 
 from node.server.federation import FederatedServer, Federation, LinkState
 from node.server.findings import FederationFinding
+from node.server.link import DialServer
 
-__all__ = ["FederatedServer", "Federation", "FederationFinding", "LinkState"]
+__all__ = [
+    "DialServer",
+    "FederatedServer",
+    "Federation",
+    "FederationFinding",
+    "LinkState",
+]

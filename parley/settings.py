@@ -12,8 +12,10 @@ from node.settings import (
     SimProtoSettings,
     load_settings,
 )
+from node.settings.bus import BusRight
 
 __all__ = [
+    "BusRight",
     "BusSettings",
     "FederationSettings",
     "JournalSettings",

@@ -9,12 +9,14 @@ from node.testing import (
     connect_nodes,
     connected_nodes,
 )
+from node.testing.clock import FakeTimer
 from node.testing.servers import MemoryNetwork
 from node.transport.memory import MemoryStream, memory_pair
 
 __all__ = [
     "ConnectedNodes",
     "FakeClock",
+    "FakeTimer",
     "FaultyLink",
     "FaultyProxy",
     "FaultyWay",

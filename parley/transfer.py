@@ -4,7 +4,7 @@ from node.apps.transfer.protocol import FileOffer, Receipt, RefusalCode
 from node.apps.transfer.receiver import FileReceiver
 from node.apps.transfer.sender import Source, send_file
 from node.apps.transfer.store import FileStore
-from node.apps.transfer.watcher import Watcher
+from node.apps.transfer.watcher import Transfer, Watcher
 
 __all__ = [
     "FileOffer",
@@ -13,6 +13,7 @@ __all__ = [
     "Receipt",
     "RefusalCode",
     "Source",
+    "Transfer",
     "Watcher",
     "send_file",
 ]

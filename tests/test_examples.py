@@ -27,7 +27,7 @@ PRINTS = {
         r"menu: tea\nmenu: cake\nmenu: water\n"
         r"bake: 6 calls, 2 at a time\n"
         r"the keeper asks till\.today: 12\.50\n"
-        r"the guest asks till\.today: not authorised \(code 20\)\n"
+        r"the guest asks till\.today: not authorised \(code 20, not-authorised\)\n"
     ),
     "04_topics.py": (
         r"alice asks for v1: rejected, only v2 is spoken here\n"
@@ -158,7 +158,7 @@ PRINTS = {
     "18_three_servers.py": (
         r"ben: ann asks, by west -> middle -> east -> ben\n"
         r"ann: 'tea' costs 3\n"
-        r"ann asks for what is not exported: not authorised \(code 20\)\n"
+        r"ann asks for what is not exported: not authorised \(code 20, not-authorised\)\n"
     ),
     "19_room_across_servers.py": (
         r"lines: 9\n"

@@ -62,7 +62,10 @@ LATE = {
     ("node.offering", "node.remote_bus.buses"): NO_BUS,
     ("node.peer.peer", "node.remote_bus.remote_store"): NO_BUS,
     ("node.settings.journal", "node.journal.journal"): "nodes without a journal start without one",
-    ("node.typed.data_type", "node.typed.conversion"): "msgspec is of the extra `typed`",
+    (
+        "node.typed.data_type",
+        "node.typed.conversion",
+    ): "programs without types start faster",
     ("node.transport.ground", "node.transport.asyncio_backend"): LOOP,
     ("node.transport.ground", "node.transport.trio_backend"): LOOP,
     ("parley", "parley.shadows"): FAILED,

@@ -110,12 +110,13 @@ def test_so_is_what_methods_take() -> None:
     method = r"^### (\w+)\.(\w+)\n\n```python\n(?:@classmethod\n)?((?:async )?def .*?)\n```"
     seen = 0
     for cls, member, code in re.findall(method, "".join(build().values()), re.S | re.M):
-        (tree,) = ast.parse(f"{code}: ...").body
-        assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+        overloads = [ast.parse(f"{one}: ...").body[0] for one in code.split("\n\n")]
         real = inspect.signature(getattr(classes[cls], member)).parameters.values()
         by_name = [one.name for one in real if one.kind is inspect.Parameter.KEYWORD_ONLY]
-        shown = [one.arg for one in tree.args.kwonlyargs]
-        assert (cls, member, shown) == (cls, member, by_name)
+        for tree in overloads:
+            assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+            shown = [one.arg for one in tree.args.kwonlyargs]
+            assert (cls, member, shown) == (cls, member, by_name)
         seen += bool(by_name)
     assert seen > 40
 
@@ -146,7 +147,10 @@ def test_sections_become_lists() -> None:
 
 
 def test_a_summary_is_a_sentence() -> None:
-    assert summary("Say `a`: and more.\n\nNot this.") == "Say `a`."
+    assert summary("Say `a`: and more; also b.\n\nNot this.") == "Say `a`: and more; also b."
+    assert summary("Made by `a`. It ends.") == "Made by `a`."
+    assert summary("Of version 1.2, e.g. of this. More.") == "Of version 1.2, e.g. of this."
+    assert summary("A name") == "A name."
     assert (
         summary("One line\nand the next (section 9). More.") == "One line and the next (section 9)."
     )

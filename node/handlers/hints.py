@@ -40,7 +40,7 @@ def checked(handler: H, what: str, request: type[Call[Any] | NamedEvent[Any]]) -
     for messages, `request` what it is given.
 
     Raises:
-        ConfigError: a hint cannot be resolved or checked, or the extra `typed` is missing.
+        ConfigError: a hint cannot be resolved or checked.
     """
     takes, gives = _hints(handler, what, request)
     try:

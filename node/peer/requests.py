@@ -107,8 +107,7 @@ class PeerRequests:
         connection with the same key: True for a new key, or its 16 bytes.
 
         `data` may be or hold a dataclass, a msgspec Struct, a pydantic model, a date or the like,
-        and with `returns` the answer is of that type: a class, or a hint such as `list[Order]`
-        (extra `typed`).
+        and with `returns` the answer is of that type: a class, or a hint such as `list[Order]`.
 
         Raises:
             CallRefused: answered with a code other than 0. CallTimeout: no answer in time.

@@ -40,7 +40,7 @@ class Observer(Protocol):
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         """A direction's events from here on are under `secret`, the epoch's `ap`, which
-        gives every stream's key (`crypto.streamkeys.StreamKey`); `rekey` is the number of
+        gives every stream's key (`StreamKey`); `rekey` is the number of
         the rekey that it is of, 0 for none."""
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:

@@ -130,8 +130,8 @@ class Known:
 class FirstUse:
     """Trusts and records whom it meets first; from then on a name stands for one id.
 
-    It protects the second meeting, not the first, of which the log has a line with the words of
-    `node.trust.words`, for people to compare. `clock` gives the first-seen time.
+    It protects the second meeting, not the first, of which the log has a line with the id as
+    words, for people to compare. `clock` gives the first-seen time.
     """
 
     name = "first-use"

@@ -1,1 +1,1 @@
-"""Data that is checked by type hints, on msgspec: an extra, imported with the first hint."""
+"""Data that is checked by type hints, on msgspec, which is imported with the first hint."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from lbm.codec import Encodable
 from node.errors import ConfigError, MalformedDataError
-from node.logs import needs_extra, one_line
+from node.logs import one_line
 from node.typed.models import R, holds_model
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class DataType(Generic[R]):
     """What data is to be, by `hint`: a class, or any hint that msgspec takes.
 
     Raises:
-        ConfigError: it is not a type of data, or the extra `typed` is not installed.
+        ConfigError: it is not a type of data.
     """
 
     __slots__ = ("_conversion", "_schema", "hint")
@@ -99,9 +99,6 @@ def plain_cells(cells: Mapping[int, Any], error: Exception) -> Mapping[int, Enco
         raise error
     try:
         plain: Mapping[int, Encodable] = _conversion().plain_values(cells)
-    except ConfigError as missing:
-        error.add_note(str(missing))
-        raise error from None
     except Exception:
         # A model's own code may raise anything.
         raise error from None
@@ -109,11 +106,9 @@ def plain_cells(cells: Mapping[int, Any], error: Exception) -> Mapping[int, Enco
 
 
 def _conversion() -> "ModuleType":
-    try:
-        # Here: most programs give no types, and msgspec is an extra.
-        from node.typed import conversion
-    except ImportError:
-        raise ConfigError(needs_extra("data of a type", "typed")) from None
+    # Imported here because most programs give no types, and start faster without it.
+    from node.typed import conversion
+
     return conversion
 
 

@@ -1,11 +1,12 @@
 """Tests of data of a type: models of each kind, LBM's own values, what is told of a misfit."""
 
-import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from lbm.codec import Encodable, decode, encode
 from lbm.errors import LbmEncodeError
 from node.errors import ConfigError, MalformedDataError
 from node.typed.conversion import MOST_TOLD
-from node.typed.data_type import LONGEST_TEXT, DataType, data_type, plain_cells
+from node.typed.data_type import LONGEST_TEXT, data_type, plain_cells
 
 
 @dataclass
@@ -225,18 +226,10 @@ def test_a_type_is_looked_at_once() -> None:
     assert data_type(unhashable).read(5) == 5
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    import node.typed.conversion
-
-    monkeypatch.setitem(sys.modules, "msgspec", None)
-    monkeypatch.delitem(sys.modules, "node.typed.conversion")
-    monkeypatch.delattr(node.typed, "conversion")
-    with pytest.raises(ConfigError, match="extra 'typed'"):
-        DataType(Item)
-    refused = LbmEncodeError("Item has no encoding")
-    with pytest.raises(LbmEncodeError) as caught:
-        plain_cells({keys.DATA: TEA}, refused)
-    assert any("extra 'typed'" in note for note in caught.value.__notes__)
+def test_types_need_no_extra() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert any(one.startswith("msgspec") for one in project["dependencies"])
+    assert project["optional-dependencies"]["typed"] == []
 
 
 def test_models_in_cells_become_maps_and_nothing_else_changes() -> None:

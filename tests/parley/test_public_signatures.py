@@ -1,0 +1,134 @@
+"""Every type of ours that a public signature names is exported by a public module."""
+
+import ast
+import builtins
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, TypeVar, get_overloads
+
+import pytest
+
+from docs.build_reference import DIRECTORY, OURS, find
+from docs.reference_pages import PAGES
+from docs.reference_shown import SHOWN, Shown
+from docs.signatures import signature
+
+PUBLIC = {dotted for page in PAGES.values() for dotted in page.names}
+EXPORTED = {dotted.rpartition(".")[2] for dotted in PUBLIC}
+
+
+def functions(dotted: str) -> Iterator[tuple[str, Any]]:
+    """The public functions behind a public name."""
+    found = find(dotted)
+    if inspect.isfunction(found):
+        yield dotted, inspect.unwrap(found)
+    if not inspect.isclass(found):
+        return
+    shown = SHOWN.get(dotted.rpartition(".")[2], Shown())
+    for owner in found.__mro__:
+        if owner.__module__.partition(".")[0] not in OURS:
+            continue
+        for name, value in vars(owner).items():
+            if name in shown.hidden or (name.startswith("_") and name != "__init__"):
+                continue
+            if name == "__init__" and not shown.made:
+                continue
+            if isinstance(value, property):
+                value = value.fget
+            elif isinstance(value, cached_property):
+                value = value.func
+            elif isinstance(value, classmethod | staticmethod):
+                value = value.__func__
+            if name == "__init__" and dataclasses.is_dataclass(owner):
+                continue  # it has no source
+            if inspect.isfunction(value) and value.__module__.partition(".")[0] in OURS:
+                yield f"{dotted}.{name}", inspect.unwrap(value)
+
+
+def named_types(function: Any) -> Iterator[str]:
+    """The names in the annotations of a function, and of its overloads."""
+    for one in (function, *get_overloads(function)):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
+        assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+        given = tree.args
+        arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+        annotations = [tree.returns, *(one.annotation for one in arguments if one)]
+        for annotation in filter(None, annotations):
+            yield from names_in(annotation)
+
+
+def names_in(node: ast.expr) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            try:
+                yield from names_in(ast.parse(part.value, mode="eval").body)
+            except SyntaxError:
+                continue  # text of a Literal
+        elif isinstance(part, ast.Name):
+            yield part.id
+
+
+def is_ours(name: str, module: str) -> bool:
+    """Whether a name of a module is a type of ours, and no type variable."""
+    source = sys.modules[module]
+    found = getattr(source, name, None)
+    if found is None:
+        return not hasattr(builtins, name) and is_imported_from_ours(name, module)
+    if isinstance(found, TypeVar) or name in ("Any", "Self"):
+        return False
+    home = getattr(found, "__module__", "")
+    return home.partition(".")[0] in OURS or is_imported_from_ours(name, module)
+
+
+def is_imported_from_ours(name: str, module: str) -> bool:
+    for node in ast.walk(ast.parse(inspect.getsource(import_module(module)))):
+        if isinstance(node, ast.ImportFrom) and any(
+            name == (one.asname or one.name) for one in node.names
+        ):
+            return (node.module or "").partition(".")[0] in OURS
+    return False
+
+
+@pytest.mark.parametrize("dotted", sorted(PUBLIC))
+def test_a_public_signature_names_public_types(dotted: str) -> None:
+    missing = {
+        (where, name)
+        for where, function in functions(dotted)
+        for name in named_types(function)
+        if name not in EXPORTED and is_ours(name, function.__module__)
+    }
+    assert missing == set()
+
+
+PAGES_TEXT = {path.name: path.read_text("utf-8") for path in DIRECTORY.glob("*.md")}
+_MODULE = re.compile(rf"\b(?:{'|'.join(OURS)})(?:\.\w+)+")
+
+
+@pytest.mark.parametrize("page", sorted(PAGES_TEXT))
+def test_a_page_names_no_internal_module(page: str) -> None:
+    internal = set()
+    for found in _MODULE.findall(PAGES_TEXT[page]):
+        parts = found.split(".")
+        # `node.bus` is a method of a node as well; three parts are a module's name, or in one.
+        if len(parts) > 2 and find_spec(".".join(parts[:2])) is not None:
+            internal.add(found)
+    assert internal == set()
+
+
+def test_a_function_with_overloads_is_shown_by_them() -> None:
+    shown = "\n".join(PAGES_TEXT.values())
+    found = [
+        signature(overload, where.rpartition(".")[2], function)
+        for dotted in sorted(PUBLIC)
+        for where, function in functions(dotted)
+        for overload in get_overloads(function)
+    ]
+    assert any("-> R" in text for text in found)
+    assert [text for text in found if text not in shown] == []
