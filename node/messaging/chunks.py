@@ -74,7 +74,7 @@ class ChunkInbox:
         """
         payload = self._waiting.popleft()
         self._account.release(len(payload) + REPLY_WEIGHT)
-        credit = self._window.consume(len(payload) + EVENT_COST)
+        credit = self._window.consume(len(payload) + EVENT_COST, whole=True)
         if credit:
             self._grant(credit)
         item: Value = event_types.CHUNK.read(payload).get(keys.DATA)

@@ -35,8 +35,8 @@ class SendCredit:
 class ReceiveWindow:
     """What the other side may still send, and what the application has used up.
 
-    Credit is granted in one Window once half the size has been consumed, and either 512 bytes or
-    everything that came. So `left` plus `consumed` plus what the application holds is `size`.
+    Credit is granted in one Window once half the size has been consumed, and either 512 bytes, or
+    whole events, or everything that came. So `left` plus `consumed` plus what the application holds is `size`.
     """
 
     __slots__ = ("consumed", "left", "size")
@@ -61,14 +61,15 @@ class ReceiveWindow:
         self.left += size - self.size
         self.size = size
 
-    def consume(self, cost: int, *, shrink: bool = False) -> int:
+    def consume(self, cost: int, *, shrink: bool = False, whole: bool = False) -> int:
         """The application used up `cost`: how much to grant now, 0 for nothing yet.
 
-        With `shrink` (memory is short) half of it is kept back for good, down to 1 KiB.
+        With `shrink` (memory is short) half of it is kept back for good, down to 1 KiB. `whole`
+        events are each a reason for a Window.
         """
         self.consumed += cost
         few = self.consumed < READ_ON and self.left + self.consumed < self.size
-        if few or self.consumed * 2 < self.size:
+        if (few and not whole) or self.consumed * 2 < self.size:
             return 0
         grant, self.consumed = self.consumed, 0
         if shrink:

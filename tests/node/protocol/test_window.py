@@ -59,6 +59,7 @@ def test_less_than_512_is_granted_only_when_everything_was_consumed() -> None:
     assert window.consume(511) == 0
     assert window.consume(1) == 512
     assert window.consume(487) == 0
+    assert ReceiveWindow(100).consume(50, whole=True) == 50
     assert window.consume(1) == 488
     assert window.left == 100
 
