@@ -7,18 +7,21 @@ encoding everything a second time.
 """
 
 from lbm.decoder import decode, decode_value, decode_weighed, peek_text
-from lbm.encoder import encode, encode_value
+from lbm.encoder import encode, encode_slices, encode_value, is_large
 from lbm.heads import encode_head
-from lbm.values import Encodable, Value
+from lbm.values import Encodable, Encoded, Value
 
 __all__ = [
     "Encodable",
+    "Encoded",
     "Value",
     "decode",
     "decode_value",
     "decode_weighed",
     "encode",
     "encode_head",
+    "encode_slices",
     "encode_value",
+    "is_large",
     "peek_text",
 ]

@@ -4,7 +4,7 @@ What has no encoding is refused with LbmEncodeError, never approximated.
 A key means nothing here, except that key 0 of a payload is noise.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
@@ -30,7 +30,7 @@ from lbm.heads import (
     encode_head,
 )
 from lbm.limits import DEFAULT_LIMITS
-from lbm.values import Encodable, plain, plain_key
+from lbm.values import Encodable, Encoded, plain, plain_key
 
 _Append: TypeAlias = Callable[[bytes], object]
 
@@ -41,6 +41,7 @@ _TRUE: Final = bytes((TRUE,))
 _NULL: Final = bytes((NULL,))
 _NAN: Final = bytes((FLOAT,)) + CANONICAL_NAN
 
+_CONTAINERS: Final = frozenset({list, tuple, dict})
 _KEY_TYPES: Final = frozenset({int, str})
 
 _pack_float = Struct(">Bd").pack
@@ -88,6 +89,68 @@ def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
     return b"".join(parts)
 
 
+def is_large(value: object, most: int) -> bool:
+    """Whether a list, tuple or dict holds more than `most` items, those inside others included."""
+    return type(value) in _CONTAINERS and _count(value, most) > most
+
+
+def encode_slices(value: Encodable, most: int) -> Iterator[bytes]:
+    """Encode a value as `encode_value` does, in pieces of about `most` items each.
+
+    Joined, the pieces are the encoding. The value must not change meanwhile. Raises LbmEncodeError.
+    """
+    try:
+        yield from _slices(value, 2, most)
+    except UnicodeEncodeError:
+        raise LbmEncodeError("text with a lone surrogate") from None
+
+
+def _slices(value: Any, level: int, most: int) -> Iterator[bytes]:
+    """The pieces of a value; if it is a container, it is at `level`."""
+    if not is_large(value, most):
+        yield _joined((value,), level)
+        return
+    if level > _MAX_DEPTH:
+        raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+    is_map = type(value) is dict
+    yield encode_head(MAP if is_map else ARRAY, len(value))
+    run: list[Any] = []
+    left = most
+    for item in _in_order(value) if is_map else value:
+        count = _count(item, most) if type(item) in _CONTAINERS else 1
+        if count > left and run:
+            yield _joined(run, level + 1)
+            run, left = [], most
+        if count > most:
+            yield from _slices(item, level + 1, most)
+        else:
+            run.append(item)
+            left -= count
+    if run:
+        yield _joined(run, level + 1)
+
+
+def _joined(items: Iterable[Any], level: int) -> bytes:
+    parts: list[bytes] = []
+    _write_items(items, parts.append, level)
+    return b"".join(parts)
+
+
+def _count(container: Any, most: int) -> int:
+    """How many items a container has, itself included; counting stops beyond `most`."""
+    count, line = 1, [container]
+    while line and count <= most:
+        one = line.pop()
+        values: Iterable[Any] = one
+        count += len(one)
+        if type(one) is dict:
+            count += len(one)
+            values = one.values()
+        if count <= most:
+            line += [value for value in values if type(value) in _CONTAINERS]
+    return count
+
+
 def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
     """Append the encodings of `items` one after the other; containers among them are at `level`."""
     for item in items:
@@ -127,6 +190,8 @@ def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
             append(_FALSE)
         elif kind is float:
             append(_pack_float(FLOAT, item) if item == item else _NAN)
+        elif kind is Encoded:
+            append(item.data)
         elif isinstance(item, Mapping):
             _write_map(dict(item), append, level)
         else:

@@ -13,7 +13,7 @@ from lbm.errors import LbmError
 # asked for stays far below the interpreter's own recursion limit.
 DEPTH_CEILING: Final = 128
 # Arrays and maps that hold anything, of which a payload of any size may have so many.
-LEAST_CONTAINERS: Final = 32_768
+LEAST_CONTAINERS: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class LbmLimits:
 def most_containers(size: int) -> int:
     """How many arrays and maps that hold anything there may be in `size` encoded bytes.
 
-    Each takes eight times as long to read as a small number, and as little as one byte: so
-    it is a quarter of the items, and more only where they have sixteen bytes each."""
+    Each takes eight times as long to read as a small number, and as little as one byte. So a short
+    payload has few of them, and a long one has more only if each has sixteen bytes."""
     return LEAST_CONTAINERS + size // 16
 
 

@@ -14,6 +14,16 @@ Value: TypeAlias = int | float | bytes | str | bool | list[Any] | dict[Any, Any]
 Encodable: TypeAlias = Value | bytearray | memoryview | tuple[Any, ...] | Mapping[Any, Any]
 
 
+class Encoded:
+    """The encoding of one value, which the encoder copies. Containers in it count as if a payload's
+    map alone were around it."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
 def plain(value: object) -> int | float | bytes | str | list[Any]:
     """Reduce a buffer or an instance of a subclass (say, of IntEnum) to its plain type.
 

@@ -22,6 +22,7 @@ from node.protocol.connection import Connection
 from node.protocol.event import handshake_event
 from node.protocol.frames import frame
 from node.protocol.reports import PeerIdentified
+from node.protocol.requests import LAST_ASYNC_ID
 from node.protocol.resume import TAG_SIZE
 from node.protocol.states import State
 from parley import ConnectionEnded, Identity
@@ -33,10 +34,12 @@ LEAST_BLOCK: Final = 1 << 16  # bytes that are encrypted ahead of the socket
 
 
 class Attack(NamedTuple):
-    """One event that is sent again and again: how it is signed, and what it is."""
+    """One event that is sent again and again: how it is signed, whether it wants an answer, and
+    what it is."""
 
     title: str
     sealed: bool
+    answered: bool
     category: int
     subcategory: int
     payload: bytes
@@ -50,13 +53,25 @@ ATTACKS: Final[dict[str, Attack]] = {
     "sealed": Attack(
         "events that nobody handles, each signed",
         True,
+        False,
         NAMED,
         EMIT,
         encode({keys.NAME: "nobody"}),
     ),
-    "requests": Attack("calls that want no answer", False, SIM, CALL, _call("echo", bytes(128))),
+    "requests": Attack(
+        "calls that want no answer", False, False, SIM, CALL, _call("echo", bytes(128))
+    ),
     "arrays": Attack(
-        "calls with 8,000 small arrays each", False, SIM, CALL, _call("echo", [[0]] * 8_000)
+        "calls with 8,000 small arrays each", False, False, SIM, CALL, _call("echo", [[0]] * 8_000)
+    ),
+    # Nearly as many as a payload of this size may have.
+    "maps": Attack(
+        "calls with 10,000 small maps each, and reads the answers",
+        False,
+        True,
+        SIM,
+        CALL,
+        _call("echo", [{"a": 1}] * 10_000),
     ),
 }
 STRANGERS: Final = "resumes"
@@ -75,6 +90,7 @@ class Attacker:
 
     def __init__(self, address: str, identity: Identity, attack: Attack) -> None:
         self._attack = attack
+        self._sent = 0  # requests that want an answer
         self._block = memoryview(b"")
         self.socket = connect(address.partition("#")[0], b"")
         self._core = Connection(CoreConfig(identity=identity), initiator=True, now=perf_counter())
@@ -104,9 +120,11 @@ class Attacker:
             raise ConnectionError("the server hung up")
 
     def _encrypted(self) -> bytes:
-        _, sealed, category, subcategory, payload = self._attack
+        _, sealed, answered, category, subcategory, payload = self._attack
         for _ in range(1 + LEAST_BLOCK // len(payload) // 4):
-            self._core.send(MAIN_STREAM, 0, category, subcategory, payload, seal=sealed)
+            self._sent += answered
+            async_id = self._sent % LAST_ASYNC_ID + 1 if answered else 0
+            self._core.send(MAIN_STREAM, async_id, category, subcategory, payload, seal=sealed)
         return self._core.data_to_send(perf_counter())
 
     def _shake_hands(self) -> None:

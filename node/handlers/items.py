@@ -4,7 +4,7 @@ A handler that never waits does not keep the loop to itself, and one whose items
 What an item is on the wire is up to the caller.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -25,14 +25,14 @@ async def send_items(
     live: LiveConnection,
     call: IncomingCall,
     items: AsyncGenerator[Any, Any],
-    encode_item: Callable[[Any], bytes],
+    encode_item: Callable[[Any], Awaitable[bytes]],
     send: Callable[[IncomingCall, bytes], bool],
 ) -> Outcome:
     """Send each of `items` as parts of the answer to `call`, up to the handler's end."""
     yielded = 0  # since others ran
     async with aclosing(items):
         async for item in items:
-            payload = encode_item(item)
+            payload = await encode_item(item)
             try:
                 await send_part(live, call, payload, send)
             except PayloadTooLargeError:

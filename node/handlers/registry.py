@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+import anyio
+
 from node.errors import ConfigError, ParleyError
 from node.federation.accounts import Accounts
 from node.federation.exports import Exports
@@ -219,6 +221,8 @@ class Handlers:
     exports: set[Exports] = field(default_factory=set)
     accounts: Accounts[Any] | None = None
     find_elsewhere: Callable[[str, Any], Any] | None = None  # its Topic is made with handlers
+    # Held while one slice of a large answer is encoded.
+    encoding: anyio.Lock = field(default_factory=anyio.Lock)
     # For the log, of what peers cause apart from failures of one handler.
     unsent: LogRation = field(default_factory=LogRation)
     refused: LogRation = field(default_factory=LogRation)

@@ -4,26 +4,33 @@ The peer learns a code, the handler's value or a fixed sentence; details go to t
 """
 
 import logging
-from typing import Any
+import marshal
+from typing import Any, Final
 
 import anyio
 
+from lbm.codec import Encoded, encode_slices, is_large
 from lbm.errors import LbmEncodeError
+from node.errors import CallRefused
 from node.handlers.registry import Handlers
 from node.handlers.running import FAILED, Outcome
 from node.messaging.calls import Calls
 from node.messaging.formats import FormatError
 from node.messaging.pending import IncomingCall
+from node.protocol.codes import ResultCode
 from node.protocol.limits import ANSWER_PATIENCE
 from node.remote.live import LiveConnection
 
 logger = logging.getLogger("parley.peer")
 
+# Items that are encoded at a time, in about a millisecond.
+SLICE: Final = 2_000
+
 
 class Answers:
     """The answers to the requests of one connection."""
 
-    __slots__ = ("_handlers", "_live", "calls")
+    __slots__ = ("_handlers", "_live", "_one", "calls")
 
     # Set once it is made: the requests that are answered here.
     calls: Calls
@@ -31,6 +38,57 @@ class Answers:
     def __init__(self, live: LiveConnection, handlers: Handlers) -> None:
         self._live = live
         self._handlers = handlers
+        self._one = anyio.Lock()  # held while one answer of the connection is encoded in slices
+
+    async def prepare(self, call: IncomingCall, code: int, data: Any) -> Outcome:
+        """Encode an answer that takes long, and let other connections run in between.
+
+        Returns the arguments for `give`.
+        """
+        if not is_large(data, SLICE):
+            return code, data
+        try:
+            return code, await self.encode_large(data)
+        except CallRefused as refused:
+            return refused.code, None
+        except LbmEncodeError:
+            self.log_unsent("the answer to %r", call.topic)
+            return FAILED
+
+    async def encode_large(self, data: Any) -> Any:
+        """Encode a value in slices: one of a connection at a time, and one slice of all
+        connections in each turn of the event loop. Returns a value that has other types as it is.
+
+        The handler may change the value meanwhile: a copy of it waits.
+
+        Raises:
+            LbmEncodeError: it has no encoding. CallRefused: too many answers wait.
+        """
+        try:
+            copy = marshal.dumps(data)
+        except ValueError:
+            return data
+        account = self._live.core.answers
+        if not account.has_room(len(copy)):
+            raise CallRefused(ResultCode.OVERLOADED)
+        account.charge(len(copy))
+        try:
+            async with self._one:
+                return await self._sliced(copy)
+        finally:
+            account.release(len(copy))
+
+    async def _sliced(self, copy: bytes) -> Encoded:
+        turns, pieces = self._handlers.encoding, list[bytes]()
+        async with turns:
+            value = marshal.loads(copy)  # noqa: S302 - `dumps` made these bytes
+        slices = encode_slices(value, SLICE)
+        while True:
+            async with turns:
+                piece = next(slices, None)
+            if piece is None:
+                return Encoded(b"".join(pieces))
+            pieces.append(piece)
 
     async def room(self, call: IncomingCall, code: int, data: Any) -> Outcome:
         """Wait until there is room to write an answer, so that one is not lost because others

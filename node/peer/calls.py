@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from lbm import keys
-from lbm.codec import encode
+from lbm.codec import encode, is_large
 from node.handlers.items import send_items
 from node.handlers.registry import Entry, Handlers
 from node.handlers.running import Outcome, run_handler
 from node.handlers.topic import Topic
 from node.messaging.pending import IncomingCall
-from node.peer.answers import Answers
+from node.peer.answers import SLICE, Answers
 from node.peer.once import OnceHandlers
 from node.peer.subscribers import SubscribeHandlers
 from node.protocol.codes import CALL, ResultCode
@@ -87,6 +87,10 @@ class CallHandlers:
                 self._handlers.roles,
                 lambda items: self._stream_answer(call, items),
             )
+            if is_large(outcome[1], SLICE):
+                answer = answers.prepare(call, *outcome)
+                outcome = (ResultCode.CANCELLED, None)
+                outcome = await answer
             if not self._live.driver.has_room:
                 room = answers.room(call, *outcome)
                 outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
@@ -98,7 +102,9 @@ class CallHandlers:
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""
 
-        def encode_item(item: Any) -> bytes:
+        async def encode_item(item: Any) -> bytes:
+            if is_large(item, SLICE):
+                item = await self._answers.encode_large(item)
             return encode({} if item is None else {keys.DATA: item})
 
         chunk = self._answers.calls.answering.chunk

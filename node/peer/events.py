@@ -8,6 +8,7 @@ or Error, whatever its handler does. Our own events are sent by `NativeEmitter`,
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
+from lbm.codec import is_large
 from node.errors import ParleyError, PeerClosedError
 from node.handlers.interceptors import Chain, Intercepted
 from node.handlers.items import TURN_SIZE, run_items, send_items, send_part
@@ -18,7 +19,7 @@ from node.messaging.emits import IncomingEmit, OutgoingEmit
 from node.messaging.formats import FormatName
 from node.messaging.named_events import NO_HANDLER
 from node.messaging.payloads import Payload, make_payload
-from node.peer.answers import Answers
+from node.peer.answers import SLICE, Answers
 from node.protocol.codes import ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.limits import EVENT_COST
@@ -78,6 +79,10 @@ class EventHandlers:
                 self._handlers.roles,
                 port.send_all,
             )
+            if is_large(outcome[1], SLICE):
+                answer = answers.prepare(emit, *outcome)
+                outcome = (ResultCode.CANCELLED, None)
+                outcome = await answer
             if not self._live.driver.has_room:
                 room = answers.room(emit, *outcome)
                 outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
@@ -130,7 +135,9 @@ class NativeReplies:
         """Reply with each of what the handler yields."""
         named, emit = self._answers.calls.named, self._emit
 
-        def encode_item(item: Any) -> bytes:
+        async def encode_item(item: Any) -> bytes:
+            if self.format == NATIVE_FORMAT and is_large(item, SLICE):
+                item = await self._answers.encode_large(item)
             return named.encode_reply(emit, "", make_payload(item, self.format))
 
         if emit.async_id:

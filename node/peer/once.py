@@ -147,6 +147,7 @@ class OnceHandlers:
                     self._handlers.roles,
                     self._no_items,
                 )
+                outcome = await self._answers.prepare(call, *outcome)
                 answer = self._final(call, outcome)
                 self._memory.answer(once, outcome[0], answer, self._live.backend.now())
         finally:

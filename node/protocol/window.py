@@ -36,7 +36,8 @@ class ReceiveWindow:
     """What the other side may still send, and what the application has used up.
 
     Credit is granted in one Window once half the size has been consumed, and either 512 bytes, or
-    whole events, or everything that came. So `left` plus `consumed` plus what the application holds is `size`.
+    whole events, or everything that came. So `left` plus `consumed` plus what the application holds
+    is `size`.
     """
 
     __slots__ = ("consumed", "left", "size")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 DEFAULT_ITEMS: Final = 131_072
 # Arrays and maps that hold something: so many, and one for each so many bytes of the payload.
-LEAST_CONTAINERS: Final = 32_768
+LEAST_CONTAINERS: Final = 8_192
 BYTES_OF_CONTAINER: Final = 16
 HANDSHAKE_ITEMS: Final = 256
 DEFAULT_DEPTH: Final = 16
