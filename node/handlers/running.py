@@ -44,7 +44,7 @@ async def run_handler(
     What is cancelled is cancelled here too. What its interceptors run `inside` of them raises what
     it raises, for them to see.
     """
-    if access.logger.isEnabledFor(logging.DEBUG) and not (inside or timed):
+    if not (inside or timed) and access.logs_answers():
         now = peer.backend.now
         began = now()
         outcome = await run_handler(entry, request, peer, name, roles, take_items, timed=True)

@@ -10,6 +10,7 @@ from node.handlers.rules import permitted
 from node.handlers.running import FAILED, Outcome, log_failure
 from node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
 from node.protocol.codes import ResultCode, Supercategory
+from node.remote import access
 
 
 async def decide(
@@ -20,10 +21,14 @@ async def decide(
 ) -> Outcome:
     """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
     data. Who may at all is asked first, inside of the interceptors there are."""
+    now = request.peer.backend.now
+    began = now()
     outcome = await _intercepted(topic, request, handlers, supercategory)
     # Looked at last: forwarding may have begun while a handler or interceptor took its time.
     if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
-        return ResultCode.REJECTED, FORWARD_LOOP
+        outcome = ResultCode.REJECTED, FORWARD_LOOP
+    if access.logs_answers():
+        access.log_answered(request.peer, "topic", topic.name, outcome[0], now() - began)
     return outcome
 
 

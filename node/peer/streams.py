@@ -25,6 +25,7 @@ from node.protocol.account import STREAM_HANDLER_WEIGHT
 from node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import UNANSWERED_REQUESTS
+from node.remote import access
 from node.remote.access import log_refused
 from node.remote.live import LiveConnection
 from node.streams.stream import Stream, StreamHandler
@@ -92,6 +93,7 @@ class StreamHandlers:
     async def _serve(self, entry: Entry[StreamHandler], stream: Stream) -> None:
         live = self._live
         code: CloseCode | None = CloseCode.CANCELLED
+        began = live.backend.now()
         try:
             if entry.chain:
                 await self._run_intercepted(entry, entry.chain, stream)
@@ -120,6 +122,9 @@ class StreamHandlers:
                 log_failure(entry, stream.label, live.remote, "the handler of stream %r")
                 code = CloseCode.INTERNAL_ERROR
         finally:
+            if access.logs_answers():
+                seconds = live.backend.now() - began
+                access.log_answered(live.remote, "stream", stream.label, code or 0, seconds)
             self._running -= 1
             live.core.account.release(STREAM_HANDLER_WEIGHT)
             if code is not None:

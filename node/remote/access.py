@@ -28,6 +28,11 @@ def party(peer: Party) -> dict[str, object]:
     return {"peer": peer.node_id, "address": peer.name}
 
 
+def logs_answers() -> bool:
+    """Whether `log_answered` logs anything: it was asked for."""
+    return logger.isEnabledFor(logging.DEBUG)
+
+
 def log_answered(peer: Party, kind: str, name: str, code: int, seconds: float) -> None:
     """Log that a handler answered a request, as `log_refused`. Only on request: on level debug."""
     logger.debug(

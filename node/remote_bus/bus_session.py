@@ -15,6 +15,7 @@ from node.errors import PeerClosedError, StreamResetError
 from node.logs import LogRation
 from node.protocol.account import HANDED_WEIGHT, PLACE_WEIGHT, REQUEST_WEIGHT, ROW_WEIGHT
 from node.protocol.codes import BusType, ResultCode
+from node.remote import access
 from node.remote_bus import bus_limits as limits
 from node.remote_bus import bus_requests as wire
 from node.remote_bus.answers import Answer, encode_answer, refusal_of
@@ -243,6 +244,16 @@ class BusSession:
         return answer
 
     async def _perform(self, request: wire.Request, batch: DeliveryBatch | None = None) -> Answer:
+        """Run a request; its duration is logged if that was asked for."""
+        now = self._live.backend.now
+        began = now()
+        answer = await self._answer_of(request, batch)
+        if access.logs_answers():
+            kind, name = f"bus {type(request).__name__.lower()}", _name_of(request)
+            access.log_answered(self._live.remote, kind, name, answer.code, now() - began)
+        return answer
+
+    async def _answer_of(self, request: wire.Request, batch: DeliveryBatch | None) -> Answer:
         executor = self._executor
         try:
             if batch is not None and isinstance(request, _HANDS_OUT):
@@ -287,3 +298,10 @@ class BusSession:
             self._in_hand -= len(payload)
             self._account.release(weight)
             self._changes.notify()
+
+
+def _name_of(request: wire.Request) -> str:
+    """Return the name of the events that a request is for; empty if it is for all."""
+    if isinstance(request, wire.Publish):
+        return request.events[0].name
+    return str(getattr(request, "name", ""))

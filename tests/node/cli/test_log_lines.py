@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,7 +16,7 @@ from crypto.identity import Identity
 from node.cli.log_lines import change_level, set_up_logging
 from node.errors import ConfigError, ParleyError
 from node.protocol.codes import ResultCode
-from parley import Call, CallRefused, NamedEvent
+from parley import Call, CallRefused, NamedEvent, Stream
 from tests.node.cli.conftest import Parley
 from tests.node.network import eventually, meeting
 
@@ -158,7 +159,7 @@ async def test_who_comes_and_goes_and_is_refused(anyio_backend: str, begin: Begi
 
 @pytest.mark.anyio
 async def test_requests_that_succeed_are_logged_on_request(
-    anyio_backend: str, begin: Begin
+    anyio_backend: str, begin: Begin, tmp_path: Path
 ) -> None:
     log = begin("error", "json", requests=True)
     async with meeting() as met:
@@ -178,28 +179,48 @@ async def test_requests_that_succeed_are_logged_on_request(
         async def news(event: NamedEvent) -> None:
             pass
 
+        @met.server.on_stream("files")
+        async def files(stream: Stream) -> None:
+            await stream.receive()
+
+        met.server.topic("prices")
+        met.server.bus(f"sqlite:///{tmp_path}/bus.db", allow={"publish": met.client.node_id})
+        told: list[dict[str, Any]] = []
+
+        async def answered(count: int) -> None:
+            def are_there() -> bool:
+                told[:] = [one for one in lines(log) if one["event"] == "request.answered"]
+                return len(told) == count
+
+            await eventually(are_there)
+
         await met.peer.call("slow")
         with pytest.raises(CallRefused):
             await met.peer.call("slow", True)
         async with met.peer.call_stream("items") as answer:
             assert [item async for item in answer] == [1, 2]
         await met.peer.emit("news")
-        told: list[dict[str, Any]] = []
-
-        def answered() -> bool:
-            told[:] = [one for one in lines(log) if one["event"] == "request.answered"]
-            return len(told) == 4
-
-        await eventually(answered)
+        await answered(4)
+        async with met.peer.subscribe("prices"):
+            pass
+        await answered(5)
+        stream = met.peer.open_stream("files")
+        await stream.send(b"x")
+        await answered(6)
+        async with met.peer.bus() as bus:
+            await bus.publish("shop.ordered", {"n": 1})
+        await eventually(lambda: any(one.get("kind") == "bus publish" for one in lines(log)))
     assert [(one["kind"], one["topic"], one["code"]) for one in told] == [
         ("call", "slow", 0),
         ("call", "slow", ResultCode.OVERLOADED),
         ("call", "items", 0),
         ("event", "news", 0),
+        ("topic", "prices", 0),
+        ("stream", "files", 0),
     ]
     for one in told:
         assert one["peer"] == str(met.client.node_id)
-        assert (one["seconds"] >= 0.02) is (one["topic"] == "slow")
+        assert one["topic"] != "slow" or one["seconds"] >= 0.02
         assert one["text"].startswith(f"peer {met.client.node_id.short}: {one['kind']} ")
     assert " ms: ok" in told[0]["text"]
 
