@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from node.cli.ending import end_within, longest_end, running_command
 from node.cli.exits import Interrupted
 from node.cli.log_lines import set_up_logging
 from node.cli.options import NodeOptions
@@ -75,7 +76,8 @@ def run(
         start = partial(surviving_hangups, start, hangup)
     elif not signals_are_its_own:
         start = partial(until_interrupted, start)
-    anyio.run(start, **event_loop(options.loop, uvloop))
+    with running_command():
+        anyio.run(start, **event_loop(options.loop, uvloop))
 
 
 def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
@@ -196,10 +198,29 @@ async def surviving_hangups(
 
 
 @contextmanager
-def ending_signals() -> Iterator[AsyncIterator[signal.Signals]]:
-    """Have SIGINT and SIGTERM brought here instead of ending the process."""
+def ending_signals(seconds: float | None = None) -> Iterator[AsyncIterator[signal.Signals]]:
+    """Have SIGINT and SIGTERM brought here instead of ending the process.
+
+    After the first one the process ends within `seconds`, by default what a node takes at most.
+    """
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        yield signals
+        yield _Arming(signals, longest_end() if seconds is None else seconds)
+
+
+class _Arming:
+    """Signals, the first of which bounds the time until the process ends."""
+
+    def __init__(self, signals: AsyncIterator[signal.Signals], seconds: float) -> None:
+        self._signals = signals
+        self._seconds = seconds
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> signal.Signals:
+        number = await anext(self._signals)
+        end_within(self._seconds, 128 + number)
+        return number
 
 
 def say_closed(out: Output, signal_name: str, **fields: Any) -> None:

@@ -10,7 +10,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
+from itertools import islice
+from os import sep
+from pathlib import Path
 from typing import Any, cast
+
+import anyio
 
 from node.errors import UnreachableError
 from node.transport.address import Address
@@ -37,8 +42,19 @@ BACKLOG = 512
 # What comes at once from which on others are served before more is read: uvloop would go
 # on reading, up to 32 times 250 KiB, from one connection that floods.
 LONG_READ = 128 * 1024
-# Seconds that closing waits for the loop to have closed every socket.
+# Seconds that closing waits for the loop to have closed every socket, and for tasks to end.
 CLOSE_PATIENCE = 2.0
+# How many tasks that don't end are named in the log.
+MOST_NAMED = 10
+# Files whose coroutines don't show which handler doesn't end.
+_LIBRARIES = tuple(
+    f"{directory}{sep}"
+    for directory in (
+        Path(anyio.__file__).parent,
+        Path(asyncio.__file__).parent,
+        Path(__file__).parents[1],
+    )
+)
 
 
 class AsyncioWaiter(asyncio.Future[None]):
@@ -285,7 +301,11 @@ class AsyncioBackend:
         return server
 
     async def aclose(self) -> None:
-        """Cancel the tasks, close the sockets, wait until both are gone."""
+        """Cancel the tasks, close the sockets, and wait until both have ended.
+
+        Tasks that ignore cancellation, and sockets that the loop doesn't close, are logged and
+        left after `CLOSE_PATIENCE` seconds.
+        """
         await asyncio.sleep(0)
         deadline = self.now() + CLOSE_PATIENCE
         while self._tasks or self._outlets:
@@ -294,16 +314,27 @@ class AsyncioBackend:
                 task.cancel()
             for outlet in list(self._outlets):
                 outlet.close()
-            if tasks:
-                await asyncio.wait(tasks)
-            elif self.now() > deadline:
-                logger.error(
-                    "%d sockets were not closed by the loop",
-                    len(self._outlets),
-                    extra={"event": "transport.unclosed"},
-                )
+            if self.now() > deadline:
+                self._log_unended(tasks)
                 break
+            if tasks:
+                await asyncio.wait(tasks, timeout=CLOSE_PATIENCE)
             await asyncio.sleep(0)
+
+    def _log_unended(self, tasks: set[asyncio.Task[Any]]) -> None:
+        if self._outlets:
+            logger.error(
+                "%d sockets were not closed by the loop",
+                len(self._outlets),
+                extra={"event": "transport.unclosed"},
+            )
+        if tasks:
+            logger.error(
+                "%d tasks ignore cancellation and are left running: %s",
+                len(tasks),
+                ", ".join(sorted(awaited_by(task) for task in islice(tasks, MOST_NAMED))),
+                extra={"event": "transport.unended"},
+            )
 
 
 def _nobody(_: str) -> Driver | None:
@@ -313,6 +344,20 @@ def _nobody(_: str) -> Driver | None:
 def _has_begun(task: asyncio.Task[Any]) -> bool:
     """Whether it ran at all: one that is cancelled before that would not clean up."""
     return getcoroutinestate(cast(Any, task.get_coro())) != CORO_CREATED
+
+
+def awaited_by(task: asyncio.Task[Any]) -> str:
+    """Return where a task waits: its innermost coroutine that is neither ours nor a library's."""
+    coroutine: Any = task.get_coro()
+    found = "a task"
+    while coroutine is not None:
+        code = getattr(coroutine, "cr_code", None)
+        if code is not None and not code.co_filename.startswith(_LIBRARIES):
+            frame = coroutine.cr_frame
+            line = code.co_firstlineno if frame is None else frame.f_lineno
+            found = f"{code.co_qualname} ({code.co_filename}:{line})"
+        coroutine = getattr(coroutine, "cr_await", None)
+    return found
 
 
 def _port(server: asyncio.Server) -> int:

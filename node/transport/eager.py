@@ -161,6 +161,11 @@ class LentTask(Coroutine[Any, Any, None]):
     def __await__(self) -> Generator[Any, Any, None]:
         raise TypeError("it is for its task")
 
+    @property
+    def cr_await(self) -> object:
+        """The coroutine that it runs: it shows what the task waits for."""
+        return self.steps
+
     # Inside.
 
     def _wake(self) -> None:

@@ -33,6 +33,8 @@ from node.transport.turns import Line
 logger = logging.getLogger("parley.transport")
 
 BACKLOG = 512
+# Seconds that closing waits for tasks to end before it logs that they don't.
+CLOSE_PATIENCE = 2.0
 # Seconds without accepting when that failed, which mostly means: out of descriptors.
 ACCEPT_PAUSE = 0.1
 
@@ -225,4 +227,13 @@ class TrioBackend:
             scope.cancel()
         if self._scopes:
             self._empty = trio.Event()
-            await self._empty.wait()
+            with anyio.move_on_after(CLOSE_PATIENCE) as scope:
+                await self._empty.wait()
+            if scope.cancelled_caught:
+                # trio leaves no task running, so they are waited for all the same.
+                logger.error(
+                    "%d tasks ignore cancellation, and are waited for",
+                    len(self._scopes),
+                    extra={"event": "transport.unended"},
+                )
+                await self._empty.wait()

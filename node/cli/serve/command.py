@@ -11,6 +11,7 @@ import anyio
 import typer
 
 from node.cli.completion.suggestions import words
+from node.cli.ending import longest_end
 from node.cli.options import (
     DIALECTS,
     AllowInsecure,
@@ -217,7 +218,9 @@ async def _serving(
         ):
             # Before anything is printed: whoever reads `ready` may send a signal at once. It
             # ends before the node drains, so that a second signal does not wait for that.
-            with ending_signals() as signals:
+            # Gateways drain first, then the node does.
+            drains = 2 if settings.simproto.listen or settings.named.listen else 1
+            with ending_signals(longest_end(node.config.drain_timeout, drains)) as signals:
                 addresses = [await node.listen(address) for address in settings.serve.listen]
                 await spoken.listen(settings.simproto, settings.named)
                 if kept is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import Any, TypeVar, cast, overload
 
 import anyio
@@ -13,7 +14,7 @@ from node.transport import asyncio_backend
 from node.transport.address import Address
 from node.transport.asyncio_backend import LONG_READ, WRITE_BUFFER, AsyncioBackend, AsyncioOutlet
 from node.transport.driver import Driver
-from tests.node.network import eventually, settled
+from tests.node.network import PATIENCE, eventually, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -300,3 +301,27 @@ async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
     with fail_after(5):
         await backend.aclose()
     assert "1 sockets were not closed" in caplog.text
+
+
+async def test_a_task_that_ignores_cancellation_is_named_and_left(
+    anyio_backend: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.transport.asyncio_backend.CLOSE_PATIENCE", 0.05)
+    backend, over = AsyncioBackend(), asyncio.Event()
+
+    async def stubborn() -> None:
+        while not over.is_set():
+            with suppress(asyncio.CancelledError):
+                await over.wait()
+
+    task = backend.spawn(stubborn)
+    try:
+        with anyio.fail_after(PATIENCE):
+            await backend.aclose()
+        assert not task.done()
+    finally:
+        over.set()
+        await task
+    record = next(one for one in caplog.records if vars(one)["event"] == "transport.unended")
+    assert "stubborn (" in record.getMessage()
+    assert __file__ in record.getMessage()
