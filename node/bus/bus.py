@@ -5,7 +5,8 @@ is acknowledged or set aside.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Self, TypeVar
+from dataclasses import replace
+from typing import Any, Final, Self, TypeVar, overload
 
 import anyio
 
@@ -18,6 +19,7 @@ from node.bus.consumers.roster import Roster
 from node.bus.consumers.terms import BATCH, MAX_ATTEMPTS, RECLAIM_AFTER, read_terms, require_count
 from node.bus.dead_letters import DeadLetter, DeadLetters
 from node.bus.errors import BusError, InvalidEventError
+from node.bus.event import BusEvent
 from node.bus.history import History
 from node.bus.ids import BEFORE_ALL, FIRST, Position, after, last_before, oldest_kept, parse_id
 from node.bus.lazy_store import LazyStore
@@ -39,6 +41,9 @@ from node.errors import ConfigError
 from node.transport.backend import Backend
 from node.transport.options import require_callable
 from node.transport.waiting import is_async
+from node.typed.data_type import data_type, plain_value
+from node.typed.handler_hints import data_hint, handler_hints
+from node.typed.models import Model, R
 
 H = TypeVar("H", bound=Handler)
 
@@ -92,7 +97,7 @@ class Bus:
     async def publish(
         self,
         name: str,
-        data: Data,
+        data: Data | Model,
         *,
         idempotency_key: str | None = None,
         version: int = 1,
@@ -101,7 +106,8 @@ class Bus:
     ) -> str:
         """Store an event; returns its id, once it is on disk as far as the store can say so
         (docs/bus.md), or with `durable` False once it is safe from the end of the process that
-        stores it.
+        stores it. The data is a mapping, a dataclass or another model; models in it are stored as
+        JSON objects.
 
         An event with an `idempotency_key` that was published on the same name within the window
         is not stored again; the id is that of the first. With a key, publishing is therefore
@@ -129,7 +135,7 @@ class Bus:
         return published.id
 
     async def publish_many(
-        self, name: str, items: Iterable[Data], *, version: int = 1, durable: bool = True
+        self, name: str, items: Iterable[Data | Model], *, version: int = 1, durable: bool = True
     ) -> list[str]:
         """Store events, all or none of them, in this order; returns their ids. Raises as
         `publish`."""
@@ -157,16 +163,43 @@ class Bus:
 
     # Consuming.
 
+    @overload
     def consume(
         self,
         name: str,
         group: str,
         *,
+        returns: None = None,
+        batch: int = ...,
+        reclaim_after: float = ...,
+        max_attempts: int | None = ...,
+        start: Position = ...,
+    ) -> Consumption: ...
+
+    @overload
+    def consume(
+        self,
+        name: str,
+        group: str,
+        *,
+        returns: type[R],
+        batch: int = ...,
+        reclaim_after: float = ...,
+        max_attempts: int | None = ...,
+        start: Position = ...,
+    ) -> Consumption[R]: ...
+
+    def consume(
+        self,
+        name: str,
+        group: str,
+        *,
+        returns: Any = None,
         batch: int = BATCH,
         reclaim_after: float = RECLAIM_AFTER,
         max_attempts: int | None = MAX_ATTEMPTS,
         start: Position = FIRST,
-    ) -> Consumption:
+    ) -> Consumption[Any]:
         """The events of a name for a group: `async with bus.consume(...) as events`, then `async
         for event in events`.
 
@@ -174,13 +207,17 @@ class Bus:
         exception does not: the event comes again, or after `max_attempts` (None: without end)
         goes to the dead letters. At most `batch` events (1 to 10,000) are fetched at once. Events
         that another consumer holds for `reclaim_after` seconds without a sign of life are taken
-        over. A new group begins at `start`: `first`, `new`, an id, or a time.
+        over. A new group begins at `start`: `first`, `new`, an id, or a time. With `returns` the
+        data of each event is of that type, such as a dataclass; an event whose data does not fit
+        goes to the dead letters.
 
         Raises:
-            InvalidEventError: the name, group or start is wrong. ConfigError: a number is.
+            InvalidEventError: the name, group or start is wrong. ConfigError: a number is, or
+                `returns` is not a type of data.
         """
         terms = read_terms(self.config, name, group, batch, reclaim_after, max_attempts, start)
-
+        if returns is not None:
+            terms = replace(terms, returns=data_type(returns))
         return self._roster.consumption(terms, group)
 
     def handler(
@@ -198,7 +235,8 @@ class Bus:
     ) -> Callable[[H], H]:
         """Register the handler of a group's events: `async def handler(event)`. It runs for as
         long as the node, up to `concurrency` of it at a time; with 1, events are processed in
-        their order.
+        their order. With the hint `event: BusEvent[Order]` their data is an Order, as with
+        `returns=` of `consume`.
 
         An event is acknowledged when it returns. If it raises, that is logged, and the event
         comes again after about `retry_delay` seconds, twice that after the next time, at most
@@ -217,7 +255,11 @@ class Bus:
             require_callable(handler, f"the handler of {name}", "event")
             if not is_async(handler):
                 raise ConfigError(f"the handler of {name} must be a coroutine function")
-            self._roster.add(Duty(handler, terms, group, concurrency, retries))
+            what = f"the handler of {name}"
+            hint = data_hint(handler_hints(handler, what, BusEvent), BusEvent)
+            typed = hint not in (None, Any, dict[str, Any]) and not isinstance(hint, TypeVar)
+            held = replace(terms, returns=data_type(hint)) if typed else terms
+            self._roster.add(Duty(handler, held, group, concurrency, retries))
             return handler
 
         return register
@@ -383,13 +425,18 @@ class Bus:
 
     # Inside.
 
-    def _new_event(self, name: str, data: Data, key: str | None, version: int) -> NewEvent:
+    def _new_event(self, name: str, given: Data | Model, key: str | None, version: int) -> NewEvent:
         split_name(name)
         if key is not None:
             check_key(key)
         if type(version) is not int or not 1 <= version <= LARGEST_VERSION:
             raise InvalidEventError(f"{version!r} is not a version: 1 to {LARGEST_VERSION:,}")
-        body = encode_body(data, self.config.max_event_bytes)
+        data: Any = given
+        try:
+            body = encode_body(data, self.config.max_event_bytes)
+        except InvalidEventError as error:
+            data = plain_value(data, error)
+            body = encode_body(data, self.config.max_event_bytes)
         if self.schemas:
             self.schemas.check_published(name, data)
         return NewEvent(name, data, body, key, version)

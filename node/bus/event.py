@@ -6,13 +6,14 @@ whatever became of the refusal.
 
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from node.bus.body import decode_body
 from node.bus.errors import NotPendingError
 from node.bus.ids import parse_id
 from node.bus.model import StoredEvent
 from node.errors import ParleyError
+from node.typed.models import E_co
 
 
 class Word(Enum):
@@ -30,16 +31,18 @@ class Holder(Protocol):
     def group(self) -> str:
         """The group it was handed to, as its consumers call it."""
 
-    async def acknowledge(self, event: "BusEvent") -> None:
+    async def acknowledge(self, event: "BusEvent[Any]") -> None:
         """Record that it is done."""
 
-    async def refuse(self, event: "BusEvent", delay: float, reason: str) -> None:
+    async def refuse(self, event: "BusEvent[Any]", delay: float, reason: str) -> None:
         """Record that it failed."""
 
 
-class BusEvent:
-    """An event of a bus. `attempt` is how often the group was handed it, this time included: 1
-    at first; 0 for an event of `Bus.history`, which needs no acknowledgement."""
+class BusEvent(Generic[E_co]):
+    """An event of a bus. The data of a `BusEvent[Order]` is an Order.
+
+    `attempt` is how often the group was handed it, this time included: 1 at first; 0 for an event
+    of `Bus.history`, which needs no acknowledgement."""
 
     __slots__ = ("_data", "_holder", "attempt", "stored", "word")
 
@@ -48,7 +51,7 @@ class BusEvent:
         stored: StoredEvent,
         attempt: int = 0,
         holder: Holder | None = None,
-        data: dict[str, Any] | None = None,
+        data: Any = None,
     ) -> None:
         self.stored = stored
         self.attempt = attempt
@@ -75,7 +78,7 @@ class BusEvent:
         return self.stored.body
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> E_co:
         """What was published.
 
         Raises:
@@ -83,7 +86,8 @@ class BusEvent:
         """
         if self._data is None:
             self._data = decode_body(self.stored.body)
-        return self._data
+        data: E_co = self._data
+        return data
 
     @property
     def version(self) -> int:

@@ -16,7 +16,7 @@ from contextlib import aclosing
 from functools import partial
 from inspect import isasyncgen, isawaitable
 from types import NoneType
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from lbm.codec import Encodable, Value
 from node.errors import CallRefused, ConfigError, MalformedDataError
@@ -25,6 +25,7 @@ from node.protocol.codes import ResultCode
 from node.remote.named_event import NamedEvent
 from node.remote.requests import Call
 from node.typed.data_type import DataType, data_type
+from node.typed.handler_hints import data_hint, handler_hints
 
 # Hints that say nothing.
 _ANYTHING: Final = (Any, object, Value, Encodable, Payload, FormattedPayload, Tandem)
@@ -104,26 +105,9 @@ async def _written_items(
 
 def _hints(handler: Handler, what: str, request: type) -> tuple[Any, Any]:
     """What a handler says of its data and of its answer; None for what it does not."""
-    function: Any = handler
-    while isinstance(function, partial):
-        function = function.func
-    if not hasattr(function, "__annotations__"):
-        function = function.__call__  # an object that is called
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except Exception as error:
-        # Whatever the evaluation of its author's hints may raise: names that are imported for
-        # type checking alone, most of all. Those of a handler without types are not our affair.
-        raw = getattr(function, "__annotations__", {}).values()
-        if any(f"{request.__name__}[" in str(hint) for hint in raw):
-            raise ConfigError(
-                f"{what}: its hints cannot be resolved ({error}); what they name must be "
-                "there when the program runs, at the top of the handler's module"
-            ) from error
-        return None, None
-    answer = hints.pop("return", Any)
-    named = (get_args(hint)[0] for hint in hints.values() if get_origin(hint) is request)
-    takes, answer = next(named, None), _awaited(answer)
+    hints = handler_hints(handler, what, request)
+    answer = _awaited(hints.pop("return", Any))
+    takes = data_hint(hints, request)
     gives = None if _says_nothing(answer) else answer
     # What a named event is answered with may be in any format, which need not be LBM.
     if takes is None and (request is NamedEvent or not _needs_more(gives)):

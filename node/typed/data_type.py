@@ -105,6 +105,11 @@ def plain_cells(cells: Mapping[int, Any], error: Exception) -> Mapping[int, Enco
     return plain
 
 
+def plain_value(value: object, error: Exception) -> Any:
+    """A value with each model in it as a map; raises as `plain_cells`."""
+    return plain_cells({0: value}, error)[0]
+
+
 def _conversion() -> "ModuleType":
     # Imported here because most programs give no types, and start faster without it.
     from node.typed import conversion

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     # What is read: any LBM value unless a type is named. What is sent, likewise.
     D = TypeVar("D", default=Value)
     N = TypeVar("N", default=Encodable)
+    # The data of an event of a bus.
+    E_co = TypeVar("E_co", default=dict[str, Any], covariant=True)
 else:
     # Those of Python 3.11 have no default, which is for type checkers alone.
     from typing import TypeVar
 
     D = TypeVar("D")
     N = TypeVar("N")
+    E_co = TypeVar("E_co", covariant=True)
 
 # A type that is named.
 R = TypeVar("R")

@@ -7,7 +7,7 @@ leaving by an exception does not.
 import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self
 
 import anyio
 
@@ -16,27 +16,28 @@ from node.bus.errors import BusClosedError, BusError
 from node.bus.event import BusEvent
 from node.errors import ParleyError
 from node.logs import one_line
+from node.typed.models import E_co
 
 logger = logging.getLogger("parley.bus")
 
 
-class Consumption:
+class Consumption(Generic[E_co]):
     """The events of one name for one group, in their order: `async with bus.consume(...) as
     events`, then `async for event in events`. One task reads at a time; `anext` may be cancelled,
     and loses nothing."""
 
     def __init__(
         self,
-        begin: Callable[["Consumption"], Awaitable[GroupConsumer]],
-        ended: Callable[["Consumption", GroupConsumer], None],
+        begin: Callable[["Consumption[Any]"], Awaitable[GroupConsumer]],
+        ended: Callable[["Consumption[Any]", GroupConsumer], None],
     ) -> None:
         self._begin = begin
         self._ended = ended
         self._begun = False
         self._left = False
         self._closing = False
-        self._current: BusEvent | None = None
-        self._ready: list[BusEvent] = []
+        self._current: BusEvent[Any] | None = None
+        self._ready: list[BusEvent[Any]] = []
         self._reading = anyio.ResourceGuard("reading from")
         self.consumer: GroupConsumer | None = None
 
@@ -89,7 +90,7 @@ class Consumption:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> BusEvent:
+    async def __anext__(self) -> BusEvent[E_co]:
         """Acknowledge the event before, unless something was said of it, and wait for the next.
 
         Raises:
@@ -122,10 +123,10 @@ class Consumption:
             finally:
                 self._ended(self, consumer)
 
-    def _at_work(self) -> tuple[BusEvent, ...]:
+    def _at_work(self) -> tuple[BusEvent[Any], ...]:
         return () if self._current is None else (self._current,)
 
-    def _acknowledge(self, event: BusEvent) -> None:
+    def _acknowledge(self, event: BusEvent[Any]) -> None:
         self._current = None
         if self.consumer is not None and not self._left:
             self.consumer.outcomes.done(event)

@@ -24,7 +24,7 @@ from node.transport.waiting import Changes, pause
 
 logger = logging.getLogger("parley.bus")
 
-Handler = Callable[[BusEvent], Awaitable[Any]]
+Handler = Callable[[BusEvent[Any]], Awaitable[Any]]
 
 # Failures of one handler that are logged: at once, and from then on per second.
 FAILURES: Final = 100

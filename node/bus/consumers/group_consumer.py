@@ -20,6 +20,7 @@ from node.bus.event import BusEvent, Word
 from node.bus.model import Delivery
 from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error
 from node.bus.schemas import Schemas
+from node.errors import APPLICATION_ERRORS, MalformedDataError
 from node.transport.job import Job
 from node.transport.loop import Timer
 from node.transport.waiting import Changes, turn_of
@@ -160,9 +161,9 @@ class GroupConsumer:
         try:
             while unseen:
                 stored, attempt = unseen[-1]
-                data = self._read(unseen[-1])
-                if isinstance(data, str):
-                    await outcomes.set_aside(stored.id, data)
+                data, fault = self._read(unseen[-1])
+                if fault:
+                    await outcomes.set_aside(stored.id, fault)
                     unseen.pop()
                     continue
                 unseen.pop()
@@ -177,20 +178,22 @@ class GroupConsumer:
                 self._arm_beat()
                 self._changes.notify()
 
-    def _read(self, delivery: Delivery) -> dict[str, Any] | str:
-        """The data of an event, or why it may not be handed out."""
+    def _read(self, delivery: Delivery) -> tuple[Any, str]:
+        """The data of an event, and why it may not be handed out, if so."""
         stored, attempt = delivery
-        most = self.terms.max_attempts
+        most, returns = self.terms.max_attempts, self.terms.returns
         if most is not None and attempt > most:
-            return f"not processed after {most} attempts"
+            return None, f"not processed after {most} attempts"
         try:
             data = decode_body(stored.body)
             if self._schemas:
                 # By the name asked for: another node may call what it hands out anything.
                 self._schemas.check_consumed(self.terms.stream, data)
-        except InvalidEventError as error:
-            return str(error)
-        return data
+            return (data if returns is None else returns.read(data)), ""
+        except (InvalidEventError, MalformedDataError) as error:
+            return None, str(error)
+        except APPLICATION_ERRORS as error:  # of a model's own code
+            return None, f"not readable as {returns}: {describe(error)}"
 
     # Signs of life.
 

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 from collections import defaultdict
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -83,17 +83,17 @@ class Roster:
         self._crews: list[Crew] = []
         self._crewed: set[tuple[str, str]] = set()
         self._running = False
-        self._consumptions: set[Consumption] = set()
+        self._consumptions: set[Consumption[Any]] = set()
 
-    def consumption(self, terms: Terms, group: str) -> Consumption:
+    def consumption(self, terms: Terms, group: str) -> Consumption[Any]:
         """The events of a group for a loop of the application."""
 
-        async def begin(consumption: Consumption) -> GroupConsumer:
+        async def begin(consumption: Consumption[Any]) -> GroupConsumer:
             consumer = await self._join(terms, group)
             self._consumptions.add(consumption)
             return consumer
 
-        def ended(consumption: Consumption, consumer: GroupConsumer) -> None:
+        def ended(consumption: Consumption[Any], consumer: GroupConsumer) -> None:
             self._consumptions.discard(consumption)
             self._leave(consumer)
 

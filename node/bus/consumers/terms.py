@@ -2,7 +2,7 @@
 are an error when they are given, not when the first event comes."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from node.bus.config import BusConfig
 from node.bus.errors import InvalidEventError
@@ -13,6 +13,7 @@ from node.bus.store import Store
 from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.transport.loop import Loop
+from node.typed.data_type import DataType
 
 BATCH: Final = 100
 MOST_BATCH: Final = 10_000
@@ -23,7 +24,8 @@ MAX_ATTEMPTS: Final = 5
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What `Bus.consume` and `Bus.handler` were given, checked. `group` is the store's name for
-    it; `after` the id after which a new group begins; `max_attempts` None is without end."""
+    it; `after` the id after which a new group begins; `max_attempts` None is without end; `returns`
+    the type of the data."""
 
     stream: str
     group: str
@@ -31,6 +33,7 @@ class Terms:
     reclaim_after: float
     max_attempts: int | None
     after: str
+    returns: DataType[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
