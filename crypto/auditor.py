@@ -31,7 +31,9 @@ class AuditorKey(bytes):
         try:
             nacl.bindings.crypto_box_seal(b"", bytes(value))
         except nacl.exceptions.CryptoError as error:
-            raise InvalidKeyError("an auditor's key of small order") from error
+            raise InvalidKeyError(
+                f"cannot use the auditor's key {bytes(value).hex()}: it is of small order"
+            ) from error
         return super().__new__(cls, value)
 
     @classmethod
@@ -42,9 +44,14 @@ class AuditorKey(bytes):
                 raise ValueError
             key = cls(base64.b32decode(text.removeprefix(_PREFIX).upper() + "===="))
         except (binascii.Error, ValueError) as error:
-            raise InvalidKeyError(f"an auditor's key begins with {_PREFIX}") from error
+            raise InvalidKeyError(
+                f"cannot read the auditor's key {ascii(text)[:80]}: it begins with {_PREFIX}, "
+                "and 52 characters of base32 follow"
+            ) from error
         if key.text != text:
-            raise InvalidKeyError("this is not the one spelling of an auditor's key")
+            raise InvalidKeyError(
+                f"cannot read the auditor's key {ascii(text)[:80]}: it is spelled {key.text}"
+            )
         return key
 
     @property
@@ -87,11 +94,13 @@ class AuditorPrivateKey:
     def open(self, box: bytes) -> bytes:
         """Return what was sealed to this key; DecryptError if that was not it."""
         if len(box) < BOX_OVERHEAD:
-            raise DecryptError("shorter than a sealed box")
+            raise DecryptError(f"a box of {len(box)} bytes; it has {BOX_OVERHEAD} or more")
         try:
             return nacl.bindings.crypto_box_seal_open(box, bytes(self.public), self._private)
         except nacl.exceptions.CryptoError as error:
-            raise DecryptError("the box was not sealed to this auditor") from error
+            raise DecryptError(
+                f"the box was altered, or is not encrypted to the auditor {self.public.text}"
+            ) from error
 
     def __repr__(self) -> str:
         return f"<AuditorPrivateKey of {self.public.text}>"

@@ -11,8 +11,7 @@ container's (`crypto.container`). Has no default place and never asks for a pass
 from typing import Final
 
 from crypto.auditor import AUDITOR_KEY_SIZE, AuditorPrivateKey
-from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike
-from crypto.errors import KeyFileMalformedError
+from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike, malformed
 
 MAGIC: Final = b"parley1 auditor key\n"
 
@@ -42,9 +41,13 @@ def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> Auditor
     """
     payload = _FILE.load(path, passphrase)
     if len(payload) != 2 * AUDITOR_KEY_SIZE:
-        raise KeyFileMalformedError("the auditor's key file is truncated or altered")
+        raise malformed(
+            path, f"it has {len(payload)} bytes of keys in place of {2 * AUDITOR_KEY_SIZE}"
+        )
     key = AuditorPrivateKey(payload[:AUDITOR_KEY_SIZE])
     # An altered private key would be a good key that opens nothing: this finds it.
     if key.public != payload[AUDITOR_KEY_SIZE:]:
-        raise KeyFileMalformedError("the private key of the auditor's key file was altered")
+        raise malformed(
+            path, f"its private key belongs to {key.public}, which is not the public key in it"
+        )
     return key

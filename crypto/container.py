@@ -85,7 +85,9 @@ class Container:
             _write(path, self.magic + _PLAIN + payload)
             return
         if not passphrase:
-            raise PassphraseError("an empty passphrase protects nothing")
+            raise PassphraseError(
+                f"cannot encrypt the key file '{os.fspath(path)}': the passphrase is empty"
+            )
         salt, nonce = random_bytes(_SALT_SIZE), random_bytes(_NONCE_SIZE)
         header = self.magic + _SEALED + _COSTS.pack(cost.passes, cost.memory_kib, salt, nonce)
         key = _stretch(passphrase, salt, cost)
@@ -97,19 +99,22 @@ class Container:
         KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
         PassphraseNeededError or WrongPassphraseError.
         """
-        header, body = self._split(_read(path))
+        header, body = self._split(_read(path), path)
         costs = header[len(self.magic) + 1 :]
         if not costs:
             return body
         if passphrase is None:
             raise PassphraseNeededError(
-                f"the key file {os.fspath(path)} is sealed: it takes a passphrase"
+                f"cannot open the key file '{os.fspath(path)}': it is encrypted; "
+                "give its passphrase"
             )
         passes, memory_kib, salt, nonce = _COSTS.unpack(costs)
         try:
             cost = PassphraseCost(passes, memory_kib)
         except ValueError as error:
-            raise KeyFileMalformedError("the key file asks for costs out of bounds") from error
+            raise malformed(
+                path, f"its costs ({passes} passes, {memory_kib:,} KiB) are out of bounds"
+            ) from error
         key = _stretch(passphrase, salt, cost)
         try:
             return XChaCha20Poly1305(key).decrypt(nonce, body, header)
@@ -120,20 +125,28 @@ class Container:
 
     def is_sealed(self, path: PathLike) -> bool:
         """Say whether a file is sealed under a passphrase; raises as `load` does."""
-        header, _ = self._split(_read(path))
+        header, _ = self._split(_read(path), path)
         return len(header) > len(self.magic) + 1
 
-    def _split(self, data: bytes) -> tuple[bytes, bytes]:
+    def _split(self, data: bytes, path: PathLike) -> tuple[bytes, bytes]:
         """Return header and body of a file."""
         start = len(self.magic) + 1
         magic, form = data[: len(self.magic)], data[len(self.magic) : start]
         if magic != self.magic or form not in (_PLAIN, _SEALED):
-            raise KeyFileMalformedError(f"this is not {self.name} of version 1")
+            raise malformed(path, f"it is not {self.name} of version 1")
         if form == _SEALED:
             start += _COSTS.size
             if len(data) < start:
-                raise KeyFileMalformedError("the key file is truncated")
+                raise malformed(path, f"it is truncated to {len(data)} bytes")
         return data[:start], data[start:]
+
+
+def malformed(path: PathLike, reason: str) -> KeyFileMalformedError:
+    """The error of a key file that is not as it must be."""
+    return KeyFileMalformedError(
+        f"cannot read the key file '{os.fspath(path)}': {reason}; check the path, or restore the "
+        "file from a backup"
+    )
 
 
 def _stretch(passphrase: bytes, salt: bytes, cost: PassphraseCost) -> bytes:
@@ -148,7 +161,10 @@ def _stretch(passphrase: bytes, salt: bytes, cost: PassphraseCost) -> bytes:
             nacl.bindings.crypto_pwhash_ALG_ARGON2ID13,
         )
     except RuntimeError as error:  # libsodium could not get the memory
-        raise PassphraseError("not enough memory for this key file's costs") from error
+        raise PassphraseError(
+            "cannot derive the key of the passphrase: "
+            f"there is no memory for {cost.memory_kib:,} KiB"
+        ) from error
 
 
 def _read(path: PathLike) -> bytes:
@@ -167,7 +183,7 @@ def _read(path: PathLike) -> bytes:
     finally:
         os.close(descriptor)
     if len(data) > MAX_FILE_SIZE:
-        raise KeyFileMalformedError("the key file is too long to be one")
+        raise malformed(path, f"it has more than {MAX_FILE_SIZE:,} bytes")
     return data
 
 

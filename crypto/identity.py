@@ -20,6 +20,7 @@ MAX_KEYS = 8
 
 _TEXT_SIZE = 52
 _SHORT_SIZE = 8
+_SHOWN = 40  # characters of a peer's name of an algorithm in an error
 _MAX_NAME_SIZE = 255  # the length of an algorithm's name is one byte
 
 # [algorithm, public key, the primary's signature over both, or None for the primary itself]
@@ -49,9 +50,12 @@ class NodeId(bytes):
             # 52 characters hold 260 bits: b32decode wants them filled up to 56 with padding.
             node_id = cls(base64.b32decode(text.upper() + "===="))
         except (binascii.Error, ValueError, AttributeError) as error:
-            raise IdentityError(f"a node id is {_TEXT_SIZE} characters of base32") from error
+            raise IdentityError(
+                f"cannot read the node id {ascii(text)[:80]}: "
+                f"it has {_TEXT_SIZE} characters of base32"
+            ) from error
         if node_id.text != text:  # upper case, or the four spare bits are not zero
-            raise IdentityError("this is not the one spelling of a node id")
+            raise IdentityError(f"cannot read the node id {text!a}: it is spelled {node_id.text}")
         return node_id
 
     @property
@@ -88,12 +92,13 @@ class PublicIdentity:
         """Check `entries` as section 4 asks; IdentityError if anything is wrong."""
         self.entries: tuple[Entry, ...] = tuple(entries)
         if not 1 <= len(self.entries) <= MAX_KEYS:
-            raise IdentityError(f"an identity has 1 to {MAX_KEYS} keys")
+            raise IdentityError(f"an identity has 1 to {MAX_KEYS} keys, not {len(self.entries)}")
         if len({algorithm for algorithm, _, _ in self.entries}) != len(self.entries):
-            raise IdentityError("an identity has at most one key for each algorithm")
+            names = _shown(*(algorithm for algorithm, _, _ in self.entries))
+            raise IdentityError(f"an identity has at most one key for each algorithm, not {names}")
         algorithm, public, binding = self.entries[0]
         if algorithm not in SIGNING:
-            raise IdentityError("the primary key's algorithm is not known")
+            raise IdentityError(f"the primary key is of the unknown algorithm {_shown(algorithm)}")
         if binding is not None:
             raise IdentityError("the primary key has no binding")
         primary = _verifier(algorithm, public)
@@ -101,11 +106,13 @@ class PublicIdentity:
         self._verifiers = {algorithm: primary}
         for algorithm, public, binding in self.entries[1:]:
             if binding is None:
-                raise IdentityError("a further key has no binding")
+                raise IdentityError(f"the further key of {_shown(algorithm)} has no binding")
             try:
                 primary.verify(binding, _binding_message(self.node_id, algorithm, public))
             except SignatureError as error:
-                raise IdentityError("a binding does not verify") from error
+                raise IdentityError(
+                    f"the binding of the key of {_shown(algorithm)} does not verify"
+                ) from error
             # Keys of algorithms that we do not know are bound all the same, then ignored.
             if algorithm in SIGNING:
                 self._verifiers[algorithm] = _verifier(algorithm, public)
@@ -114,7 +121,7 @@ class PublicIdentity:
     def parse(cls, value: object) -> "PublicIdentity":
         """Read the decoded value of cell 14; IdentityError on anything wrong, whatever it is."""
         if not isinstance(value, list):
-            raise IdentityError("an identity is an array of keys")
+            raise IdentityError(f"an identity is an array of keys, not {type(value).__name__}")
         return cls([_entry(item) for item in value])
 
     @property
@@ -161,7 +168,8 @@ class Identity:
             raise IdentityError(f"an identity has 1 to {MAX_KEYS} keys")
         self._keys = {key.algorithm: key for key in keys}
         if len(self._keys) != len(keys):
-            raise IdentityError("an identity has at most one key for each algorithm")
+            names = _shown(*(key.algorithm for key in keys))
+            raise IdentityError(f"an identity has at most one key for each algorithm, not {names}")
         primary, *further = keys
         self.node_id = NodeId.of_key(primary.algorithm, primary.public)
         entries: list[Entry] = [(primary.algorithm, primary.public, None)]
@@ -219,6 +227,11 @@ def _binding_message(node_id: NodeId, algorithm: str, public: bytes) -> bytes:
     return b"parley1 key binding" + node_id + _named(algorithm) + public
 
 
+def _shown(*names: str) -> str:
+    """Names of algorithms as a peer gives them, for an error: escaped and bounded in length."""
+    return ", ".join(ascii(name[:_SHOWN]) for name in names)
+
+
 def _verifier(algorithm: str, public: bytes) -> Verifier:
     try:
         return SIGNING[algorithm].verifier(public)
@@ -229,16 +242,20 @@ def _verifier(algorithm: str, public: bytes) -> Verifier:
 def _entry(item: object) -> Entry:
     """Return one array of cell 14 with its shape checked."""
     if not isinstance(item, list) or len(item) != 3:
-        raise IdentityError("a key of an identity is an array of three")
+        size = len(item) if isinstance(item, list) else type(item).__name__
+        raise IdentityError(f"a key of an identity is an array of three, not {size}")
     algorithm, public, binding = item
     if not isinstance(algorithm, str) or not isinstance(public, bytes):
-        raise IdentityError("a key of an identity is a name and a byte string")
+        kinds = f"{type(algorithm).__name__} and {type(public).__name__}"
+        raise IdentityError(f"a key of an identity is a name and a byte string, not {kinds}")
     if not (binding is None or isinstance(binding, bytes)):
-        raise IdentityError("a binding is a byte string or null")
+        raise IdentityError(f"a binding is a byte string or null, not {type(binding).__name__}")
     try:
         size = len(algorithm.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise IdentityError("the name of an algorithm is not Unicode text") from error
+        raise IdentityError(
+            f"the name of an algorithm is not Unicode text: {_shown(algorithm)}"
+        ) from error
     if not 1 <= size <= _MAX_NAME_SIZE:
-        raise IdentityError(f"the name of an algorithm has 1 to {_MAX_NAME_SIZE} bytes")
+        raise IdentityError(f"the name of an algorithm has 1 to {_MAX_NAME_SIZE} bytes, not {size}")
     return algorithm, public, binding

@@ -9,8 +9,8 @@ Every byte of the payload is checked on reading; the file around it is a contain
 
 from typing import Final
 
-from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike
-from crypto.errors import CryptoError, KeyFileMalformedError
+from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike, malformed
+from crypto.errors import CryptoError
 from crypto.identity import Identity
 from crypto.registry import SIGNING
 from crypto.signing import SigningKey
@@ -46,7 +46,7 @@ def load_identity(path: PathLike, passphrase: bytes | None = None) -> Identity:
     KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
     PassphraseNeededError or WrongPassphraseError.
     """
-    return _identity(_FILE.load(path, passphrase))
+    return _identity(_FILE.load(path, passphrase), path)
 
 
 def describe_keyfile(path: PathLike) -> bool:
@@ -54,34 +54,34 @@ def describe_keyfile(path: PathLike) -> bool:
     return _FILE.is_sealed(path)
 
 
-def _identity(payload: bytes) -> Identity:
+def _identity(payload: bytes, path: PathLike) -> Identity:
     try:
         cells = decode(payload, HANDSHAKE_LIMITS, keep_noise=True)
     except LbmDecodeError as error:
-        raise KeyFileMalformedError("the key file is truncated or altered") from error
+        raise malformed(path, f"it is truncated or altered ({error})") from error
     entries = cells.get(_KEYS)
     if len(cells) != 1 or not isinstance(entries, list):
-        raise KeyFileMalformedError("the key file does not hold a list of keys")
-    keys = [_key(entry) for entry in entries]
+        raise malformed(path, "it has no list of keys")
+    keys = [_key(entry, path) for entry in entries]
     try:
         return Identity.from_keys(keys)
     except CryptoError as error:
-        raise KeyFileMalformedError("the keys of the key file are not an identity") from error
+        raise malformed(path, f"its keys are not an identity ({error})") from error
 
 
-def _key(entry: object) -> SigningKey:
+def _key(entry: object, path: PathLike) -> SigningKey:
     if not isinstance(entry, list) or len(entry) != 3:
-        raise KeyFileMalformedError("a key of a key file is an array of three")
+        raise malformed(path, "an entry is not an array of algorithm, private and public key")
     algorithm, private, public = entry
     if not isinstance(algorithm, str) or algorithm not in SIGNING:
-        raise KeyFileMalformedError("the key file has a key of an unknown algorithm")
+        raise malformed(path, f"it has a key of the unknown algorithm {ascii(algorithm)[:40]}")
     if not isinstance(private, bytes):
-        raise KeyFileMalformedError("a private key of the key file is not a byte string")
+        raise malformed(path, f"its private key of {algorithm} is not a byte string")
     try:
         key = SIGNING[algorithm].load(private)
     except CryptoError as error:
-        raise KeyFileMalformedError("a private key of the key file is malformed") from error
+        raise malformed(path, f"its private key of {algorithm} is malformed") from error
     # An altered private key would be a good key of some other node: this finds it.
     if key.public != public:
-        raise KeyFileMalformedError("a private key of the key file was altered")
+        raise malformed(path, f"its private key of {algorithm} was altered")
     return key

@@ -69,20 +69,27 @@ def decode_weighed(
         n = data[0] - 0xA0
         pos = 1
         if not 0 <= n < 0x20:
-            raise LbmDecodeError("a payload is a map")
+            raise LbmDecodeError(f"a payload is a map, not what begins with 0x{data[0]:02x}")
         if n >= 24:
             n, pos = _read_argument(data, pos, n)
         cells, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
     except _SHORT as error:
         raise _malformed(error) from None
     if end != size:
-        raise LbmDecodeError("trailing bytes" if end < size else "the data ends early")
+        raise LbmDecodeError(
+            f"{size - end} trailing bytes"
+            if end < size
+            else f"the data ends early, after {size} bytes"
+        )
     # All keys of a decoded map are of one kind, so the first speaks for them.
     if type(next(iter(cells), 0)) is not int:
-        raise LbmDecodeError("a payload has unsigned keys only")
+        raise LbmDecodeError(
+            f"a payload has unsigned keys only, not {ascii(next(iter(cells)))[:40]}"
+        )
     if 0 in cells:
         if type(cells[0]) is not bytes:
-            raise LbmDecodeError("noise (key 0 of a payload) is a byte string")
+            kind = type(cells[0]).__name__
+            raise LbmDecodeError(f"noise (key 0 of a payload) is a byte string, not {kind}")
         if not keep_noise:
             del cells[0]
     items = limits.max_items - budget[0]
@@ -121,7 +128,11 @@ def decode_value(data: bytes, limits: LbmLimits = DEFAULT_LIMITS) -> Value:
     except _SHORT as error:
         raise _malformed(error) from None
     if end != size:
-        raise LbmDecodeError("trailing bytes" if end < size else "the data ends early")
+        raise LbmDecodeError(
+            f"{size - end} trailing bytes"
+            if end < size
+            else f"the data ends early, after {size} bytes"
+        )
     return value
 
 
@@ -153,9 +164,9 @@ def _read_body(
     items = count if cells is None else 2 * count
     left = budget[0] - items
     if left < 0:
-        raise LbmDecodeError("too many items")
+        raise LbmDecodeError(f"too many items: {-left} more than the limit, at byte {pos}")
     if items > len(data) - pos:  # each takes a byte at least
-        raise LbmDecodeError("the data ends early")
+        raise LbmDecodeError(f"the data ends early: {items} items announced at byte {pos}")
     budget[0] = left
     if cells is None and count >= _LEAST_RUN and data[pos] >> 5 == BYTES:
         run = _read_run(data, pos, count)
@@ -175,7 +186,7 @@ def _read_body(
                 if n >= 24:
                     n, pos = _read_argument(data, pos, n)
                 if n <= last_uint:
-                    raise LbmDecodeError("map keys do not ascend")
+                    raise LbmDecodeError(f"map keys do not ascend: {n} after {last_uint}")
                 key = last_uint = n
             elif 0x60 <= head < 0x80:
                 n = head - 0x60
@@ -185,13 +196,15 @@ def _read_body(
                 text = data[pos:end]
                 # Encoded keys compare by their size, then by their bytes.
                 if n <= last_size and (n < last_size or text <= last_text):
-                    raise LbmDecodeError("map keys do not ascend")
+                    raise LbmDecodeError(f"map keys do not ascend: the text before byte {end}")
                 last_size = n
                 last_text = text
                 key = text.decode()
                 pos = end
             else:
-                raise LbmDecodeError("a map key that is neither unsigned nor text")
+                raise LbmDecodeError(
+                    f"a map key that is neither unsigned nor text: 0x{head:02x} before byte {pos}"
+                )
         head = data[pos]
         pos += 1
         if head < 24:
@@ -204,23 +217,29 @@ def _read_body(
                 n = data[pos]
                 pos += 1
                 if n < 24:
-                    raise LbmDecodeError("a number that is not in its shortest form")
+                    raise LbmDecodeError(
+                        f"a number that is not in its shortest form: {n} before byte {pos}"
+                    )
             elif n < 28:  # as _read_argument does
                 unpack, size, least = _FORMS[n - 24]
                 (n,) = unpack(data, pos)
                 pos += size
                 if n < least:
-                    raise LbmDecodeError("a number that is not in its shortest form")
+                    raise LbmDecodeError(
+                        f"a number that is not in its shortest form: {n} before byte {pos}"
+                    )
             else:
-                raise LbmDecodeError("an indefinite length or a reserved head")
+                raise LbmDecodeError(
+                    f"an indefinite length or a reserved head: 0x{head:02x} before byte {pos}"
+                )
             if head >= 0x80:
                 if not levels:
-                    raise LbmDecodeError("too many levels")
+                    raise LbmDecodeError(f"too many levels, at byte {pos}")
                 inner: dict[int | str, Any] | None = {} if head >= 0xA0 else None
                 if n:
                     budget[1] -= 1
                     if budget[1] < 0:
-                        raise LbmDecodeError("too many arrays and maps")
+                        raise LbmDecodeError(f"too many arrays and maps, at byte {pos}")
                     value, pos = _read_body(data, pos, n, inner, levels - 1, budget)
                 else:
                     value = [] if inner is None else inner
@@ -244,16 +263,18 @@ def _read_body(
             (value,) = _unpack_float(data, pos)
             end = pos + 8
             if value != value and data[pos:end] != CANONICAL_NAN:
-                raise LbmDecodeError("a NaN that is not canonical")
+                raise LbmDecodeError(f"a NaN that is not canonical, before byte {end}")
             pos = end
         else:
-            raise LbmDecodeError("a tag, a short float or another simple value")
+            raise LbmDecodeError(
+                f"a tag, a short float or another simple value: 0x{head:02x} before byte {pos}"
+            )
         if cells is None:
             array.append(value)
         else:
             cells[key] = value
     if last_uint >= 0 <= last_size:
-        raise LbmDecodeError("map keys of both kinds")
+        raise LbmDecodeError(f"map keys of both kinds before byte {pos}: {last_uint} and a text")
     return (array if cells is None else cells), pos
 
 
@@ -266,11 +287,15 @@ def _read_head(data: bytes, pos: int) -> tuple[int, int]:
 def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:
     """Read the argument that a head's low five bits (24 or more) announce; with its end."""
     if info > 27:
-        raise LbmDecodeError("an indefinite length or a reserved head")
+        raise LbmDecodeError(
+            f"an indefinite length or a reserved head: argument {info} before byte {pos}"
+        )
     unpack, size, least = _FORMS[info - 24]
     (n,) = unpack(data, pos)
     if n < least:
-        raise LbmDecodeError("a number that is not in its shortest form")
+        raise LbmDecodeError(
+            f"a number that is not in its shortest form: {n} before byte {pos + size}"
+        )
     return n, pos + size
 
 

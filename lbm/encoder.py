@@ -57,18 +57,21 @@ def encode(cells: Mapping[int, Encodable]) -> bytes:
     """
     if type(cells) is not dict:
         if not isinstance(cells, Mapping):
-            raise LbmEncodeError("a payload is a map")
+            raise LbmEncodeError(f"a payload is a map, not {type(cells).__name__}")
         cells = dict(cells)
     if 0 in cells and not isinstance(cells[0], _BUFFERS):
-        raise LbmEncodeError("noise (key 0 of a payload) is a byte string")
+        kind = type(cells[0]).__name__
+        raise LbmEncodeError(f"noise (key 0 of a payload) is a byte string, not {kind}")
     parts: list[bytes] = []
     try:
         _write_map(cells, parts.append, 1)
-    except UnicodeEncodeError:
-        raise LbmEncodeError("text with a lone surrogate") from None
+    except UnicodeEncodeError as error:
+        raise LbmEncodeError(_surrogate(error)) from None
     # parts[0] is the map's head, parts[1] the head of its first key.
     if cells and parts[1] >= b"\x20":
-        raise LbmEncodeError("a payload has unsigned keys only")
+        raise LbmEncodeError(
+            f"a payload has unsigned keys only, not {ascii(next(iter(cells)))[:40]}"
+        )
     return b"".join(parts)
 
 
@@ -84,8 +87,8 @@ def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
     parts: list[bytes] = []
     try:
         _write_items((value,), parts.append, enclosing + 1)
-    except UnicodeEncodeError:
-        raise LbmEncodeError("text with a lone surrogate") from None
+    except UnicodeEncodeError as error:
+        raise LbmEncodeError(_surrogate(error)) from None
     return b"".join(parts)
 
 
@@ -230,21 +233,30 @@ def _write_map(cells: dict[Any, Any], append: _Append, level: int) -> None:
             _write_items((item,), append, level + 1)
 
 
+def _surrogate(error: UnicodeEncodeError) -> str:
+    """What is wrong with text that has no encoding."""
+    near = ascii(error.object[max(error.start - 20, 0) : error.end])
+    return f"text with a lone surrogate at character {error.start}: {near}"
+
+
 def _in_order(cells: dict[Any, Any]) -> Iterable[Any]:
     """Keys and values in turn, by the encoded keys, which are checked here."""
     kinds = frozenset(map(type, cells))
     if not kinds <= _KEY_TYPES:
         plain_cells = {plain_key(key): value for key, value in cells.items()}
         if len(plain_cells) != len(cells):
-            raise LbmEncodeError("map keys that differ in their class alone")
+            raise LbmEncodeError(
+                f"{len(cells)} map keys of which only {len(plain_cells)} differ in more than class"
+            )
         cells = plain_cells
         kinds = frozenset(map(type, cells))
     if len(kinds) > 1:
-        raise LbmEncodeError("map keys are neither all unsigned integers nor all text")
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise LbmEncodeError(f"map keys are all unsigned integers or all text, not {names}")
     keys = sorted(cells)
     if int in kinds:
         if keys[0] < 0:
-            raise LbmEncodeError("a negative map key")
+            raise LbmEncodeError(f"the map key {keys[0]} is negative")
     elif len(keys) > 1:
         # Encoded text compares by its size first. Code points and their UTF-8 bytes
         # compare alike, and sorting is stable.

@@ -47,7 +47,9 @@ def encode_head(major: int, n: int) -> bytes:
         return _pack_32(lead | 26, n)
     if n < 0x10000000000000000:
         return _pack_64(lead | 27, n)
-    raise LbmEncodeError("an integer or a size of more than 64 bits")
+    raise LbmEncodeError(
+        f"an integer or a size of {n.bit_length()} bits; at most 64 have an encoding"
+    )
 
 
 # Ready-made heads: nearly every integer and size of an event is below 256.

@@ -52,7 +52,10 @@ def parse_padding(text: str) -> Padding:
         size = int(digits)
         if 1 <= size <= LARGEST_BUCKET:
             return Padding("bucket", size)
-    raise LbmError("padding is 'off', 'padme' or 'bucket:N' with N in 1..67108864")
+    raise LbmError(
+        f"padding is 'off', 'padme' or 'bucket:N' with N in 1..{LARGEST_BUCKET}, "
+        f"not {ascii(text)[:40]}"
+    )
 
 
 def pad(payload: bytes, padding: Padding, limit: int) -> bytes:

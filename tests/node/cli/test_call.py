@@ -152,7 +152,7 @@ def test_a_timeout_without_end(parley: Parley, server: str, timeout: str) -> Non
         (["--data-json", ""], "--data-json is not JSON: "),
         (["--data-json", "[" * 100_000], "--data-json is nested too deeply"),
         (["--data-json", "[" * 20 + "]" * 20], "more than 16 levels"),
-        (["--data-json", "1" + "0" * 30], "an integer or a size of more than 64 bits"),
+        (["--data-json", "1" + "0" * 30], "an integer or a size of 100 bits"),
         (["--data-json", "1" * 5000], "--data-json is not JSON: "),
         (["--data-json", '"\\ud800"'], "text with a lone surrogate"),
         (["\udcff"], "text with a lone surrogate"),  # an argument that is not UTF-8

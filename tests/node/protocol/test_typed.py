@@ -98,7 +98,11 @@ def test_what_is_natural_becomes_what_it_should_be(name: str, value: object, fou
         ("flag", 1, "flag is 1; it must be True or False"),
         ("word", "c", "word is 'c'; it must be one of a, b"),
         ("word", ["a"], "word is ['a']; it must be one of a, b"),
-        ("padding", "padmé", "padding is 'off', 'padme' or 'bucket:N' with N in 1..67108864"),
+        (
+            "padding",
+            "padmé",
+            "padding is 'off', 'padme' or 'bucket:N' with N in 1..67108864, not 'padm\\xe9'",
+        ),
         ("padding", 1, "padding is 1; it must be a Padding or text"),
         ("path", "", "path is ''; it must be a path or None"),
         ("texts", "tcp://x", "texts is 'tcp://x'; it must be a list of text"),

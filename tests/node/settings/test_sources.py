@@ -301,7 +301,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("relay.limits.longest_frame", 63, "longest_frame is 63"),
     ("journal.directory", "", "'' is not text"),
     ("journal.auditors", ["parley-auditor-me"], "begins with parley-auditor-"),
-    ("journal.auditors", [AUDITOR.upper()], "an auditor's key begins with"),
+    ("journal.auditors", [AUDITOR.upper()], "it begins with"),
     ("journal.segment_size", 65_535, "segment_size is 65,535; it must be 65,536 or more"),
     ("journal.segment_age", 0.5, "segment_age is 0.5; it must be 1 or more"),
     ("journal.buffer_size", "all", "'all' is not a whole number, 65,536 or more"),

@@ -178,8 +178,11 @@ def test_comments_and_blank_lines_are_kept(path: Path) -> None:
         ("hello", "a line is"),
         (f"{B} 2026-03-04T05:06:07Z", "a line is"),
         (f"{B} 2026-03-04T05:06:07Z b # comment", "a line is"),
-        ("b 2026-03-04T05:06:07Z b", "a node id is"),
-        (f"{B.text.upper()} 2026-03-04T05:06:07Z b", "this is not the one spelling"),
+        ("b 2026-03-04T05:06:07Z b", "cannot read the node id"),
+        (
+            f"{B.text.upper()} 2026-03-04T05:06:07Z b",
+            f"cannot read the node id '{B.text.upper()}': it is spelled",
+        ),
         (f"{B} yesterday b", "the first-seen time is not ISO 8601"),
         (f"{B} 2026-13-04T05:06:07Z b", "the first-seen time is not ISO 8601"),
         (f"{B} 2026-03-04T05:06:07 b", "the first-seen time is not in UTC"),
