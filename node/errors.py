@@ -309,6 +309,11 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
     return refused
 
 
+def os_reason(error: OSError) -> str:
+    """Return why the system refused something. Not every OSError has a `strerror`."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 # What code of the application may raise without ending the node. `sys.exit` in a handler (argparse
 # calls it) fails that one request; KeyboardInterrupt and cancellation still end more than that.
 APPLICATION_ERRORS: Final = (Exception, SystemExit)

@@ -17,6 +17,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from node.errors import os_reason
 from node.journal import keys
 from node.journal.names import SegmentName
 from node.journal.records import (
@@ -89,7 +90,7 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
             elif size == end and is_cut(Path(part.path), kind, status):
                 yield rows.damage(size, 0, b"", TORN)
     except OSError as error:
-        told = (error.strerror or type(error).__name__).encode()
+        told = os_reason(error).encode()
         yield rows.damage(reached, max(end - reached, 0), told, UNREADABLE)
 
 

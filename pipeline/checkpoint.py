@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 
+from node.errors import os_reason
 from pipeline.errors import DamagedTablesError, first_line
 from pipeline.progress import Progress
 from pipeline.schema import WALKED
@@ -133,5 +134,5 @@ def _last_number(directory: Path) -> int:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}"
+        return f"{error.filename}: {os_reason(error)}"
     return f"{type(error).__name__}: {error}" if not isinstance(error, ValueError) else str(error)

@@ -233,3 +233,15 @@ def test_what_is_not_plain_is_found() -> None:
         assert UNIDIOMATIC.search(text)
     for text in ("who asks is known", "is no longer open", "there is no room", "is not a number"):
         assert not UNIDIOMATIC.search(text)
+
+
+def test_only_one_function_reads_strerror() -> None:
+    """It is None where an OSError was made with a text alone."""
+    reads = {
+        name
+        for name, module in modules().items()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Attribute) and node.attr == "strerror"
+        if ast.unparse(node) != "os.strerror"
+    }
+    assert reads == {"node.errors"}

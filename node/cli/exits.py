@@ -36,6 +36,7 @@ from node.errors import (
     StreamResetError,
     TunnelRefusedError,
     UnreachableError,
+    os_reason,
 )
 from node.journal.errors import JournalError
 from node.logs import one_line
@@ -159,8 +160,9 @@ def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
 def _sentence(error: BaseException) -> str:
     if isinstance(error, TyperException):
         text = error.format_message() or "a command is missing"
-    elif isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    elif isinstance(error, OSError):
+        reason = os_reason(error)
+        text = f"{error.filename}: {reason}" if error.filename else reason
     else:
         text = str(error) or type(error).__name__
     return one_line(" ".join(text.split()))

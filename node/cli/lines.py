@@ -16,7 +16,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
-from node.errors import FileError
+from node.errors import FileError, os_reason
 
 _PIECE = 65_536
 
@@ -133,7 +133,7 @@ async def _piece(descriptor: int, waits: bool) -> bytes:
             await checkpoint()
         return os.read(descriptor, _PIECE)
     except OSError as error:
-        raise FileError(f"cannot read standard input: {error.strerror}") from error
+        raise FileError(f"cannot read standard input: {os_reason(error)}") from error
 
 
 def _too_long(line: bytearray, limit: int, number: int) -> FileError | None:

@@ -16,7 +16,7 @@ from typing import Final
 from crypto.errors import KeyFileExistsError, KeyFileTooOpenError, KeyFileUnreadableError
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
-from node.errors import ConfigError
+from node.errors import ConfigError, os_reason
 from node.trust.home import home_directory, make_directories
 from node.trust.shared_file import locked
 
@@ -43,7 +43,7 @@ def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Ide
             with suppress(KeyFileExistsError):  # somebody else has made it meanwhile
                 make_own_key(path, Identity.create(), passphrase)
     except (ConfigError, KeyFileUnreadableError, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+        why = os_reason(error) if isinstance(error, OSError) else str(error)
         warn(f"no key can be kept ({why}): this one is thrown away, and nobody knows you again")
         return Identity.create()
     return load_identity(path, passphrase)

@@ -10,7 +10,7 @@ from typing import Final
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.errors import ConfigError, FileError
+from node.errors import ConfigError, FileError, os_reason
 
 # As much as a file of known peers may have.
 MAX_FILE_SIZE: Final = 1_048_576
@@ -30,7 +30,7 @@ def read_roles(path: str | os.PathLike[str]) -> dict[NodeId, frozenset[str]]:
             raise FileError(f"{file} has more than {MAX_FILE_SIZE:,} bytes")
         lines = content.decode("utf-8").splitlines()
     except OSError as error:
-        raise FileError(f"cannot read {file}: {error.strerror}") from error
+        raise FileError(f"cannot read {file}: {os_reason(error)}") from error
     except UnicodeDecodeError as error:
         raise FileError(f"{file} is not UTF-8") from error
     roles: dict[NodeId, frozenset[str]] = {}

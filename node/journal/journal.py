@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import anyio
 
 from crypto.identity import Identity
-from node.errors import ParleyError
+from node.errors import ParleyError, os_reason
 from node.federation.tunnel_record import TunnelRecord
 from node.journal import keys
 from node.journal.bodies import JoinedTunnel
@@ -116,7 +116,7 @@ class Journal:
         try:
             settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            text = f"cannot make {settings.directory}: {error.strerror}"
+            text = f"cannot make {settings.directory}: {os_reason(error)}"
             raise JournalFailedError(text) from error
         return cls(settings, on_alarm)
 
@@ -200,7 +200,7 @@ class Journal:
             self._taken = False
             run.unlock()
             if isinstance(error, OSError):
-                text = f"cannot write the journal in {self.directory}: {error.strerror}"
+                text = f"cannot write the journal in {self.directory}: {os_reason(error)}"
                 raise JournalFailedError(text) from error
             raise
         self._run, self.failed = run, None

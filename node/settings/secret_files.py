@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from node.errors import FileError
+from node.errors import FileError, os_reason
 
 LONGEST: Final = 4_096  # bytes
 NETWORK_KEY_SIZE: Final = 32
@@ -47,7 +47,7 @@ def _read(path: Path, warn: Callable[[str], object]) -> bytes:
             status = os.fstat(file.fileno())
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from error
+        raise FileError(f"cannot read {path}: {os_reason(error)}") from error
     if len(data) > LONGEST:
         raise FileError(f"{path} is too long: at most {LONGEST} bytes are read")
     if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -17,7 +17,7 @@ from typing import Any, Final, get_type_hints
 
 from crypto.registry import PARAMETERS
 from node.config import NodeConfig
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, os_reason
 from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.federation import FederationSettings
@@ -125,7 +125,7 @@ def _from_file(path: Path) -> _Given:
     except FileNotFoundError as error:
         raise ConfigError(f"the settings file {path} does not exist") from error
     except OSError as error:
-        raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read the settings in {path}: {os_reason(error)}") from error
     except ValueError as error:  # neither UTF-8 nor TOML
         raise ConfigError(f"cannot read the settings in {path}: {error}") from error
     unknown = [option for option in found if option not in _options()]

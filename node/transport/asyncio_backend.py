@@ -5,13 +5,14 @@ Cancellation comes as anyio has it on asyncio, through the task that waits.
 
 import asyncio
 import logging
+import os
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from itertools import islice
-from os import sep
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,9 @@ logger = logging.getLogger("parley.transport")
 # What the loop's transport holds beyond the kernel before we stop writing.
 WRITE_BUFFER = 256 * 1024
 BACKLOG = 512
+# Connections that asyncio accepts before others run. Out of file descriptors, it logs a traceback
+# for each of them, and then, in Python 3.11, retries once for each of them a second later.
+ACCEPTED = 1
 # What comes at once from which on others are served before more is read: uvloop would go
 # on reading, up to 32 times 250 KiB, from one connection that floods.
 LONG_READ = 128 * 1024
@@ -48,7 +52,7 @@ CLOSE_PATIENCE = 2.0
 MOST_NAMED = 10
 # Files whose coroutines don't show which handler doesn't end.
 _LIBRARIES = tuple(
-    f"{directory}{sep}"
+    f"{directory}{os.sep}"
     for directory in (
         Path(anyio.__file__).parent,
         Path(asyncio.__file__).parent,
@@ -281,9 +285,11 @@ class AsyncioBackend:
         try:
             if address.scheme == "unix":
                 await claim_unix_path(address)
-                server = await self._loop.create_unix_server(make, address.path, backlog=BACKLOG)
+                server = await self._loop.create_unix_server(make, address.path, backlog=ACCEPTED)
+                _lengthen_backlog(server)
                 return AsyncioListener(server, address)
             server = await self._serve(make, address.host, address.port)
+            _lengthen_backlog(server)
         except OSError as error:
             raise listen_error(address, error) from error
         return AsyncioListener(server, address.with_port(_port(server)))
@@ -291,13 +297,13 @@ class AsyncioBackend:
     async def _serve(
         self, make: Callable[[], AsyncioOutlet], host: str, port: int
     ) -> asyncio.Server:
-        server = await self._loop.create_server(make, host, port, backlog=BACKLOG)
+        server = await self._loop.create_server(make, host, port, backlog=ACCEPTED)
         if not port and len(server.sockets) > 1:
             # A name with several addresses got a port for each; one has to do for all.
             port = _port(server)
             server.close()
             await server.wait_closed()
-            server = await self._loop.create_server(make, host, port, backlog=BACKLOG)
+            server = await self._loop.create_server(make, host, port, backlog=ACCEPTED)
         return server
 
     async def aclose(self) -> None:
@@ -358,6 +364,13 @@ def awaited_by(task: asyncio.Task[Any]) -> str:
             found = f"{code.co_qualname} ({code.co_filename}:{line})"
         coroutine = getattr(coroutine, "cr_await", None)
     return found
+
+
+def _lengthen_backlog(server: asyncio.Server) -> None:
+    """Let `BACKLOG` connections wait in the kernel: asyncio's `backlog` means both numbers."""
+    for listening in server.sockets:
+        with socket.socket(fileno=os.dup(listening.fileno())) as same:
+            same.listen(BACKLOG)
 
 
 def _port(server: asyncio.Server) -> int:

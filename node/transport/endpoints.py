@@ -10,7 +10,7 @@ import stat
 
 from anyio import to_thread
 
-from node.errors import AddressError, UnreachableError
+from node.errors import AddressError, UnreachableError, os_reason
 from node.transport.address import Address
 
 
@@ -107,4 +107,4 @@ def _why(error: OSError, reasons: dict[int, str]) -> str:
     number = error.errno or 0
     if not number and "could not bind on any address" in str(error):
         number = errno.EADDRNOTAVAIL  # asyncio from Python 3.12 on has lost the number there
-    return reasons.get(number) or error.strerror or str(error)
+    return reasons.get(number) or os_reason(error)

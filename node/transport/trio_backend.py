@@ -14,6 +14,7 @@ import trio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from node.errors import UnreachableError
+from node.logs import LogRation
 from node.transport.address import Address
 from node.transport.backend import Accept, Listener
 from node.transport.endpoints import (
@@ -188,13 +189,17 @@ class TrioBackend:
         accept: Accept,
         closed: trio.Event,
     ) -> None:
+        failures = LogRation()
         try:
             while True:
                 try:
                     stream = await listener.accept()
                 except (OSError, anyio.BrokenResourceError):
                     # The listener outlives it: the next connection may be fine.
-                    logger.warning(
+                    failures.log(
+                        logger,
+                        logging.WARNING,
+                        self.now(),
                         "a connection could not be accepted",
                         exc_info=True,
                         extra={"event": "listener.accept-failed"},

@@ -18,7 +18,7 @@ from typing import Final
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.errors import KnownPeersError
+from node.errors import KnownPeersError, os_reason
 from node.trust.home import home_directory
 from node.trust.shared_file import locked, replace_file
 
@@ -178,7 +178,7 @@ class KnownPeers:
         return lines
 
     def _unreadable(self, error: OSError) -> KnownPeersError:
-        return KnownPeersError(f"cannot read {self.path}: {error.strerror}")
+        return KnownPeersError(f"cannot read {self.path}: {os_reason(error)}")
 
     def _write(self, lines: "_Lines") -> None:
         """Replace the file by these lines; the caller holds the lock."""

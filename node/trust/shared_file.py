@@ -10,7 +10,7 @@ from pathlib import Path
 from time import sleep
 from typing import Final
 
-from node.errors import ParleyError
+from node.errors import ParleyError, os_reason
 from node.trust.home import make_directories
 
 LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process that writes
@@ -26,12 +26,12 @@ def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
         make_directories(path.parent)
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as cause:
-        raise error(f"cannot open {lock}: {cause.strerror}") from cause
+        raise error(f"cannot open {lock}: {os_reason(cause)}") from cause
     try:
         try:
             _lock(descriptor)
         except OSError as cause:
-            raise error(f"cannot lock {lock}: {cause.strerror}") from cause
+            raise error(f"cannot lock {lock}: {os_reason(cause)}") from cause
         yield
     finally:
         # Closing unlocks. The file stays: to remove it would give the next two
@@ -54,7 +54,7 @@ def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_r
             os.replace(fresh, path)
             status = os.fstat(file.fileno())  # a rename changes the ctime
     except OSError as cause:
-        raise error(f"cannot write {path}: {cause.strerror}") from cause
+        raise error(f"cannot write {path}: {os_reason(cause)}") from cause
     return status
 
 

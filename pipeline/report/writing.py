@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from node.errors import FileError
+from node.errors import FileError, os_reason
 from pipeline.errors import NoTablesError
 from pipeline.gold.refresh import newest, read_all_gold
 from pipeline.gold.store import GoldStore
@@ -53,7 +53,7 @@ def _to_file(path: Path, page: str) -> None:
         _replace(path, page)
     except OSError as error:
         raise FileError(
-            f"cannot write '{path}': {error.strerror or error}; choose another file with --html"
+            f"cannot write '{path}': {os_reason(error)}; choose another file with --html"
         ) from error
 
 

@@ -16,6 +16,7 @@ from node.errors import (
     StreamResetError,
     UnreachableError,
     handshake_error,
+    os_reason,
 )
 from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode
 
@@ -108,3 +109,15 @@ def test_how_a_handshake_ended(code: int, kind: type, text: str) -> None:
     assert type(error) is kind
     assert error.code == code
     assert str(error) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(13, "Permission denied", "/etc/x"), "Permission denied"),
+        (OSError("no more space"), "no more space"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_the_reason_of_an_os_error_is_never_none(error: OSError, reason: str) -> None:
+    assert os_reason(error) == reason

@@ -19,7 +19,14 @@ from node.apps.transfer.hashes import READ_PIECE, hash_prefix
 from node.apps.transfer.names import UnsafeNameError, require_safe
 from node.apps.transfer.protocol import LABEL, Begin, FileOffer, MessageError, Receipt, Resume
 from node.apps.transfer.watcher import Transfer, Watcher
-from node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
+from node.errors import (
+    CallRefused,
+    ConfigError,
+    FileError,
+    ParleyError,
+    StreamResetError,
+    os_reason,
+)
 from node.peer.peer import Peer
 from node.protocol.codes import FIRST_APPLICATION_CODE, CloseCode
 from node.streams.stream import Stream
@@ -175,4 +182,4 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror}") from error
+        raise FileError(f"cannot read {path}: {os_reason(error)}") from error

@@ -14,7 +14,7 @@ from node.bus.errors import (
     InvalidEventError,
 )
 from node.bus.sqlite.bus_file import refusal
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, os_reason
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FULL: Final = (sqlite3.SQLITE_FULL,)
@@ -67,7 +67,7 @@ def bus_error(error: Exception, path: str) -> ParleyError:
 
 def _found(error: Exception, path: str) -> BusError:
     code = _code(error)
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = os_reason(error) if isinstance(error, OSError) else str(error)
     if code in _UNUSABLE or isinstance(error, OSError):
         refused = refusal(path)
         if refused is not None:

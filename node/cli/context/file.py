@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from node.errors import ConfigError, FileError
+from node.errors import ConfigError, FileError, os_reason
 from node.trust.home import home_directory
 from node.trust.shared_file import locked, replace_file
 
@@ -104,7 +104,7 @@ class Contexts:
         except FileNotFoundError:
             return {}, None
         except OSError as error:
-            raise FileError(f"cannot read {self.path}: {error.strerror}") from error
+            raise FileError(f"cannot read {self.path}: {os_reason(error)}") from error
         if len(data) > MAX_FILE_SIZE:
             raise FileError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
         try:

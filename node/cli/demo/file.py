@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedCo
 
 from node.cli.demo.responder import FILE_LABEL
 from node.cli.output import Output
-from node.errors import FileError, ParleyError
+from node.errors import FileError, ParleyError, os_reason
 from node.logs import one_line
 from node.peer.peer import Peer
 
@@ -94,4 +94,4 @@ def content_of(file: Path | None) -> tuple[str, Path | bytes]:
         with file.open("rb"):
             return file.name, file
     except OSError as error:
-        raise FileError(f"cannot read {file}: {error.strerror}") from error
+        raise FileError(f"cannot read {file}: {os_reason(error)}") from error

@@ -16,7 +16,7 @@ from typing import Final
 from crypto.selftest import library_versions, self_test
 from node.cli.doctor.findings import Diagnosis, Level
 from node.config import NodeConfig
-from node.errors import ConfigError, KnownPeersError
+from node.errors import ConfigError, KnownPeersError, os_reason
 from node.protocol import session
 from node.trust.known_peers import KnownPeers, default_known_peers
 from parley.shadows import DISTRIBUTION, Clash, Shadow, find_shadows
@@ -105,7 +105,7 @@ def check_home() -> Iterator[Diagnosis]:
         paths = [home, *sorted(home.iterdir())[:MOST_FILES]]
         found = [finding for path in paths for finding in _check_path(path)]
     except OSError as error:
-        text = f"cannot look into {home}: {error.strerror}"
+        text = f"cannot look into {home}: {os_reason(error)}"
         yield Diagnosis(Level.PROBLEM, "home", text, "set PARLEY_HOME to a directory of your own")
         return
     yield from found

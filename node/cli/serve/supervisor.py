@@ -15,6 +15,7 @@ from typing import Final
 
 import anyio
 
+from node.errors import os_reason
 from node.logs import one_line
 
 logger = logging.getLogger("parley.supervisor")
@@ -74,7 +75,7 @@ class Supervisor:
                 logger.warning(
                     "the supervisor cannot be told %s: %s",
                     lines[0],
-                    error.strerror,
+                    os_reason(error),
                     extra={"event": "supervisor.unheard"},
                 )
 

@@ -17,7 +17,7 @@ from node.cli.transfer.display import Display
 from node.cli.transfer.giving import HomeAddress, put_on_record
 from node.cli.transfer.strangers import Strangers
 from node.cli.transfer.taking import At, found_by_code
-from node.errors import ConfigError, FileError
+from node.errors import ConfigError, FileError, os_reason
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
@@ -148,4 +148,4 @@ def _opened(directory: Path, *, force: bool, max_size: int | None) -> FileStore:
     try:
         return FileStore(directory, force=force, max_size=max_size)
     except OSError as error:
-        raise FileError(f"cannot put files in {directory}: {error.strerror}") from error
+        raise FileError(f"cannot put files in {directory}: {os_reason(error)}") from error

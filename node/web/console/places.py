@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from node.errors import ConfigError, FileError, UnreachableError
+from node.errors import ConfigError, FileError, UnreachableError, os_reason
 
 TIMEOUT: Final = 5.0  # seconds that a console has to answer
 LARGEST: Final = 4_096  # bytes of a place's file
@@ -64,7 +64,7 @@ def write_private(path: Path, text: str) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text)
     except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror}") from error
+        raise FileError(f"cannot write {path}: {os_reason(error)}") from error
 
 
 def link_to(url: str, token: str) -> str:

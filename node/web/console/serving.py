@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from crypto.randomness import random_bytes
-from node.errors import FileError, InsecureAddressError
+from node.errors import FileError, InsecureAddressError, os_reason
 from node.transport.address import Address
 from node.transport.gateway import is_local
 from node.web.console.access import SECRET_SIZE, Access
@@ -47,7 +47,7 @@ class ServedConsole:
         try:
             directory.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(f"cannot make {directory}: {error.strerror}") from error
+            raise FileError(f"cannot make {directory}: {os_reason(error)}") from error
         write_private(path, json.dumps(asdict(place)))
         try:
             yield
