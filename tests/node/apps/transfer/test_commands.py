@@ -45,7 +45,9 @@ def receive(
     processes: Processes, directory: Path, *args: str, listen: str = "tcp://127.0.0.1:0"
 ) -> tuple[Running, str]:
     """A receiver, and its address."""
-    running = processes.start("receive", str(directory), "--listen", listen, "--json", *args)
+    running = processes.start(
+        "receive", str(directory), "--listen", listen, "--json", "--yes", *args
+    )
     return running, running.event("ready")["addresses"][0]
 
 
@@ -81,7 +83,7 @@ def test_files_arrive_and_both_say_their_hash(
 
 
 def test_what_people_see(processes: Processes, parley: Parley, directory: Path, file: Path) -> None:
-    running = processes.start("receive", str(directory), "--once")
+    running = processes.start("receive", str(directory), "--once", "--yes")
     line = running.line()
     assert line.startswith("listening on tcp://127.0.0.1:")
     done = parley("send", str(file), line.removeprefix("listening on "))
