@@ -58,6 +58,11 @@ class NoteInbox:
         """How many events wait."""
         return len(self._waiting)
 
+    @property
+    def unread_events(self) -> int:
+        """How many events hold credit that was not given back."""
+        return self._in_use_events + sum(1 for _, _, cost in self._waiting if cost)
+
     def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
         """A Notify or Notes came; False if there is no room for one that cost nothing."""
         if self.closed:

@@ -14,7 +14,6 @@ from lbm.codec import Encodable, encode_value
 from lbm.errors import LbmDecodeError
 from node.messaging.answering import Answering
 from node.messaging.finals import sim_final, subscribe_final
-from node.messaging.inbox import NoteInbox
 from node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_feed import StreamFeed
@@ -35,10 +34,23 @@ _RESULT_OVERHEAD: Final = 32
 _BEGINNING: Final = 32
 
 
+class NoteReceiver(Protocol):
+    """Where the notes of a subscription go."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether they are not read any longer."""
+
+    def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
+        """A Notify or Notes came; False if there is no room for one that cost nothing."""
+
+
 class Reader(Protocol):
     """The reader of a subscription."""
 
-    inbox: NoteInbox
+    @property
+    def inbox(self) -> NoteReceiver:
+        """What takes the notes that come."""
 
     def ended(self, reset: StreamReset | None) -> None:
         """No more notes will come: the publisher finished, or reset."""
@@ -200,6 +212,15 @@ class Topics:
         self._readers[stream] = topic, reader
         self._readers_by_topic[topic] = reader
         return True
+
+    def reader_of(self, topic: str) -> Reader | None:
+        """The reader of a topic that was not left."""
+        return self._readers_by_topic.get(topic)
+
+    def replace(self, topic: str, stream: int, reader: Reader) -> None:
+        """Have another reader read the stream of a topic."""
+        self._readers[stream] = topic, reader
+        self._readers_by_topic[topic] = reader
 
     def reads(self, stream: int) -> bool:
         """Whether notes may still come on a stream that is read."""

@@ -30,6 +30,7 @@ from node.messaging.numbered_inbox import NumberedInbox
 from node.messaging.pending import OutgoingCall
 from node.messaging.topics import Topics
 from node.peer.batches import Batches
+from node.peer.shared_stream import SharedStream
 from node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
@@ -89,6 +90,7 @@ class Subscription(Generic[D]):
         self._window = window
         self._begun = False
         self._given_up = False  # before it was answered
+        self._shared: SharedStream | None = None
         self._stream = 0
         self._ready: list[Any] = []  # notes of the last event, the next one at the end
         self._over = False
@@ -186,6 +188,8 @@ class Subscription(Generic[D]):
         if self._begun:
             raise ParleyError("a subscription is made once")
         self._begun = True
+        if self._join():
+            return
         live, asking = self._live, self._asking
         waiter, now = live.backend.waiter(), live.backend.now()
         try:
@@ -211,8 +215,31 @@ class Subscription(Generic[D]):
             else:
                 self._give_up(call)
             raise
+        if call.code == ResultCode.ALREADY_SUBSCRIBED and self._join():
+            return  # both were on their way
         self._require_accepted(call)
         self.data = call.data
+
+    def _join(self) -> bool:
+        """Read along with another subscription of this topic; returns whether that is possible: not
+        where the publisher answers each one by itself, with data or with notes that it remembers.
+        """
+        reader = self._topics.reader_of(self.topic)
+        first = reader.first if isinstance(reader, SharedStream) else reader
+        if not isinstance(first, Subscription) or not first._is_shared_with(self):
+            return False
+        if not isinstance(reader, SharedStream):
+            window = first._window or self._live.limits.stream_window
+            reader = SharedStream(first._stream, window, first._return_credit, first)
+            first._shared = reader
+            self._topics.replace(self.topic, first._stream, reader)
+        self._shared, self._stream = reader, first._stream
+        reader.add(self)
+        return True
+
+    def _is_shared_with(self, other: "Subscription[Any]") -> bool:
+        is_plain = self._numbered is None and self.data is None
+        return is_plain and other._after is None and other._asked == self._asked
 
     async def __aexit__(
         self,
@@ -425,13 +452,14 @@ class Subscription(Generic[D]):
         """Want no more notes: tell the publisher; returns whether it has yet to answer."""
         if self.inbox.closed:
             return False
+        others = self._shared is not None and self._shared.remove(self)
         self.inbox.close()
         if self._numbered is not None:
             self._numbered.number = self.number  # nobody will read what waits
         self._ready.clear()
         self._over = True
         self._wake()
-        if not self._topics.reads(self._stream):
+        if others or not self._topics.reads(self._stream):
             return False
         try:
             self._asking.unsubscribe(
@@ -444,6 +472,12 @@ class Subscription(Generic[D]):
         return self._topics.reads(self._stream)
 
     def _consume(self, cost: int, count: int) -> None:
+        if self._shared is None:
+            self._return_credit(cost, count)
+        else:
+            self._shared.read(self, cost, count)
+
+    def _return_credit(self, cost: int, count: int) -> None:
         self._live.core.consume(self._stream, cost, count)
 
     def _wake(self) -> None:

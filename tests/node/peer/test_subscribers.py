@@ -144,7 +144,7 @@ async def test_1_no_such_topic(met: Meeting) -> None:
 
 
 async def test_2_subscribed_already(met: Meeting) -> None:
-    topic = met.server.topic("x")
+    topic = met.server.topic("x", keep=1)
     async with met.peer.subscribe("x") as sub:
         error = await refused(met.peer)
         assert (error.code, error.data) == (ResultCode.ALREADY_SUBSCRIBED, None)

@@ -1,0 +1,141 @@
+"""Several subscriptions of one program to one topic of a peer: they share a stream."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from parley import CallRefused, StreamResetError, Subscription
+from tests.node.network import eventually, meeting
+
+pytestmark = pytest.mark.anyio
+
+
+async def take(sub: Any, count: int) -> list[Any]:
+    with anyio.fail_after(10):
+        return [await anext(sub) for _ in range(count)]
+
+
+async def read_all(sub: Any) -> tuple[int, str]:
+    """How many notes can be read, and why no more."""
+    read = 0
+    with anyio.fail_after(10):
+        try:
+            while True:
+                read += len(await sub.next_batch())
+        except StreamResetError as error:
+            return read, str(error)
+
+
+async def test_each_gets_all_notes_from_when_it_joined(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+        async with met.peer.subscribe("x") as first:
+            await topic.publish(1)
+            assert await take(first, 1) == [1]
+            await topic.publish(2)
+            await eventually(lambda: bool(first.inbox))
+            async with met.peer.subscribe("x") as second, met.peer.subscribe("x") as third:
+                assert len(topic.subscribers) == 1
+                for note in range(3, 10):
+                    await topic.publish(note)
+                assert await take(first, 8) == list(range(2, 10))
+                assert await take(second, 7) == await take(third, 7) == list(range(3, 10))
+            await topic.publish("alone")
+            assert await take(first, 1) == ["alone"]
+        await eventually(lambda: not topic.subscribers)
+
+
+async def test_the_first_can_leave(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+        first = met.peer.subscribe("x")
+        await first.__aenter__()
+        async with met.peer.subscribe("x") as second:
+            await topic.publish("unread by the first")
+            await eventually(lambda: bool(second.inbox))
+            await first.__aexit__(None, None, None)
+            async with met.peer.subscribe("x") as third:
+                await topic.publish("more")
+                assert await take(second, 2) == ["unread by the first", "more"]
+                assert await take(third, 1) == ["more"]
+        await eventually(lambda: not topic.subscribers)
+
+
+async def test_both_on_their_way(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic, got = met.server.topic("x"), list[list[Any]]()
+
+        async def read() -> None:
+            async with met.peer.subscribe("x") as sub:
+                got.append(await take(sub, 1))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(read)
+            while len(got) < 3:
+                await topic.publish("again")
+                await anyio.sleep(0.001)
+
+
+async def test_credit_returns_as_the_fastest_reads_and_a_slow_one_loses_only_itself(
+    anyio_backend: str,
+) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x", patience=100)
+        note = bytes(1_000)
+        count = 300  # 300 kB through a window of 20 kB
+
+        async def publish() -> None:
+            for _ in range(count):
+                await topic.publish(note)
+
+        async with (
+            met.peer.subscribe("x", window=20_000) as fast,
+            met.peer.subscribe("x") as slow,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(publish)
+            assert await take(fast, count) == [note] * count
+            read, error = await read_all(slow)
+            assert "reads this topic faster" in error
+            assert 20 <= read <= 200
+            assert topic.dropped == 0
+        held = met.peer.core.account.held
+        assert held == 0
+
+
+async def test_the_end_and_a_lost_connection_are_for_all(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+        async with met.peer.subscribe("x") as first, met.peer.subscribe("x") as second:
+            await topic.publish(1)
+            topic.close()
+            for sub in (first, second):
+                assert [note async for note in sub] == [1]
+
+
+@pytest.mark.parametrize("options", [{"keep": 3}, {"state": lambda: 1}])
+async def test_what_the_publisher_answers_by_itself_is_refused(
+    options: dict[str, Any], anyio_backend: str
+) -> None:
+    async with meeting() as met:
+        met.server.topic("x", **options)
+        async with met.peer.subscribe("x") as first:
+            with pytest.raises(CallRefused) as refused:
+                await met.peer.subscribe("x").__aenter__()
+            assert refused.value.code == 2
+            assert isinstance(first, Subscription)
+
+
+async def test_over_a_link(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+        address = await met.server.listen("memory://shared")
+        async with (
+            met.client.link(address) as link,
+            link.subscribe("x") as first,
+            link.subscribe("x") as second,
+        ):
+            await topic.publish(1)
+            assert await take(first, 1) == await take(second, 1) == [1]
