@@ -23,6 +23,13 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def visible(text: str) -> str:
+    """Escape all control characters except tabs and line ends."""
+    if text.isprintable():
+        return text
+    return "\n".join("\t".join(map(one_line, line.split("\t"))) for line in text.split("\n"))
+
+
 def needs_extra(what: str, extra: str) -> str:
     """The sentence for what is not installed. No index has the package: its name is not enough."""
     return (

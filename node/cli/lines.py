@@ -16,6 +16,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
+from node.cli.output import writing_stdout
 from node.errors import FileError, os_reason
 
 _PIECE = 65_536
@@ -115,7 +116,8 @@ class Pace:
         """
         async with self._turn:
             if self._descriptor is None or self._file is None:
-                print(text, end="", file=self._file, flush=True)
+                with writing_stdout():
+                    print(text, end="", file=self._file, flush=True)
                 return
             self._file.flush()
             rest = text.encode(self._file.encoding or "utf-8", "backslashreplace")

@@ -5,9 +5,9 @@ followed by a new one, in which whoever spoke on it begins anew.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, NoReturn, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -42,6 +42,9 @@ _log: Final = logging.getLogger("parley.link")
 _TURNS: Final = 20
 
 
+Drained = Callable[[], Awaitable[object]]
+
+
 class Tell(Protocol):
     """Shows what happened: a line for people, or the kind and the fields of a JSON line."""
 
@@ -72,9 +75,10 @@ async def kept_link(
     *,
     wanted: Callable[[], bool] = lambda: True,
     give_up_after: float | None = None,
+    drained: Drained = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Link]:
     """A link of `node` to `address` that is up; what becomes of it is told while it is used.
-    Leaving closes it. `wanted`, `give_up_after`: as of `LinkNews`.
+    Leaving closes it. `wanted`, `give_up_after`, `drained`: as of `LinkNews`.
 
     Raises:
         AddressError, ConfigError, and what `Node.connect` raises: the first dial failed.
@@ -85,7 +89,7 @@ async def kept_link(
             peer = await link.ready(attempts=1)
         out.event("connected", **described(peer))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(LinkNews(link, tell, wanted, give_up_after).follow, peer)
+            tasks.start_soon(LinkNews(link, tell, wanted, give_up_after, drained).follow, peer)
             yield link
             tasks.cancel_scope.cancel()
 
@@ -107,7 +111,8 @@ class LinkNews:
     (it does), `disconnected` (it is over, or a dial after that has failed) and `connected` (there
     is a new one). `patience` is for how many seconds it may be away; None: as long as it takes.
     Once it is not `wanted` any more, its loss is neither told nor waited for: a publisher that has
-    said all may leave before we have read it.
+    said all may leave before we have read it. Before it gives up, it waits for `drained`: until
+    what has arrived is processed.
     """
 
     def __init__(
@@ -116,11 +121,13 @@ class LinkNews:
         tell: Tell,
         wanted: Callable[[], bool] = lambda: True,
         patience: float | None = None,
+        drained: Drained = anyio.lowlevel.checkpoint,
     ) -> None:
         self._link = link
         self._tell = tell
         self._wanted = wanted
         self._patience = patience
+        self._drained = drained
         self._since: float | None = None  # when the connection was lost, if it is
         self._why: Exception = PeerClosedError(CloseCode.CONNECTION_LOST)
 
@@ -172,7 +179,7 @@ class LinkNews:
         if not self._wanted():
             await anyio.sleep_forever()
         if self._patience == 0:
-            raise self._why
+            await self._give_up()
         self._since = since
         return since
 
@@ -190,7 +197,7 @@ class LinkNews:
             if link.attempts != told and link.error is not None:
                 told, self._why = link.attempts, link.error
                 if is_lasting(self._why):
-                    raise self._why
+                    await self._give_up()
                 why = one_line(str(self._why))
                 text = f"{why}; connecting again in {link.pause:.1f} s"
                 await self._tell(text, "disconnected", text=why, again_in=link.pause)
@@ -208,4 +215,11 @@ class LinkNews:
         with anyio.move_on_after(left) as waiting:
             await changes.until(condition)
         if waiting.cancelled_caught:
-            raise self._why
+            await self._give_up()
+
+    async def _give_up(self) -> NoReturn:
+        """Raise why the link is down, after everything that has arrived is processed."""
+        await self._drained()
+        if not self._wanted():
+            await anyio.sleep_forever()
+        raise self._why

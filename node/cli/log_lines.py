@@ -8,13 +8,14 @@ traceback of an error as `traceback`. Lines of other libraries have the event `o
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from crypto.identity import NodeId
 from node.cli.output import plain
 from node.errors import ConfigError
-from node.logs import one_line
+from node.logs import one_line, visible
 from node.settings.serve import LOG_FORMATS, LOG_LEVELS
 from node.trust.petnames import Petnames
 
@@ -96,10 +97,24 @@ class _ToStderr(logging.Handler):
 
 
 class _OneLine(logging.Formatter):
+    """One line for each message, and indented lines for a traceback: neither a message nor the text
+    of an exception, which may quote another node, can begin a line or steer a terminal."""
+
     def __init__(self, form: str) -> None:
         super().__init__(form)
         self._petnames = Petnames.of_home()
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        # Messages quote other nodes, which must not write log lines of their own.
-        return one_line(self._petnames.in_text(super().formatMessage(record)))
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines, without the last one's end."""
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record)
+        lines = [one_line(self._petnames.in_text(self.formatMessage(record)))]
+        if record.exc_info:
+            lines += _indented(self.formatException(record.exc_info))
+        if record.stack_info:
+            lines += _indented(self.formatStack(record.stack_info))
+        return "\n".join(lines)
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"    {visible(line)}" for line in text.split("\n"))

@@ -271,8 +271,8 @@ def _failed(out: Output, error: Exception) -> int:
             f"internal error: {type(error).__name__}: {error}",
         )
     if isinstance(error, BrokenPipeError):
-        abandon_stdout()  # as `parley ... | head` means it: nobody is left to tell
-        return Exit.FAILED
+        abandon_stdout()  # the reader has left, as in `parley .. | head`: exit quietly
+        return 128 + signal.SIGPIPE
     try:
         out.fail(found)
         sys.stdout.flush()

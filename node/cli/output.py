@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from node.logs import one_line
+from node.logs import one_line, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -76,12 +76,12 @@ class Output:
         """A JSON line, if JSON is wanted."""
         if self.as_json:
             called = self.petnames.known_by(fields.get("node_id"))
-            print(_json_line(kind, {**fields, **called}), flush=True)
+            _print(_json_line(kind, {**fields, **called}))
 
     def say(self, text: str) -> None:
         """A line for people; to a terminal without what would steer it."""
         if not self.as_json:
-            print(_for_people(text), flush=True)
+            _print(_for_people(text))
 
     def line(self, text: str, kind: str, /, **fields: Any) -> str:
         """What `event`, or else `say`, would print, for callers that print it otherwise."""
@@ -185,19 +185,27 @@ def unread() -> Iterator[None]:
         abandon_stdout()
 
 
+def _print(line: str) -> None:
+    with writing_stdout():
+        print(line, flush=True)
+
+
+@contextmanager
+def writing_stdout() -> Iterator[None]:
+    """Name standard output in an OSError, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = "standard output"
+        raise
+
+
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
     return json.dumps({"event": kind, **plain(fields)})
 
 
 def _for_people(text: str) -> str:
     return visible(text) if sys.stdout.isatty() else text
-
-
-def visible(text: str) -> str:
-    """Escape all control characters except tabs and line ends."""
-    if text.isprintable():
-        return text
-    return "\n".join("\t".join(map(one_line, line.split("\t"))) for line in text.split("\n"))
 
 
 def show_time(nanoseconds: int | None) -> str | None:

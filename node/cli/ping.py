@@ -34,7 +34,12 @@ def ping(
     address: Address,
     count: Annotated[
         int | None,
-        typer.Option(min=1, help=f"How many times; default: {COUNT}, with --watch until Ctrl-C."),
+        typer.Option(
+            "--count",
+            "-c",
+            min=1,
+            help=f"How many times; default: {COUNT}, with --watch until Ctrl-C.",
+        ),
     ] = None,
     interval: Annotated[
         float | None,

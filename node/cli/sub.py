@@ -1,9 +1,11 @@
 """`parley sub`: prints what a node publishes on a topic, whatever becomes of the connection."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
+import anyio
 import typer
+from anyio.lowlevel import checkpoint
 
 from node.cli.call import Address
 from node.cli.introduction import dialling_node
@@ -15,6 +17,11 @@ from node.cli.run import run
 from node.cli.topics.offered_names import offered
 from node.cli.values import given_value
 from node.links.subscription import LinkSubscription
+
+# `drained` takes a reader that has waited for so many turns of the loop as one without notes, and
+# looks again after so many seconds while a note is printed.
+_TURNS: Final = 20
+_LOOK: Final = 0.02
 
 
 @takes_node_options
@@ -41,7 +48,12 @@ def sub(
         notes = _Notes(out, topic)
         async with (
             dialling_node(options, out, address) as node,
-            kept_link(node, options, out, address, notes.tell, give_up_after=give_up_after) as link,
+            kept_link(
+                *(node, options, out, address, notes.tell),
+                wanted=lambda: not notes.are_complete,
+                give_up_after=give_up_after,
+                drained=notes.drained,
+            ) as link,
             link.subscribe(topic, value) as subscription,
         ):
             await notes.show(subscription, count)
@@ -63,11 +75,23 @@ class _Notes:
         self._pace = Pace(sys.stdout)
         self.tell = remarks(out, self._pace)
         self._subscription: LinkSubscription | None = None
+        self._is_reading = False
 
     @property
     def are_complete(self) -> bool:
         """Whether all have come that are wanted; some may be there to be shown."""
         return self._subscription is not None and self._subscription.is_over
+
+    async def drained(self) -> None:
+        """Wait until all notes that have arrived are printed."""
+        turns = 0
+        while turns < _TURNS:
+            if self._is_reading:
+                turns += 1
+                await checkpoint()
+            else:
+                turns = 0
+                await anyio.sleep(_LOOK)
 
     async def show(self, subscription: LinkSubscription, count: int | None) -> None:
         """Print notes until `count` were shown, or to the end."""
@@ -78,13 +102,16 @@ class _Notes:
         async def again() -> None:
             await self._subscribed_again(subscription)
 
+        self._is_reading = True
         async for note in subscription:
+            self._is_reading = False
             await self._count_lost(subscription)
             self.shown += 1
             line = self._out.line(show_value(note), "note", number=self.shown, data=note)
             await self._pace.print(line)
             if self.shown == count:
                 break
+            self._is_reading = True
         await self._count_lost(subscription)
 
     async def _subscribed_again(self, subscription: LinkSubscription) -> None:

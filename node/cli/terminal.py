@@ -15,8 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from node.cli.output import visible
-from node.logs import one_line
+from node.logs import one_line, visible
 
 
 class PeoplesConsole(Console):

@@ -18,7 +18,8 @@ SECONDS: Final = 600.0  # that a code is good for
 _BOUND_SIZE: Final = 32
 _PASSWORD: Final = b"parley1 code words"
 _SHAPE: Final = re.compile(r"[0-9]{1,9}(-[a-z]+){2}", re.ASCII)
-_GAPS: Final = re.compile(r"[\s-]+")
+# Blanks and hyphens, also those that word processors and messengers make of a hyphen.
+_GAPS: Final = re.compile(r"[\s\-\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]+")
 _DRAWN: Final = 99
 
 

@@ -4,7 +4,8 @@ An id is printed once the bus has stored the event, not before.
 """
 
 import sys
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -17,10 +18,10 @@ from node.cli.bus.arguments import Bus, Name
 from node.cli.bus.connection import opened
 from node.cli.lines import Pace, input_descriptor, read_batches
 from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output
+from node.cli.output import Output, counted
 from node.cli.run import run
 from node.cli.values import parse_json
-from node.errors import ConfigError, FileError
+from node.errors import ConfigError, FileError, os_reason
 
 
 @takes_node_options
@@ -66,8 +67,9 @@ def publish(
         async with opened(options, out, bus, new=True) as opened_bus:
             if descriptor is None:
                 id = await _one(opened_bus, name, event, key, durable=durable)
-                out.say(id)
-                out.event("published", id=id)
+                with _stored(1, id):
+                    out.say(id)
+                    out.event("published", id=id)
                 count = 1
             else:
                 count = await _lines(opened_bus, name, descriptor, out, durable=durable)
@@ -87,6 +89,20 @@ async def _one(
         raise BusUnavailableError(text) from error
 
 
+@contextmanager
+def _stored(count: int, last: str) -> Iterator[None]:
+    """Raise FileError where ids can't be printed: their events are stored all the same."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FileError(
+            f"cannot print ids of events that are stored ({counted(count, 'event')}, the last is "
+            f"{last}): {os_reason(error)}; do not publish them again"
+        ) from error
+
+
 async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, durable: bool) -> int:
     """Publish what comes, as many at once as are there; returns how many events it was."""
     pace, count, number = Pace(sys.stdout), 0, 0
@@ -102,8 +118,9 @@ async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, dur
             except FileError as error:
                 problem = error  # what came before it is published all the same
             ids, refusal = await _publish(bus, name, events, durable=durable)
-            await pace.print("".join(out.line(id, "published", id=id) for id in ids))
             count += len(ids)
+            with _stored(count, ids[-1] if ids else ""):
+                await pace.print("".join(out.line(id, "published", id=id) for id in ids))
             problem = refusal or problem
             if problem is not None:
                 raise problem

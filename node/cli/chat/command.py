@@ -19,13 +19,14 @@ from node.cli.introduction import dialling_node
 from node.cli.lines import input_descriptor
 from node.cli.link import kept_link
 from node.cli.options import NodeOptions, in_context, takes_node_options
-from node.cli.output import Output
+from node.cli.output import Output, counted
 from node.cli.run import make_node, run
-from node.errors import ConfigError
+from node.errors import ConfigError, ParleyError
 from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
 
 ROOM = "lobby"
 ARRIVED = f"you are {{}}; {HELP}"
+AWAY = "* the host may have quit: this chat waits until it is back; /quit leaves"
 RETURNED = "you are in the room again, as {}; what was said meanwhile is not known"
 # Seconds that a closing host waits for members that do not read.
 FAREWELL = 5.0
@@ -98,18 +99,22 @@ async def _host(
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(FAREWELL):
             await hosted.topic.finish()
-    out.done(reason="left")
+    _done(out, screen, talk, "left")
 
 
 async def _visit(
     options: NodeOptions, out: Output, screen: Screen, address: str, room: str, name: str
 ) -> None:
     known = _on_record(options.dialling_trust(address))  # dialling may record whom it meets
-    reason = "left"
+    reason, is_hinted = "left", False
 
     async def tell(text: str, kind: str, /, **fields: Any) -> None:
+        nonlocal is_hinted
         out.event(kind, **fields)
         screen.say(f"* {text}")
+        if kind == "disconnected" and not is_hinted:
+            screen.say(AWAY)
+        is_hinted = kind == "disconnected"
 
     place: Member | None = None
 
@@ -153,6 +158,13 @@ async def _visit(
                 tasks.cancel_scope.cancel()
     if reason == "closed":
         screen.say("the host has closed the room")
+    _done(out, screen, talk, reason)
+
+
+def _done(out: Output, screen: Screen, talk: Talk, reason: str) -> None:
+    """End the command; it has failed if lines of a file or a pipe were not said."""
+    if talk.unsaid and not screen.edits_lines:
+        raise ParleyError(f"{counted(talk.unsaid, 'line')} of the input could not be said")
     out.done(reason=reason)
 
 

@@ -33,6 +33,11 @@ class Screen:
         self._editor: LineEditor | None = None
         self._pace = Pace(sys.stdout)
 
+    @property
+    def edits_lines(self) -> bool:
+        """Whether a person types at a terminal."""
+        return edits_lines(self._out, self._descriptor)
+
     async def room(self) -> None:
         """Wait until the output takes more."""
         await self._pace.room()
@@ -50,7 +55,7 @@ class Screen:
         Raises:
             FileError: a line of a file is longer than 16,384 bytes.
         """
-        if not edits_lines(self._out, self._descriptor):
+        if not self.edits_lines:
             async with aclosing(self._plain()) as lines:
                 yield lines
             return

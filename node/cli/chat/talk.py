@@ -6,13 +6,19 @@ It is the same for the host and for guests, who only say things in different way
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 
+import anyio
+
 from crypto.identity import NodeId
 from node.apps.chat.messages import Message, Person, require_text
 from node.cli.chat.screen import Screen
 from node.cli.exits import Exit
 from node.cli.output import Output
 from node.errors import CallRefused, CallTimeout, PeerClosedError, UnreachableError
+from node.protocol.codes import ResultCode
 
+# Seconds between two tries to say a line of a file in a room that limits its rate, and in all.
+_PAUSE: Final = 0.5
+_PATIENCE: Final = 60.0
 HELP: Final = "/who shows who is here, /quit leaves, /help shows this; // begins a line with /"
 
 
@@ -49,12 +55,14 @@ class Talk:
         people: Callable[[], list[Person]],
         say: Callable[[str], Awaitable[None]],
     ) -> None:
+        """`unsaid` counts lines that were refused or perhaps not said."""
         self._out = out
         self._screen = screen
         self._host = host
         self._standing = standing
         self._people = people
         self._say = say
+        self.unsaid = 0
 
     def show(self, message: Message) -> None:
         """Show what happened."""
@@ -101,8 +109,10 @@ class Talk:
             await self._send(text.removeprefix("/"))
 
     async def _send(self, text: str) -> None:
+        self.unsaid += 1
         try:
-            await self._say(require_text(text))
+            await self._until_said(require_text(text))
+            self.unsaid -= 1
         except (CallTimeout, PeerClosedError) as error:
             self._out.event("unanswered", text=text, error=str(error))
             self._screen.say(f"! perhaps not said: {text} ({error})")
@@ -113,6 +123,24 @@ class Talk:
             self._refused(Exit.UNREACHABLE, f"not said: {text} ({error})")
         except ValueError as error:
             self._refused(Exit.USAGE, str(error))
+
+    async def _until_said(self, text: str) -> None:
+        """Say it; lines of a file or a pipe wait while the room limits their rate."""
+        waited = 0.0
+        while True:
+            try:
+                await self._say(text)
+            except CallRefused as refused:
+                if (
+                    refused.code != ResultCode.OVERLOADED
+                    or self._screen.edits_lines
+                    or waited >= _PATIENCE
+                ):
+                    raise
+            else:
+                return
+            await anyio.sleep(_PAUSE)
+            waited += _PAUSE
 
     def _refused(self, code: int, text: str) -> None:
         self._out.event("refused", code=code, kind="result", text=text)

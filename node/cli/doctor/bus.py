@@ -129,10 +129,9 @@ def _of_anybody(right: BusRight, *, strangers: bool) -> Diagnosis:
     if right.actions == {"inspect"}:
         text = f"{who} may see the events, how many there are, and who reads them"
         return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
-    text = (
-        f"{who} may {' and '.join(sorted(right.actions))}, or take events away from their readers"
-    )
-    text += " them"
+    text = f"{who} may {' and '.join(sorted(right.actions))}"
+    if "consume" in right.actions:
+        text += ", and so take events away from their readers"
     return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
 
 

@@ -248,3 +248,20 @@ async def test_no_text_is_the_repr_of_an_object(anyio_backend: str, begin: Begin
     texts = [one["text"] for one in lines(log) if one["logger"].startswith("parley")]
     assert len(texts) > 5
     assert not [text for text in texts if re.search(r"<[A-Za-z_.]+[ :>]| object at 0x", text)]
+
+
+HOSTILE = "gone\n2026-01-01 00:00:00,000 ERROR parley: forged\r\x1b]0;owned\x07\x1b[2J"
+
+
+def test_an_exception_can_neither_forge_a_line_nor_steer_a_terminal(begin: Begin) -> None:
+    log = begin("info", "text")
+    try:
+        raise RuntimeError(HOSTILE)
+    except RuntimeError:
+        logger.exception("it failed", extra={"event": "some.event"}, stack_info=True)
+    first, *others = log.getvalue().splitlines()
+    assert first.endswith("ERROR   parley.peer: it failed")
+    assert others
+    assert all(line.startswith("    ") and line.isprintable() for line in others)
+    assert "    RuntimeError: gone" in others
+    assert r"    2026-01-01 00:00:00,000 ERROR parley: forged\r\x1b]0;owned\x07\x1b[2J" in others

@@ -91,6 +91,10 @@ async def watching(address: str, out: Output, count: int | None = None) -> Async
     watch.done(None)
 
 
+def test_a_short_option_as_other_programs_have_it(parley: Parley, server: str) -> None:
+    assert parley("ping", server, "-c", "2", "--interval", "0", "--json").last["count"] == 2
+
+
 @pytest.mark.anyio
 async def test_json_of_a_watch(anyio_backend: str, capsys: pytest.CaptureFixture[str]) -> None:
     printed = Printed(capsys)

@@ -306,7 +306,7 @@ def test_a_reader_that_left_ends_a_subscriber(processes: Processes) -> None:
     assert reader.process.stdout is not None
     reader.process.stdout.close()
     running.type("two\n")
-    assert reader.process.wait(20) == 1
+    assert reader.process.wait(20) == 141
     running.end_input()
     assert running.finish().code == 0
 

@@ -57,13 +57,52 @@ def test_a_reader_that_leaves_ends_the_command(
     line = f"{{ $P ping '{server}' --count 1000 {json}; echo $? >&2; }} | head -n 1"
     done = _shell(processes, line)
     assert done.stdout.count(b"\n") == 1
-    assert done.stderr == b"1\n"
+    assert done.stderr == b"141\n"  # as other programs, which SIGPIPE ends
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sub '{server}' parley.clock",
+        "topics '{server}'",
+        "errors",
+        "bus tail sqlite:///{bus} auth.x",
+        "bus consume sqlite:///{bus} auth.x --group g",
+        "chat --listen tcp://127.0.0.1:0 --json",
+    ],
+)
+def test_a_closed_pipe_is_quiet(processes: Processes, server: str, command: str) -> None:
+    bus = processes.directory / "bus.db"
+    many = "".join(f'{{"n": {number}}}\n' for number in range(5_000)).encode()
+    publishing = ("bus", "publish", f"sqlite:///{bus}", "auth.x", "--json-lines")
+    if "{bus}" in command:
+        assert processes.run(*publishing, data=many).code == 0
+    line = command.format(server=server, bus=bus)
+    done = _shell(processes, f"{{ $P {line} </dev/null; echo $? >&2; }} | head -n 1 >/dev/null")
+    assert done.stderr in (b"141\n", b"0\n")
+
+
+def test_a_full_disk_does_not_hide_what_was_stored(processes: Processes) -> None:
+    publish = f"$P bus publish sqlite:///{processes.directory}/bus.db auth.x"
+    lines = "printf '{}\\n{}\\n' | "
+    for command, count in (
+        (f"{publish} '{{}}'", "1 event"),
+        (f"{lines}{publish} --json-lines", "2"),
+    ):
+        done = _shell(processes, f"{command} > /dev/full")
+        assert done.returncode == 6
+        assert done.stderr.count(b"\n") == 1
+        assert f"ids of events that are stored ({count}".encode() in done.stderr
+        assert b"No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize("json", ["", "--json"])
 def test_a_full_disk_is_told(processes: Processes, server: str, json: str) -> None:
     done = _shell(processes, f"$P call '{server}' parley.echo x {json} > /dev/full")
-    assert (done.returncode, done.stderr) == (6, b"parley: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        6,
+        b"parley: standard output: No space left on device\n",
+    )
 
 
 def test_closed_standard_files(processes: Processes, server: str) -> None:

@@ -7,13 +7,15 @@ import json
 import anyio
 import pytest
 
+from node.cli.link import LinkNews
 from node.cli.output import Output
 from node.cli.sub import _Notes
+from node.errors import PeerClosedError
 from node.handlers.topic import Topic
 from node.protocol.codes import CloseCode
 from parley import Node
 from tests.node.links.servers import QUICK, Server, serving
-from tests.node.network import eventually, new_node
+from tests.node.network import eventually, new_node, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -111,3 +113,35 @@ async def test_a_topic_that_does_not_remember(
     await interrupted("forgets", as_json=True)
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["recovered"] for line in told if "recovered" in line] == [None] * 3
+
+
+async def test_what_has_arrived_is_printed_before_it_gives_up(
+    anyio_backend: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    press = Press()
+    async with (
+        serving(press.offer) as server,
+        new_node() as node,
+        node.link(server.address, pauses=QUICK) as link,
+        link.subscribe("forgets") as subscription,
+    ):
+        notes = _Notes(Output(False), "forgets")
+        peer = await link.ready()
+        news = LinkNews(link, notes.tell, patience=0.0, drained=notes.drained)
+
+        async def follow() -> None:
+            with pytest.raises(PeerClosedError):
+                await news.follow(peer)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for note in range(5):
+                await press.topics["forgets"].publish(note)
+                await eventually(lambda: len(subscription._parts[0].inbox) > note)  # noqa: B023  # called before the next
+            await press.interrupt(server, topic="forgets")
+            tasks.start_soon(follow)
+            await eventually(lambda: not peer.is_open)
+            await settled()
+            tasks.start_soon(notes.show, subscription, None)
+        assert notes.shown == 5
+    assert capsys.readouterr().out == "0\n1\n2\n3\n4\n"

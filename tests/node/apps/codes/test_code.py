@@ -25,6 +25,15 @@ def test_every_slot_is_as_likely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
+    "dash", "-\u00ad\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+)
+def test_a_dash_may_be_typographic(dash: str) -> None:
+    text = dash.join(["7", "crossover", "clockwork"])
+    assert looks_like_code(text)
+    assert str(Code.parse(f" {text.upper()} ")) == "7-crossover-clockwork"
+
+
+@pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("7-crosover-clockwork", "'crosover' is not .* is it crossover?"),

@@ -6,6 +6,7 @@ import pytest
 
 from crypto.identity import Identity
 from node.apps.chat.messages import Person
+from node.cli.chat import talk as talk_module
 from node.cli.chat.screen import Screen
 from node.cli.chat.talk import Standing, Talk
 from node.cli.output import Output
@@ -65,7 +66,10 @@ async def test_what_could_not_be_said(
     event: dict[str, object],
     line: str,
     as_json: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(talk_module, "_PATIENCE", 0.0)
+
     async def say(text: str) -> None:
         raise error
 
@@ -75,3 +79,23 @@ async def test_what_could_not_be_said(
     await talk._send("hello")
     printed = capsys.readouterr().out
     assert json.loads(printed) == event if as_json else printed == f"{line}\n"
+    assert talk.unsaid == 1
+
+
+async def test_lines_of_a_file_wait_for_a_room_that_limits_their_rate(
+    anyio_backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk_module, "_PAUSE", 0.001)
+    refusals, said = [received_refusal(ResultCode.OVERLOADED, "too many")] * 3, []
+
+    async def say(text: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        said.append(text)
+
+    out = Output(False)
+    standing = Standing(ME.node_id, None, ())
+    talk = Talk(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
+    await talk._send("hello")
+    assert (said, talk.unsaid) == (["hello"], 0)
+    assert capsys.readouterr().out == ""

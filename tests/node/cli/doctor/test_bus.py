@@ -46,6 +46,26 @@ def test_rights_of_anybody(
     assert found[subject] == others
 
 
+@pytest.mark.parametrize(
+    ("actions", "sentence"),
+    [
+        ("publish", "any stranger may publish"),
+        (
+            "consume+publish",
+            "any stranger may consume and publish, and so take events away from their readers",
+        ),
+        ("inspect+publish", "any stranger may inspect and publish"),
+    ],
+)
+def test_the_sentence_on_rights_of_anybody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, actions: str, sentence: str
+) -> None:
+    monkeypatch.setenv("PARLEY_BUS_URL", f"sqlite:///{tmp_path}/bus.db")
+    monkeypatch.setenv("PARLEY_BUS_ALLOW", f"*={actions}:*")
+    (text,) = (one.text for one in check_bus(None) if one.subject.startswith("bus rights"))
+    assert text == sentence
+
+
 def test_rights_of_nodes_and_of_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/bus.db"
     assert levels(monkeypatch, BUS_URL=url)["bus rights"] == "note"
