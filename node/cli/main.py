@@ -252,6 +252,11 @@ def main() -> NoReturn:
         code = app(standalone_mode=False, prog_name=PROGRAM)
         if code == 128 + signal.SIGINT:  # what typer makes of KeyboardInterrupt
             code = _failed(out, Interrupted(signal.SIGINT))
+    except SystemExit as ended:
+        # Typer exits with 1 at a closed pipe.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        code = _failed(out, ended.__context__)
     except Exception as error:
         code = _failed(out, error)
     sys.exit(code if isinstance(code, int) else Exit.DONE)

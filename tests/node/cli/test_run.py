@@ -66,6 +66,7 @@ def test_a_reader_that_leaves_ends_the_command(
         "sub '{server}' parley.clock",
         "topics '{server}'",
         "errors",
+        "serve --help",
         "bus tail sqlite:///{bus} auth.x",
         "bus consume sqlite:///{bus} auth.x --group g",
         "chat --listen tcp://127.0.0.1:0 --json",
