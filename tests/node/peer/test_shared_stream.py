@@ -64,18 +64,19 @@ async def test_the_first_can_leave(anyio_backend: str) -> None:
 
 async def test_both_on_their_way(anyio_backend: str) -> None:
     async with meeting() as met:
-        topic, got = met.server.topic("x"), list[list[Any]]()
+        topic, begun, got = met.server.topic("x"), list[int](), list[list[Any]]()
 
-        async def read() -> None:
+        async def read(number: int) -> None:
             async with met.peer.subscribe("x") as sub:
+                begun.append(number)
                 got.append(await take(sub, 1))
 
         async with anyio.create_task_group() as tasks:
-            for _ in range(3):
-                tasks.start_soon(read)
-            while len(got) < 3:
-                await topic.publish("again")
-                await anyio.sleep(0.001)
+            for number in range(3):
+                tasks.start_soon(read, number)
+            await eventually(lambda: len(begun) == 3)  # else one could leave before all joined
+            await topic.publish("for all")
+        assert got == [["for all"]] * 3
 
 
 async def test_credit_returns_as_the_fastest_reads_and_a_slow_one_loses_only_itself(
