@@ -9,6 +9,7 @@ all rules there are, so answers are rationed.
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from lbm.codec import Value, encode_value
@@ -165,7 +166,10 @@ def _of_handler(kind: str, entry: Entry[Any], namespace: str = "") -> Listed:
 
 def _told(function: Any, takes: DataType[Any] | None, gives: DataType[Any] | None) -> Told:
     told: Told = {}
-    doc = inspect.cleandoc(getattr(function, "__doc__", None) or "")
+    while isinstance(function, partial):
+        function = function.func
+    # None has a docstring of its own from Python 3.13 on.
+    doc = "" if function is None else inspect.cleandoc(getattr(function, "__doc__", None) or "")
     if doc:
         told["doc"] = doc if len(doc) <= LONGEST_DOC else doc[: LONGEST_DOC - 2] + ".."
     for name, kind in (("takes", takes), ("gives", gives)):

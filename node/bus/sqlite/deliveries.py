@@ -29,8 +29,8 @@ _HAND_OUT: Final = """INSERT OR REPLACE INTO pending
     SELECT ?, id, ?, ?, 1, ?, NULL, NULL FROM events INDEXED BY events_of_stream
     WHERE stream = ? AND id BETWEEN ? AND ?"""
 _PENDING: Final = "SELECT count(*) FROM pending WHERE grp = ? AND id BETWEEN ? AND ?"
-_OWN: Final = """SELECT id, attempt, history, ?3, at FROM pending
-    WHERE grp = ?1 AND consumer = ?2 AND due IS NULL AND session <> ?4 ORDER BY id LIMIT ?5"""
+_OWN: Final = """SELECT id, attempt, history, consumer, at FROM pending
+    WHERE grp = ? AND consumer = ? AND due IS NULL AND session <> ? ORDER BY id LIMIT ?"""
 # Events that became due since are marked so, once; then the index has them in the order of ids.
 _RIPEN: Final = "UPDATE pending SET due = 0 WHERE grp = ? AND due > 0 AND due <= ?"
 _DUE: Final = """SELECT id, attempt, history, NULL, at FROM pending INDEXED BY pending_due
@@ -40,8 +40,8 @@ _LEFT: Final = """SELECT id, attempt, history, consumer, at FROM pending
     WHERE grp = ? AND due IS NULL AND at <= ? ORDER BY id LIMIT ?"""
 # Events that were marked with a time in the future, before the clock was set right, are held from
 # now on, or due.
-_HEAL: Final = """UPDATE pending SET at = ?1, due = CASE WHEN due IS NULL THEN NULL ELSE 0 END
-    WHERE grp = ?2 AND at > ?1 + ?3"""
+_HEAL: Final = """UPDATE pending SET at = :now, due = CASE WHEN due IS NULL THEN NULL ELSE 0 END
+    WHERE grp = :grp AND at > :now + :set_back"""
 # Seconds that a clock may be set back before that is done; once for each run of a group.
 CLOCK_SET_BACK: Final = 86_400.0
 _TAKE: Final = """UPDATE pending SET consumer = ?, session = ?, attempt = ?, at = ?, due = NULL,
@@ -151,7 +151,7 @@ def own(books: Books, group: GroupRow, consumer: str, count: int) -> list[Delive
     """Hand out again events that this consumer was handed in an earlier session."""
     holder = books.sign(group, consumer)
     rows = books.cursor.execute(
-        _OWN, (group.number, holder.number, holder.number, books.session, count)
+        _OWN, (group.number, holder.number, books.session, count)
     ).fetchall()
     return _hand_again(books, group, holder, rows)
 
@@ -163,7 +163,7 @@ def claim(books: Books, group: GroupRow, consumer: str, count: int, idle: float)
         return []
     cursor = books.cursor
     if not group.held_since:  # it was just read from the file
-        cursor.execute(_HEAL, (books.now, group.number, CLOCK_SET_BACK))
+        cursor.execute(_HEAL, {"now": books.now, "grp": group.number, "set_back": CLOCK_SET_BACK})
     cursor.execute(_RIPEN, (group.number, books.now))
     rows = cursor.execute(_DUE, (group.number, count)).fetchall()
     since = books.now - idle

@@ -33,8 +33,8 @@ _THESE: Final = """SELECT id, length(CAST(body AS BLOB)) FROM events
 _REMOVE: Final = "DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))"
 _NOT_PENDING: Final = """DELETE FROM pending
     WHERE grp = ? AND id IN (SELECT value FROM json_each(?))"""
-_FORGET: Final = """DELETE FROM pending WHERE grp = ?1
-    AND id IN (SELECT id FROM pending WHERE grp = ?1 ORDER BY id LIMIT ?2)"""
+_FORGET: Final = """DELETE FROM pending WHERE grp = :grp
+    AND id IN (SELECT id FROM pending WHERE grp = :grp ORDER BY id LIMIT :count)"""
 _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
     ON CONFLICT DO UPDATE SET consumer = 0, attempt = 0, due = 0, history = NULL"""
 
@@ -151,7 +151,7 @@ def remove_idle(books: Books, ttl: float) -> None:
 def remove_group(books: Books, group: GroupRow, piece: int) -> bool | None:
     """Forget a group and its pending events. If there are more than `piece`, forget so many of them
     and return None: call it again."""
-    forgotten = books.cursor.execute(_FORGET, (group.number, piece)).rowcount
+    forgotten = books.cursor.execute(_FORGET, {"grp": group.number, "count": piece}).rowcount
     if forgotten == piece:
         group.pending -= forgotten
         books.changed_groups.add(group)

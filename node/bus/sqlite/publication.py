@@ -82,9 +82,9 @@ def _remember(books: Books, config: BusConfig, stream: StreamRow, key: str, numb
     else:
         surplus, before = FORGOTTEN, _forgotten(books, config)
     stream.keys -= books.cursor.execute(
-        "DELETE FROM keys WHERE stream = ?1 AND id IN "
-        "(SELECT id FROM keys WHERE stream = ?1 AND id <= ?2 ORDER BY id LIMIT ?3)",
-        (stream.number, before, surplus),
+        "DELETE FROM keys WHERE stream = :stream AND id IN "
+        "(SELECT id FROM keys WHERE stream = :stream AND id <= :before ORDER BY id LIMIT :surplus)",
+        {"stream": stream.number, "before": before, "surplus": surplus},
     ).rowcount
 
 

@@ -31,6 +31,11 @@ _UNUSABLE: Final = (
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 )
+# Warnings and errors that say nothing about the file.
+_MISTAKES: Final = (
+    *(Warning, sqlite3.InterfaceError, sqlite3.NotSupportedError, sqlite3.ProgrammingError),
+    *(AssertionError, AttributeError, ImportError, NameError, NotImplementedError, RecursionError),
+)
 # Errors that every operation would meet, whatever it does.
 _COMMON: Final = (*_BUSY, *_UNUSABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -80,6 +85,9 @@ def _found(error: Exception, path: str) -> BusError:
         return InvalidEventError(f"the database cannot keep it: {text}")
     if code in _UNUSABLE or isinstance(error, (OSError, MemoryError)):
         return BusUnavailableError(f"{path} cannot be used: {text}")
+    if isinstance(error, _MISTAKES):
+        why = f"a bug in parley: {error!r}"
+        return BusError(f"cannot use the bus {path!r}: {why}; please report it")
     # Everything else is wrong in the file: a table is missing, a number is text.
     return BusDamagedError(f"{path} is damaged: {text}")
 

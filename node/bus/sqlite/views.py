@@ -10,8 +10,8 @@ from node.bus.sqlite.deliveries import handful
 from node.bus.sqlite.integer_ids import LARGEST, place_of, text_of
 
 _ENDS: Final = """SELECT
-    (SELECT min(id) FROM events INDEXED BY events_of_stream WHERE stream = ?1),
-    (SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = ?1)"""
+    (SELECT min(id) FROM events INDEXED BY events_of_stream WHERE stream = :stream),
+    (SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = :stream)"""
 _HISTORY: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
     WHERE stream = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
 # An event that was given back belongs to no consumer.
@@ -21,9 +21,9 @@ _PENDING: Final = """SELECT id, CASE WHEN due IS NULL THEN coalesce(name, '') EL
     WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
 # Counted once for all consumers: there may be many, and many events may be pending.
 _CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT JOIN
-    (SELECT consumer, count(*) AS held FROM pending WHERE grp = ?1 AND due IS NULL
+    (SELECT consumer, count(*) AS held FROM pending WHERE grp = :grp AND due IS NULL
     GROUP BY consumer) ON consumer = number
-    WHERE grp = ?1 ORDER BY name"""
+    WHERE grp = :grp ORDER BY name"""
 
 
 def streams(books: Books) -> list[StreamInfo]:
@@ -57,7 +57,9 @@ def groups(books: Books, stream: str) -> list[GroupInfo]:
 def consumers(books: Books, group: GroupRow) -> list[ConsumerInfo]:
     """The consumers of a group, by name."""
     found = []
-    for name, written, pending in books.cursor.execute(_CONSUMERS, (group.number,)).fetchall():
+    for name, written, pending in books.cursor.execute(
+        _CONSUMERS, {"grp": group.number}
+    ).fetchall():
         known = group.consumers.get(name)
         seen = written if known is None else known.seen
         found.append(ConsumerInfo(name, pending, max(0.0, books.now - seen)))
@@ -101,7 +103,7 @@ def history(
 
 
 def _stream(books: Books, stream: StreamRow) -> StreamInfo:
-    first, last = books.cursor.execute(_ENDS, (stream.number,)).fetchone()
+    first, last = books.cursor.execute(_ENDS, {"stream": stream.number}).fetchone()
     return StreamInfo(
         stream.name,
         stream.length,

@@ -7,6 +7,7 @@ import pytest
 from node.bus.errors import (
     BusBusyError,
     BusDamagedError,
+    BusError,
     BusFullError,
     BusUnavailableError,
     InvalidEventError,
@@ -41,6 +42,10 @@ def said(code: int) -> sqlite3.Error:
         (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), BusDamagedError, False),
         (PermissionError("no"), BusUnavailableError, True),
         (TypeError("text where a number was"), BusDamagedError, False),
+        (DeprecationWarning("do it otherwise"), BusError, False),
+        (sqlite3.ProgrammingError("closed"), BusError, False),
+        (sqlite3.InterfaceError("misused"), BusError, False),
+        (AttributeError("no such name"), BusError, False),
     ],
 )
 def test_each_has_an_error_of_the_bus_with_it_as_cause(
