@@ -97,7 +97,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_bytes = _number(options, "max_bytes")
         self._max_files = _number(options, "max_files")
         if self._max_bytes and self._max_files:
-            raise PipelineError("a stream of journals takes max_bytes or max_files, not both")
+            raise PipelineError(
+                "a stream of journals takes max_bytes or max_files, not both: "
+                f"{self._max_bytes} and {self._max_files}"
+            )
         self._target: Listing | None = None
 
     def initialOffset(self) -> dict[str, Any]:

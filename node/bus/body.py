@@ -40,7 +40,11 @@ def encode_body(data: object, largest: int) -> str:
     """
     # `dict` first: to ask whether something is a Mapping is slow.
     if not isinstance(data, (dict, Mapping)) or not _TEXT.issuperset(map(type, data)):
-        raise InvalidEventError("the data of an event is a mapping of text to JSON values")
+        kind = type(data).__name__
+        raise InvalidEventError(
+            "the data of an event is a mapping of text to JSON values, not "
+            + (f"one with other keys: {kind}" if isinstance(data, Mapping) else kind)
+        )
     try:
         body = _ENCODER.encode(data if type(data) is dict else dict(data))
     except (TypeError, ValueError, RecursionError) as error:
@@ -67,7 +71,7 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
             raise InvalidEventError(body.partition(": ")[2].partition(": ")[0]) from error
         raise InvalidEventError(f"the data is not JSON: {codec_fault(error)}") from error
     if not isinstance(data, dict):
-        raise InvalidEventError("the data is JSON, but not an object")
+        raise InvalidEventError(f"the data is JSON, but not an object: {type(data).__name__}")
     return data
 
 

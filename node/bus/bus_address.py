@@ -81,7 +81,10 @@ def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
 
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
-        raise AddressError("three slashes and a file: sqlite:///bus.db, or sqlite:////var/bus.db")
+        raise AddressError(
+            f"cannot use the file {ascii(path)[:200]}: it needs three slashes "
+            "and a file: sqlite:///bus.db, or sqlite:////var/bus.db"
+        )
     return SqliteStore(path, config)
 
 

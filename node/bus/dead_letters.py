@@ -193,7 +193,7 @@ class DeadLetters:
 
 def _checked(ids: Sequence[str] | None) -> list[str] | None:
     if isinstance(ids, str):
-        raise InvalidEventError("ids is a list of ids")
+        raise InvalidEventError(f"ids is a list of ids, not the text {ascii(ids)[:80]}")
     return None if ids is None else [str(parse_id(id)) for id in ids]
 
 

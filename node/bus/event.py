@@ -138,5 +138,8 @@ class BusEvent(Generic[E_co]):
 
     def _held(self) -> Holder:
         if self._holder is None:
-            raise ParleyError("this event is of the history: no group was handed it")
+            raise ParleyError(
+                f"cannot acknowledge or refuse the event {self.stored.id}: it was read from the "
+                "history, and not delivered to a group"
+            )
         return self._holder

@@ -73,10 +73,10 @@ def first_id_at(when: datetime) -> EventId:
         InvalidEventError: the time is without a zone, or before 1970.
     """
     if when.tzinfo is None:
-        raise InvalidEventError("a time needs a zone: datetime.now(UTC)")
+        raise InvalidEventError(f"a time needs a zone, unlike {when}: datetime.now(UTC)")
     milliseconds = int(when.timestamp() * 1000)
     if milliseconds < 0:
-        raise InvalidEventError("no event is older than 1970")
+        raise InvalidEventError(f"no event is older than 1970, as {when} is")
     return EventId(milliseconds, 0)
 
 

@@ -51,9 +51,10 @@ class FoundNode:
 def require_name(name: str) -> None:
     """Raises ConfigError unless a node may announce itself under this name."""
     if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
-        raise ConfigError(f"an announced name has at most {LONGEST_NAME} bytes of UTF-8")
+        shown = ascii(name)[:80]
+        raise ConfigError(f"an announced name has at most {LONGEST_NAME} bytes of UTF-8: {shown}")
     if not name.isprintable():
-        raise ConfigError("an announced name has no control characters")
+        raise ConfigError(f"an announced name has no control characters: {name!a}")
 
 
 def reachable(addresses: Iterable[Address], interfaces: Iterable[str]) -> list[str]:

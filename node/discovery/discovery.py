@@ -125,7 +125,10 @@ async def resolve(
     except IdentityError:
         node_id = None
     if scheme != SCHEME or node_id is None:
-        raise AddressError("after mdns:// stands a node id: 52 characters of base32")
+        raise AddressError(
+            f"cannot find {ascii(address)[:100]}: after mdns:// stands a node id: 52 characters of "
+            "base32"
+        )
     mdns = _mdns()
     _require_search(seconds, interfaces)
     async with own_loop() as loop:
@@ -161,4 +164,6 @@ def _require_interfaces(interfaces: Sequence[str]) -> None:
         try:
             IPv4Address(interface)
         except AddressValueError as error:
-            raise ConfigError("an interface is named by its IPv4 address") from error
+            raise ConfigError(
+                f"an interface is named by its IPv4 address, not {ascii(interface)[:80]}"
+            ) from error

@@ -41,7 +41,10 @@ class Places:
         self._texts = texts
         ids = {found for found in map(_read, texts) if found is not None}
         if len(ids) > 1:
-            raise ConfigError("the addresses carry different node ids: a link has one node")
+            found_ids = ", ".join(sorted(map(str, ids)))
+            raise ConfigError(
+                f"the addresses carry different node ids: a link has one node, not {found_ids}"
+            )
         self._given: NodeId | None = next(iter(ids), None)
         self.node_id = self._given
         self._last = ""

@@ -72,12 +72,14 @@ def _link(link: LinkState) -> dict[str, Value]:
 def _ids(data: Value) -> Iterator[NodeId]:
     """One or two node ids, as texts in a list."""
     if not isinstance(data, list) or not 1 <= len(data) <= 2:
-        raise CallRefused(ResultCode.MALFORMED, "a list of one or two node ids, as texts")
+        what = f"{len(data)} of them" if isinstance(data, list) else type(data).__name__
+        reason = f"a list of one or two node ids, as texts, not {what}"
+        raise CallRefused(ResultCode.MALFORMED, reason)
     for text in data:
         try:
             yield NodeId.parse(text if isinstance(text, str) else "")
         except IdentityError as error:
-            raise CallRefused(ResultCode.MALFORMED, "not a node id") from error
+            raise CallRefused(ResultCode.MALFORMED, f"not a node id: {ascii(text)[:80]}") from error
 
 
 def _texts(path: tuple[NodeId, ...]) -> list[Value]:

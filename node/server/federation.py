@@ -204,7 +204,10 @@ class Federation:
         """
         way = Way(ids, also, discover=discover)
         if way.target == self._node.node_id or len(set(way.ids)) < len(way.ids):
-            raise ConfigError("to be reached are another server, or a home and another node")
+            names = ", ".join(map(str, way.ids))
+            raise ConfigError(
+                f"to be reached are another server, or a home and another node, not {names}"
+            )
         return await self._reaching.reach(way, f"{way.target.short} by a tunnel", timeout)
 
     async def ready(self, *servers: NodeId, timeout: float | None = None) -> None:

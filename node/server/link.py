@@ -213,9 +213,11 @@ def require_link(peer: Peer) -> None:
     """Raise ConfigError unless a session can be a link: direct, without Resume, with payloads of
     128 KiB at least."""
     if peer.path:
-        raise ConfigError("a link does not go through a tunnel")
+        raise ConfigError(f"a link does not go through a tunnel, as that with {peer.node_id} does")
     if peer.core.resumption is not None:
-        raise ConfigError("the session of a link states that it does not resume")
+        raise ConfigError(
+            f"the session of a link states that it does not resume; {peer.node_id} does"
+        )
     if peer.limits.max_payload < LEAST_LINK_PAYLOAD:
         least, agreed = LEAST_LINK_PAYLOAD, peer.limits.max_payload
         raise ConfigError(f"links need a max_payload of {least:,}; {agreed:,} were agreed")

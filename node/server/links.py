@@ -116,5 +116,6 @@ def require_others(own_id: NodeId, settings: FederationSettings) -> None:
     """Raise ConfigError if the node itself is among the members."""
     if own_id in settings.all_members:
         raise ConfigError(
-            "a server is not a member of its own federation: that node id is this one's"
+            "a server is not a member of its own federation: that node id is this one's: "
+            f"{own_id}; remove it from links and members"
         )

@@ -82,10 +82,16 @@ class JournalSettings:
         """
         if self.directory is None:
             if self.auditors:
-                raise ConfigError("there are auditors, and no directory for a journal")
+                raise ConfigError(
+                    f"there are auditors ({len(self.auditors)}), and no directory for a journal; "
+                    "set journal.directory or --journal"
+                )
             return None
         if not self.auditors:
-            raise ConfigError("a journal needs an auditor's key: parley journal keygen makes one")
+            raise ConfigError(
+                f"cannot keep a journal in '{self.directory}': a journal needs an auditor's key: "
+                "parley journal keygen makes one"
+            )
         from node.journal.journal import Journal
 
         return Journal.open(

@@ -92,7 +92,7 @@ class KnownPeers:
         another peer's, or none that a line can hold, or if the file is full.
         """
         if now.tzinfo is None:
-            raise ValueError("`now` must be aware of its time zone")
+            raise ValueError(f"`now` must be aware of its time zone, unlike {now}")
         added = () if name is None else (_checked_name(name),)
         with locked(self.path, KnownPeersError):
             lines = self._read()
@@ -234,9 +234,10 @@ def _parse(data: bytes, path: Path) -> _Lines:
             if peer is not None:
                 # Which of two lines holds is not to be guessed where trust is at stake.
                 if peer.node_id in ids:
-                    raise KnownPeersError("this node id has a line already")
+                    raise KnownPeersError(f"this node id has a line already: {peer.node_id}")
                 if len(set(peer.names)) != len(peer.names) or not names.isdisjoint(peer.names):
-                    raise KnownPeersError("a name stands here for the second time")
+                    shown = ascii(",".join(peer.names))[:80]
+                    raise KnownPeersError(f"a name stands here for the second time: {shown}")
                 ids.add(peer.node_id)
                 names.update(peer.names)
         except UnicodeDecodeError as error:
@@ -253,7 +254,9 @@ def _peer(line: str) -> KnownPeer | None:
     if not fields or fields[0].startswith("#"):
         return None
     if len(fields) != 3:
-        raise KnownPeersError("a line is a node id, a first-seen time and names (or -)")
+        raise KnownPeersError(
+            f"a line is a node id, a first-seen time and names (or -), not {len(fields)} fields"
+        )
     try:
         node_id = NodeId.parse(fields[0])
     except IdentityError as error:
@@ -261,9 +264,12 @@ def _peer(line: str) -> KnownPeer | None:
     try:
         first_seen = datetime.fromisoformat(fields[1])
     except ValueError as error:
-        raise KnownPeersError("the first-seen time is not ISO 8601") from error
+        shown = ascii(fields[1])[:40]
+        raise KnownPeersError(f"the first-seen time is not ISO 8601: {shown}") from error
     if first_seen.utcoffset() != timedelta(0):
-        raise KnownPeersError("the first-seen time is not in UTC (it ends in Z)")
+        raise KnownPeersError(
+            f"the first-seen time is not in UTC (it ends in Z): {ascii(fields[1])[:40]}"
+        )
     if fields[2] == _NO_NAMES:
         return KnownPeer(node_id, first_seen)
     names = tuple(_checked_name(name) for name in fields[2].split(","))
@@ -272,9 +278,11 @@ def _peer(line: str) -> KnownPeer | None:
 
 def _checked_name(name: str) -> str:
     if not name or len(name) > MAX_NAME_SIZE:
-        raise KnownPeersError(f"a name has 1 to {MAX_NAME_SIZE} characters")
+        raise KnownPeersError(f"a name has 1 to {MAX_NAME_SIZE} characters, not {len(name)}")
     if name == _NO_NAMES or "," in name or " " in name or not name.isprintable():
-        raise KnownPeersError("a name is not - and has neither commas nor blanks")
+        raise KnownPeersError(
+            f"a name is not - and has neither commas nor blanks: {ascii(name)[:80]}"
+        )
     return name
 
 

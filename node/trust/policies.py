@@ -214,7 +214,10 @@ def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> 
         known_peers = KnownPeers(default_known_peers() if known_path is None else known_path)
         return FirstUse(known_peers) if text == FirstUse.name else Known(known_peers)
     if "\0" in text or not ("/" in text or "." in text):
-        raise ConfigError("trust is any, first-use, known, or the path of a known-peers file")
+        raise ConfigError(
+            "trust is any, first-use, known, or the path of a known-peers file, "
+            f"not {ascii(text)[:80]}; a path has a / or a dot"
+        )
     return Known(KnownPeers(os.path.expanduser(text)))
 
 

@@ -52,7 +52,9 @@ class Way:
         self, ids: Sequence[NodeId | str], also: Sequence[str] = (), *, discover: bool = False
     ) -> None:
         if not 1 <= len(ids) <= 2:
-            raise ConfigError("to be reached are a server, or a home and a node")
+            raise ConfigError(
+                f"to be reached are a server, or a home and a node, not {len(ids)} ids"
+            )
         try:
             read = [one if isinstance(one, NodeId) else NodeId.parse(one) for one in ids]
         except IdentityError as error:

@@ -77,7 +77,9 @@ class RedisFormat:
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
         if self.metadata_prefix == self.field_prefix:
-            raise ConfigError("metadata_prefix and field_prefix must differ")
+            raise ConfigError(
+                f"metadata_prefix and field_prefix must differ; both are {self.field_prefix!r}"
+            )
 
     def key(self, name: str) -> str:
         """The key of the stream that has the events called `name` (`API.EVENT`, or `API.*`).

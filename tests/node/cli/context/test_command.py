@@ -156,7 +156,7 @@ def test_the_commands(parley: Parley, tmp_path: Path) -> None:
         (["x", "localhost:1"], 2, "an address starts with tcp://"),
         (["x", "--identity", "/nonexistent/key"], 6, "cannot open the key file"),
         (["x", "--trust", "anyone"], 2, "trust is any, first-use, known"),
-        (["x", "--auditor", "me"], 2, "an auditor's key begins with"),
+        (["x", "--auditor", "me"], 2, "cannot read the auditor's key 'me': it begins with"),
         (["x"], 2, "a context has an address, --identity, --trust or --auditor"),
         (["a b", PLACE], 2, "a context's name has"),
     ],

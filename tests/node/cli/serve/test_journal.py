@@ -91,7 +91,10 @@ async def test_a_failure_is_said_or_ends_the_node(
     [
         (["--journal", "there"], "a journal needs an auditor's key"),
         (["--auditor", AuditorPrivateKey.create().public.text], "no directory for a journal"),
-        (["--journal", "there", "--auditor", "me"], "an auditor's key begins with"),
+        (
+            ["--journal", "there", "--auditor", "me"],
+            "cannot read the auditor's key 'me': it begins with",
+        ),
         (
             ["--journal-fsync", "often"],
             "it must be one of always, interval, never",
