@@ -13,7 +13,7 @@ from lbm.codec import Encodable, peek_text
 from lbm.errors import LbmDecodeError
 from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
-from node.messaging.finals import FinalAnswer, named_final, sim_final
+from node.messaging.finals import NO_ANSWER, FinalAnswer, named_final, sim_final
 from node.messaging.kept import read_position
 from node.messaging.pending import IncomingCall, OnFinal, untold
 from node.messaging.subscription_turns import SubscriptionTurns
@@ -115,7 +115,9 @@ class Answering:
             self._release(call)  # its handler went on when nobody waited for it any more
             return
         named = stream if call.subcategory == SUBSCRIBE else 0
-        answer = call.made or call.final(code, data, named)
+        answer = call.made or NO_ANSWER
+        if call.async_id and answer is NO_ANSWER:
+            answer = call.final(code, data, named)
         self._account.release(call.weight)  # it makes room for its own answer
         call.weight = 0
         self._on_final(call, code)

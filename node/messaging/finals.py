@@ -26,6 +26,8 @@ from node.protocol.limits import TEXT_SIZE
 # Category, subcategory and payload.
 FinalAnswer = tuple[int, int, bytes]
 
+# Of a request that wants no answer: it is never sent.
+NO_ANSWER: Final[FinalAnswer] = (SIM, RESULT, b"")
 _EMPTY_END: Final[FinalAnswer] = (NAMED, END, encode({}))
 
 

@@ -87,7 +87,7 @@ class CallHandlers:
                 self._handlers.roles,
                 lambda items: self._stream_answer(call, items),
             )
-            if is_large(outcome[1], SLICE):
+            if call.async_id and is_large(outcome[1], SLICE):
                 answer = answers.prepare(call, *outcome)
                 outcome = (ResultCode.CANCELLED, None)
                 outcome = await answer

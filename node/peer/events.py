@@ -79,7 +79,7 @@ class EventHandlers:
                 self._handlers.roles,
                 port.send_all,
             )
-            if is_large(outcome[1], SLICE):
+            if emit.async_id and is_large(outcome[1], SLICE):
                 answer = answers.prepare(emit, *outcome)
                 outcome = (ResultCode.CANCELLED, None)
                 outcome = await answer

@@ -17,6 +17,7 @@ from node.protocol.codes import (
     BATCH,
     CLOSE,
     CONNECTION,
+    DATA,
     PING,
     PONG,
     RECEIVED,
@@ -53,9 +54,11 @@ from node.protocol.stream_zero import Farewell, StreamZero
 from node.protocol.streams import Streams
 
 # What is taken before control is given back: so many short events of some 10 us each, one
-# that takes many times that, or fewer longer ones: 16 KiB count as one more.
+# that takes many times that, or fewer longer ones: 16 KiB of Data count as one more, and
+# 512 bytes of a message, which may take as long to decode.
 STEP_COST = 16
-LONG_EVENT_BITS = 14
+LONG_DATA_BITS = 14
+LONG_MESSAGE_BITS = 9
 # Events of category 1 that alone do not make us tell what we took: two idle sides would answer
 # each other for ever.
 _NOT_OWED = frozenset({RECEIVED, PING, PONG, SEAL})
@@ -166,7 +169,8 @@ class Session(StreamZero):
                 raise overloaded("it makes us answer and does not read")
             if vouched and self.secure is not None:
                 left = 0  # a signature was verified
-            left -= count + (len(encrypted) >> LONG_EVENT_BITS)
+            is_data = event[3] == DATA and event[2] == STREAM
+            left -= count + (len(encrypted) >> (LONG_DATA_BITS if is_data else LONG_MESSAGE_BITS))
             if farewell is not None or left <= 0:
                 break
         channel.was_read(now, frames.unread)

@@ -193,6 +193,22 @@ def test_resets_that_are_read_are_not_counted(plaintext: str) -> None:
 
 
 @EACH_KIND
+@pytest.mark.parametrize(("category", "subcategory", "taken"), [(64, 1, 2), (STREAM, DATA, 8)])
+def test_a_step_takes_few_long_messages(
+    plaintext: str, category: int, subcategory: int, taken: int
+) -> None:
+    """Each may take milliseconds to decode, unless it is Data."""
+    pair = open_pair(plaintext=plaintext)
+    stream = pair.a.core.open_stream("x")
+    pair.pump()
+    wire = b"".join(pair.a.forge(stream, category, subcategory, bytes(4_000)) for _ in range(8))
+    pair.b.core.receive_some(wire, pair.now)
+    pair.b.collect(pair.now)
+    assert len(pair.b.events) == taken
+    assert pair.b.core.unread == (taken < 8)
+
+
+@EACH_KIND
 def test_what_the_application_asks_for_is_not_held_against_the_peer(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext)
     for _ in range(3):
