@@ -167,11 +167,11 @@ class Handshake:
         receiver, suite = known(self.receiver), known(self.suite)
         try:
             opened, seal = receiver.open(event, verify=False)
-        except RemoteProtocolError as error:
-            if self.config.network_key is None or error.code != CloseCode.BAD_RECORD:
+        except RemoteProtocolError as unopened:
+            if self.config.network_key is None or unopened.code != CloseCode.BAD_RECORD:
                 raise
             # A node with another key would have answered nothing at all.
-            raise RemoteProtocolError(error.code, NO_NETWORK_KEY_THERE) from error
+            raise RemoteProtocolError(unopened.code, NO_NETWORK_KEY_THERE) from unopened
         if opened[:4] != (0, 0, CONNECTION, PROOF):
             raise _refused("another event in place of the Proof")
         self.keep_proof(event)
