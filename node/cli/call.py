@@ -49,9 +49,9 @@ def call(
 ) -> None:
     """Call a topic and print its answer."""
     if raw and options.as_json:
-        raise ConfigError("--raw and --json exclude each other")
+        raise ConfigError("cannot use --raw with --json: leave one of the options out")
     if not timeout > 0:  # not a number is not above 0 either
-        raise ConfigError("--timeout is a number of seconds above 0")
+        raise ConfigError(f"cannot use --timeout {timeout:g}: it must be more than 0 seconds")
     value = given_value(data, data_json)
 
     async def calling(options: NodeOptions, out: Output) -> None:

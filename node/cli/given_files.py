@@ -11,7 +11,7 @@ from node.settings import secret_files
 def file_path(text: str) -> Path:
     """The path that an argument names; raises BadParameter for an empty one, which would be `.`."""
     if not text:
-        raise typer.BadParameter("it is empty")
+        raise typer.BadParameter("the path '' is empty; give '.' for the current directory")
     return Path(text)
 
 

@@ -77,7 +77,7 @@ def input_descriptor() -> int:
             return sys.stdin.fileno()
     except (io.UnsupportedOperation, ValueError):
         pass
-    raise FileError("standard input is closed")
+    raise FileError("cannot read standard input: it is closed; redirect a file or a pipe to it")
 
 
 def can_wait(descriptor: int) -> bool:

@@ -267,7 +267,10 @@ class NodeOptions:
         """
         if self.identity_path is not None:
             if self.fresh:
-                raise ConfigError("--identity and --fresh exclude each other")
+                raise ConfigError(
+                    f"cannot use --identity '{self.identity_path}' with --fresh: leave one of the "
+                    "options out"
+                )
             return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
         if self.fresh or self.plaintext:  # which shows no identity
             return self.throw_away()
@@ -305,7 +308,10 @@ class NodeOptions:
         algorithms = {name: names for name, names in named.items() if names}
         require = {**base.require, **parse_required(self.require)}
         if self.plaintext and require:
-            raise ConfigError("--require does not go with --plaintext, which uses no algorithms")
+            raise ConfigError(
+                f"cannot require {', '.join(sorted(frozenset().union(*require.values())))} with "
+                "--plaintext: plaintext uses no algorithms; leave --require or --plaintext out"
+            )
         limits, memory = base.limits, base.peer_memory
         if self.max_payload is not None:
             allowed = NEGOTIATED["max_payload"]

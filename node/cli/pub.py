@@ -58,7 +58,7 @@ def pub(
     """Publish each line of standard input as a note; end when subscribers have them all."""
     descriptor = input_descriptor()
     if not 0 <= patience <= 1e9:
-        raise ConfigError("--patience is a number of seconds, 0 or more")
+        raise ConfigError(f"cannot use --patience {patience:g}: it must be 0 to 1e9 seconds")
 
     async def publishing(options: NodeOptions, out: Output) -> None:
         async with make_node(options, options.listening_trust()) as node:

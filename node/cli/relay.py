@@ -165,11 +165,16 @@ class _Wish:
 def _wish(bridge: str | None, listen: list[str] | None) -> _Wish | None:
     if bridge is None:
         if listen:
-            raise ConfigError("--node goes with --bridge: without it there is no node")
+            raise ConfigError(
+                f"cannot use --node {listen[0]} without --bridge: only a bridge runs a node; "
+                "give --bridge TOPIC"
+            )
         return None
     topic, source = parse_forward(bridge) if "=" in bridge else (bridge, "")
     if not topic:
-        raise ConfigError("--bridge names no topic")
+        raise ConfigError(
+            f"cannot use --bridge {bridge!r}: the topic is empty; give TOPIC or TOPIC=ADDR"
+        )
     return _Wish(topic, source, tuple(listen or [DEFAULT_ADDRESS]))
 
 

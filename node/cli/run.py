@@ -67,7 +67,10 @@ def run(
     uvloop = options.uvloop
     if waits_on_files:
         if uvloop:
-            raise ConfigError("--uvloop does not go with what reads or paces standard files")
+            raise ConfigError(
+                "cannot use --uvloop with this command: uvloop cannot wait for standard input or "
+                "output if it is a file; leave --uvloop out"
+            )
         uvloop = False
     if is_brief and uvloop is None:
         uvloop = False
@@ -94,7 +97,10 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
         raise ConfigError(needs_extra(f"what runs on {wanted}", extra))
     if name == "trio":
         if uvloop:
-            raise ConfigError("--uvloop does not go with --loop trio")
+            raise ConfigError(
+                "cannot use --uvloop with --loop trio: uvloop is for asyncio; leave one of the "
+                "options out"
+            )
         return {"backend": name}
     use_uvloop = there if uvloop is None else uvloop
     return {"backend": name, "backend_options": {"use_uvloop": use_uvloop}}

@@ -33,7 +33,9 @@ def given_value(text: str | None, as_json: str | None, *, name: str = "DATA") ->
     if text != "-":
         return text
     if sys.stdin is None:
-        raise FileError("standard input is closed")
+        raise FileError(
+            f"cannot read {name} '-' from standard input: it is closed; redirect a file to it"
+        )
     # One byte more than can ever be sent is enough to be refused as too large.
     return sys.stdin.buffer.read(NEGOTIATED["max_payload"].maximum + 1)
 

@@ -68,10 +68,13 @@ async def kept_open(
 
 
 async def require_connection(link: Link | None) -> None:
-    """Give a link up that has no connection, and raise BusUnavailableError."""
+    """Raise BusUnavailableError, after closing it, if a link has no connection."""
     if link is not None and (link.peer is None or link.peer.is_parted):
         await link.aclose(graceful=False)  # nothing is to wait for it any more
-        raise BusUnavailableError("the connection was lost, and there is no other")
+        raise BusUnavailableError(
+            f"cannot use the bus over the {link}: the connection was lost; run the command again "
+            "when that node is back"
+        )
 
 
 def file_of(address: str) -> Path | None:

@@ -88,7 +88,9 @@ def consume(
     patience = None if idle is None else parse_duration(idle)
     delay, reclaim = parse_duration(retry_delay), parse_duration(reclaim_after)
     if not reclaim:
-        raise ConfigError("--reclaim-after is above 0")
+        raise ConfigError(
+            f"cannot use --reclaim-after {reclaim_after}: it must be more than 0; give, say, 60s"
+        )
 
     async def consuming(options: NodeOptions, out: Output) -> None:
         pace, reason = Pace(sys.stdout), "count"

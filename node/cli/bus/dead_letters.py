@@ -108,11 +108,11 @@ def drop_dead(
 
 def _require_choice(ids: list[str] | None, every: bool, group: str | None) -> None:
     if every and ids:
-        raise ConfigError("name ids or --all, not both")
+        raise ConfigError(f"cannot use --all with the id {ids[0]!r}: give ids or --all, not both")
     for id in ids or ():
         parse_id(id)
     if not ids and not every and group is None:
-        raise ConfigError("name ids of dead letters, --group or --all")
+        raise ConfigError("no dead letter is selected; give ids of dead letters, --group or --all")
 
 
 def _require_all(name: str, ids: list[str] | None, done: set[str]) -> None:

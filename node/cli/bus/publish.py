@@ -55,9 +55,21 @@ def publish(
     """Publish an event, or many, and print the ids."""
     given = sum((data is not None, bool(field), json_lines))
     if given > 1:
-        raise ConfigError("give the data as JSON, by --field or by --json-lines, not two of them")
+        named = [
+            text
+            for text, is_given in (
+                ("DATA", data is not None),
+                ("--field", bool(field)),
+                ("--json-lines", json_lines),
+            )
+            if is_given
+        ]
+        raise ConfigError(f"cannot use {' with '.join(named)}: give the data in one way only")
     if json_lines and key is not None:
-        raise ConfigError("--key is for one event, and does not go with --json-lines")
+        raise ConfigError(
+            f"cannot use --key {key!r} with --json-lines: a key belongs to one event; "
+            "leave one of the options out"
+        )
     split_name(name)
     event = _fields(field) if field else _object(data)
     descriptor = input_descriptor() if json_lines else None
@@ -184,5 +196,5 @@ def _fields(texts: list[str]) -> dict[str, Any]:
 
 def _require_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("JSON, but not an object")
+        raise ValueError(f"JSON, but not an object: {ascii(value)[:80]}")
     return value

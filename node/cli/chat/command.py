@@ -56,9 +56,13 @@ def chat(
         given = {"address": MARK}
         options, address = in_context(options, given), given["address"]
     if (address is None) == (not listen):
-        raise ConfigError("give ADDR to go to a room, or --listen ADDR to host one")
+        given_too = "" if address is None else f", not both (ADDR is {address!r})"
+        raise ConfigError(f"give ADDR to join a room or --listen ADDR to host one{given_too}")
     if options.plaintext:
-        raise ConfigError("chat does not go with --plaintext: no identity would be proved")
+        raise ConfigError(
+            "cannot chat with --plaintext: peers prove no identity without encryption; "
+            "leave --plaintext out"
+        )
     chosen = _chosen(name)
     descriptor = input_descriptor()
 
@@ -127,7 +131,10 @@ async def _visit(
     ):
         host = (await link.ready()).node_id
         if host is None:
-            raise ConfigError("chat does not go without encryption")
+            raise ConfigError(
+                f"cannot chat with {address!r}: the connection is not encrypted, and the host "
+                "proves no identity"
+            )
         async with joined(link, room, name or node.node_id.short) as member:
             place = member
             standing = Standing(

@@ -91,7 +91,10 @@ def show(name: AnyName = None, as_json: Json = False) -> None:
     out, file = Output(as_json), Contexts()
     chosen = name or file.in_use
     if chosen is None:
-        raise ConfigError("no context is in use: give NAME")
+        raise ConfigError(
+            f"no context is in use in '{file.path}'; give NAME, or select one with: "
+            "parley context use NAME"
+        )
     context, in_use = file.find(chosen), file.in_use
     out.say(f"name      {chosen}{' (in use)' if chosen == in_use else ''}")
     out.say(one_line(f"address   {context.address or '-'}"))
@@ -133,7 +136,9 @@ def _checked(
     path = None if identity is None else str(identity.absolute())
     context = Context(address=address, identity=path, trust=trust, auditor=auditor)
     if context == Context():
-        raise ConfigError("a context has an address, --identity, --trust or --auditor")
+        raise ConfigError(
+            "cannot add an empty context; give an address, --identity, --trust or --auditor"
+        )
     for key, value in _values(context).items():
         if value is not None:
             require_value(key, value)

@@ -70,7 +70,10 @@ class Contexts:
             ConfigError: the name is taken, or is not one; or there are 256 already.
         """
         if not _NAME.fullmatch(name):
-            raise ConfigError("a context's name has 1 to 64 letters, digits and - _ .")
+            raise ConfigError(
+                f"cannot use {ascii(name)[:80]} as a context's name: it must be 1 to 64 letters, "
+                "digits, '-', '_' or '.'"
+            )
         with locked(self.path, FileError):
             contexts, in_use = self._read()
             if name in contexts and not force:
@@ -135,7 +138,9 @@ def _parse(table: Mapping[str, Any]) -> tuple[dict[str, Context], str | None]:
     found, in_use = table.get("contexts", {}), table.get("in_use")
     known = {each.name for each in fields(Context)}
     if not isinstance(found, dict) or not table.keys() <= {"contexts", "in_use"}:
-        raise ConfigError("it has in_use and contexts alone")
+        wrong = sorted(table.keys() - {"contexts", "in_use"})
+        reason = f"{wrong[0]!r} is unknown" if wrong else "'contexts' is not a table"
+        raise ConfigError(f"{reason}; the file has only 'in_use' and 'contexts'")
     contexts = {}
     for name, values in found.items():
         if not _NAME.fullmatch(name) or not isinstance(values, dict) or not values.keys() <= known:

@@ -53,7 +53,10 @@ def placed(text: str, named: Context | None = None) -> tuple[str, Context | None
     if not name:
         chosen = contexts.in_use
         if named is None and chosen is None:
-            raise ConfigError("no ADDR is given, and no context is in use (parley context use)")
+            raise ConfigError(
+                f"no ADDR is given, and no context is in use in '{contexts.path}'; give ADDR, or "
+                "select a context with: parley context use NAME"
+            )
         context = named or contexts.find(chosen or "")
         name = chosen or ""
     elif name in contexts.all():

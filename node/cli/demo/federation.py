@@ -190,7 +190,7 @@ async def _liar(cast: Cast) -> None:
     except PeerClosedError as error:
         name = code_name(error.code)
     else:
-        raise ParleyError("a bit was changed in between, and nobody noticed")
+        raise ParleyError(f"{between} changed a bit, and the receiver did not detect it")
     cast.out.console.print(
         f"liar     {between}, in between, changes 1 bit: [red]detected at the end[/], {name}"
     )
@@ -253,7 +253,7 @@ def _path_to_dave(cast: Cast) -> tuple[NodeId, ...]:
 def _id_of(address: str) -> NodeId:
     node_id = Address.parse(address).node_id
     if node_id is None:
-        raise ParleyError("an address has no node id")
+        raise ParleyError(f"the address {address!r} has no node id")
     return node_id
 
 

@@ -54,7 +54,10 @@ async def send_file(out: Output, peer: Peer, name: str, content: Path | bytes) -
     if done != size:
         raise FileError(f"{name} changed its size while it was being sent")
     if receipt != {"sha256": digest.hexdigest(), "size": size}:
-        raise ParleyError("the file arrived changed: the two SHA-256 differ")
+        raise ParleyError(
+            f"{name} was altered in transit: its SHA-256 is {digest.hexdigest()}, "
+            f"and the receiver's is {one_line(str(receipt.get('sha256')))[:80]}"
+        )
     result = {"name": name, "size": size, "seconds": seconds, "sha256": digest.hexdigest()}
     out.console.print(f"sha256   {digest.hexdigest()} on both sides")
     out.event("file", **result, match=True)

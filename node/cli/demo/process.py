@@ -29,7 +29,7 @@ class OtherProcess:
         self._text = ""
         self._killed = False
         if process.stdout is None or process.stdin is None:
-            raise ParleyError("the other process has no input or output")
+            raise ParleyError(f"the other process ({process.pid}) has no input or output")
         self._out = TextReceiveStream(process.stdout)
         self._in = process.stdin
 
@@ -39,7 +39,9 @@ class OtherProcess:
             try:
                 self._text += await self._out.receive()
             except anyio.EndOfStream:
-                raise ParleyError("the other process ended before it was ready") from None
+                raise ParleyError(
+                    f"the other process ({self._process.pid}) ended before it was ready"
+                ) from None
         line, _, self._text = self._text.partition("\n")
         return json.loads(line)
 
@@ -59,8 +61,10 @@ class OtherProcess:
         """Have it end in order; ParleyError if it does not, or failed."""
         await self._in.aclose()
         with _in_time(STOP_TIMEOUT, "end"):
-            if await self._process.wait() != 0 and not self._killed:
-                raise ParleyError("the other process failed")
+            if (code := await self._process.wait()) != 0 and not self._killed:
+                raise ParleyError(
+                    f"the other process ({self._process.pid}) failed with exit code {code}"
+                )
 
 
 @asynccontextmanager

@@ -112,13 +112,15 @@ async def wrong_id(stage: Stage) -> None:
         place = Address.parse(await mallory.listen("tcp://127.0.0.1:0"))
         expected = Address.parse(stage.address).node_id
         if expected is None:
-            raise ParleyError("bob's address has no node id")
+            raise ParleyError(f"bob's address {stage.address!r} has no node id")
         try:
             await stage.alice.connect(str(place.with_node_id(expected)), timeout=PATIENCE)
         except NotTrustedError as error:
             name = code_name(error.code)
         else:
-            raise ParleyError("a node with a wrong id was let in")
+            raise ParleyError(
+                f"the node at {place} was accepted as {expected}, which is not its id"
+            )
     stage.out.console.print(
         f"mallory  poses as bob at another port: [red]refused[/], {name} (he is not "
         f"{expected.short})"
@@ -138,7 +140,7 @@ async def flipped_bit(stage: Stage) -> None:
         except PeerClosedError as error:
             code = error.code
         else:
-            raise ParleyError("a flipped bit was not noticed")
+            raise ParleyError(f"{stage.address} did not detect a flipped bit")
     # The seal of the first call may be what meets the fault.
     noticed = code in (CloseCode.BAD_RECORD, CloseCode.SEAL_VIOLATION)
     _require(noticed, f"the code is {code_name(code)}")

@@ -70,7 +70,9 @@ def spark_session(
     for a Java that ends meanwhile.
     """
     if master is not None and remote is not None:
-        raise ConfigError("--master or --remote, not both")
+        raise ConfigError(
+            f"cannot use --master {master} with --remote {remote}: leave one of the options out"
+        )
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -101,8 +103,8 @@ def spark_session(
             if not java_has_ended():
                 raise
             raise UnreachableError(
-                "Spark's Java has ended while it worked, as where a machine has no memory left for "
-                "it: --memory says how much it may have"
+                f"Spark's Java process ended early ({type(error).__name__}): the machine may be "
+                "out of memory; set its limit with --memory"
             ) from error
 
 

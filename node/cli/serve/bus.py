@@ -73,7 +73,10 @@ class BusRights:
 def require_bus(settings: BusSettings) -> None:
     """Raise ConfigError if there are rights, and no bus."""
     if settings.allow and settings.url is None:
-        raise ConfigError("there are rights, and no bus to offer: name --bus")
+        raise ConfigError(
+            f"cannot allow {next(iter(settings.allow))} on the bus: no bus is configured; "
+            "give --bus, or set bus.url"
+        )
 
 
 @asynccontextmanager
@@ -96,7 +99,10 @@ def require_own(url: str) -> None:
     nothing is opened."""
 
     if url.startswith(NODES):
-        raise ConfigError("--bus is a file or a Redis: another node offers its bus itself")
+        raise ConfigError(
+            f"cannot offer the bus {without_password(url)!r}: it belongs to another node; give a "
+            "file or a Redis server"
+        )
     open_store(url)
     file = file_of(url)
     if file is not None and not file.parent.is_dir():

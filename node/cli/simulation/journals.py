@@ -214,7 +214,10 @@ def _check_places(journals: Path, listed: Path) -> None:
     if journals.is_dir() and list_segments(journals):
         raise FileError(f"{journals} has journals already")
     if listed.absolute().is_relative_to(journals.absolute()):
-        raise ConfigError("the list of faults is kept outside of the journals")
+        raise ConfigError(
+            f"cannot write the list of faults to '{listed}': it is inside the journals' directory "
+            f"'{journals}'; choose a place outside"
+        )
 
 
 def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:

@@ -50,9 +50,11 @@ def topics(
 ) -> None:
     """Show what a node offers to you: names, kinds, types and what is said of them."""
     if schema and options.as_json:
-        raise ConfigError("--schema is JSON already: give it or --json")
+        raise ConfigError(
+            "cannot use --schema with --json: --schema prints JSON already; leave --json out"
+        )
     if not timeout > 0:  # not a number is not above 0 either
-        raise ConfigError("--timeout is a number of seconds above 0")
+        raise ConfigError(f"cannot use --timeout {timeout:g}: it must be more than 0 seconds")
 
     async def asking(options: NodeOptions, out: Output) -> None:
         async with dialled(options, out, address) as peer:

@@ -54,7 +54,11 @@ async def ask_offers(
         except CallRefused as refused:
             if refused.code != ResultCode.TOPIC_NOT_FOUND:
                 raise
-            raise CallRefused(refused.code, "this node tells nobody what it offers") from refused
+            raise CallRefused(
+                refused.code,
+                f"{peer} does not publish a list of its topics; its program can do so with "
+                "node.offer_topics()",
+            ) from refused
         found, more = _read(answer)
         offers += found
         if not more or not found:

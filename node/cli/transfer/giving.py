@@ -83,7 +83,10 @@ class WaysToMeet:
         """What the options say; ConfigError if they exclude each other."""
         places = listen or ([] if home else [EVERYWHERE])
         if announced and not places:
-            raise ConfigError("--announce tells where this node listens: give --listen too")
+            raise ConfigError(
+                f"cannot use --announce with --home {home}: it announces a listening address; "
+                "give --listen too"
+            )
         found = find_spec("zeroconf") is not None
         tcp = any(place.startswith("tcp://") for place in places)
         default = found and tcp and not home

@@ -65,16 +65,23 @@ def receive(
     With the CODE that `send` shows, from that one sender, until it has said all.
     """
     if once and count is not None:
-        raise ConfigError("give --once or --count, not both")
+        raise ConfigError(f"cannot use --once with --count {count}: leave one of the options out")
     code = Code.parse(what) if looks_like_code(what) else None
     if code is None and directory is not None:
         raise ConfigError(f"{what} is not a code, and one directory is enough")
     if code is None and (at is not None or home is not None):
-        raise ConfigError("--at and --home go with a code")
+        option = f"--home {home}" if at is None else f"--at {at}"
+        raise ConfigError(f"cannot use {option} with the directory {what!r}: it needs a code")
     if code is not None and listen:
-        raise ConfigError("--listen does not go with a code: the sender waits, and you go there")
+        raise ConfigError(
+            f"cannot use --listen {listen[0]} with a code: the receiver connects to the sender; "
+            "leave --listen out"
+        )
     if code is not None and options.plaintext:
-        raise ConfigError("a code does not go with --plaintext: no identity would be proved")
+        raise ConfigError(
+            "cannot use a code with --plaintext: peers prove no identity without encryption; "
+            "leave --plaintext out"
+        )
     place = (directory or Path()) if code is not None else Path(what)
     store = partial(_opened, place, force=force, max_size=max_size)
     receiver = partial(FileReceiver, parallel=parallel, count=1 if once else count)

@@ -63,11 +63,17 @@ def send(
     _require_sendable(paths)
     if address is not None:
         if home or listen or announced is not None:
-            raise ConfigError("--home, --listen and --announce are for a code: give no ADDR")
+            raise ConfigError(
+                f"cannot use --home, --listen or --announce with the address {last!r}: they are "
+                "for a code; leave the address or the options out"
+            )
         command = partial(_to_address, address=address)
     else:
         if options.plaintext:
-            raise ConfigError("a code does not go with --plaintext: no identity would be proved")
+            raise ConfigError(
+                "cannot use a code with --plaintext: peers prove no identity without encryption; "
+                "give ADDR, or leave --plaintext out"
+            )
         ways = WaysToMeet.chosen(home, listen, announced)
         command = partial(_by_code, ways=ways)
     run(options, partial(command, paths=paths, retries=retries, parallel=parallel))
@@ -153,7 +159,7 @@ async def _send_all(
 def _require_sendable(paths: Sequence[Path]) -> None:
     """Raises ConfigError for what no receiver would take, before anybody is met."""
     if not paths:
-        raise ConfigError("send wants FILE... [ADDR]: the files, then the address if there is one")
+        raise ConfigError("no file is given; give FILE... [ADDR], with the address last")
     met: dict[str, Path] = {}
     for path in paths:
         other = met.setdefault(same_file_key(safe_name(path)), path)

@@ -54,7 +54,7 @@ async def found_by_code(
             are given, or none where the local network cannot be asked. And as `Node.connect`.
     """
     if at is not None and home is not None:
-        raise ConfigError("give --at or --home, not both")
+        raise ConfigError(f"cannot use --at {at} with --home {home}: leave one of the options out")
     if home is not None:
         async with (
             dialling_node(options, out, home) as node,
@@ -62,7 +62,10 @@ async def found_by_code(
         ):
             there = await find_slot(server, code.slot)
             if there == node.node_id:
-                raise ConfigError("the sender there has your own id: give --fresh on one side")
+                raise ConfigError(
+                    f"cannot receive from {there.short}: it is your own node id; give --fresh on "
+                    "one side"
+                )
             assert server.server is not None  # it has answered
             peer = await server.reach(server.server, there)
             await _prove(node, peer, code, ready)
@@ -96,8 +99,8 @@ async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
     """The addresses of each node on the local network that says it waits at the slot."""
     if find_spec("zeroconf") is None:
         raise ConfigError(
-            "say where the sender waits: --at ADDR or --home ADDR "
-            "(the local network is asked with the extra `discovery` alone)"
+            f"cannot find the sender of the code {code.slot}-..: searching the local network "
+            "requires the extra 'discovery'; give --at ADDR or --home ADDR"
         )
     out.remark("looking on the local network ..")
     found = await find(slot=code.slot)

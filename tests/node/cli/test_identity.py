@@ -113,7 +113,7 @@ def test_a_key_file_is_never_overwritten(parley: Parley, tmp_path: Path) -> None
 def test_an_empty_path_is_none(parley: Parley, command: list[str]) -> None:
     done = parley(*command)
     assert (done.code, done.out) == (2, "")
-    assert "it is empty" in done.err
+    assert "the path '' is empty" in done.err
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610])

@@ -69,7 +69,7 @@ def test_the_demo(processes: Processes) -> None:
     ("options", "sentence"),
     [
         (("--loop", "twisted"), "--loop twisted: asyncio or trio"),
-        (("--loop", "trio", "--uvloop"), "--uvloop does not go with --loop trio"),
+        (("--loop", "trio", "--uvloop"), "cannot use --uvloop with --loop trio"),
     ],
 )
 def test_loops_that_are_not_there(

@@ -151,8 +151,10 @@ def test_which_identity_options_mean(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_identity_and_fresh_exclude_each_other(parley: Parley, tmp_path: Path) -> None:
-    done = parley("serve", "--fresh", "--identity", str(tmp_path / "key"))
-    assert done == (2, "", "parley: --identity and --fresh exclude each other\n")
+    key = tmp_path / "key"
+    done = parley("serve", "--fresh", "--identity", str(key))
+    text = f"parley: cannot use --identity '{key}' with --fresh: leave one of the options out\n"
+    assert done == (2, "", text)
 
 
 def test_it_is_shown(parley: Parley, home: Path) -> None:

@@ -94,9 +94,9 @@ def test_a_bridge_joins_two_nodes_and_a_relay(processes: Processes, parley: Parl
     [
         (["--listen", "tcp://0.0.0.0:0"], "--allow-insecure"),
         (["--listen", "nowhere"], "an address starts with"),
-        (["--node", "tcp://127.0.0.1:0"], "--node goes with --bridge"),
+        (["--node", "tcp://127.0.0.1:0"], "cannot use --node tcp://127.0.0.1:0 without --bridge"),
         (["--bridge", "=tcp://127.0.0.1:1"], "TOPIC=ADDR"),
-        (["--bridge", ""], "names no topic"),
+        (["--bridge", ""], "cannot use --bridge '': the topic is empty"),
         (["--clients", "0"], "clients is 0"),
         (["--longest-frame", "63"], "longest_frame is 63"),
         (["--write-buffer", "1"], "write_buffer is 1"),

@@ -117,7 +117,9 @@ def test_closed_standard_files(processes: Processes, server: str) -> None:
     assert (failed.returncode, failed.stdout) == (3, b"")
     closed = _shell(processes, f"{call} - <&-")
     assert (closed.returncode, closed.stdout) == (6, b"")
-    assert closed.stderr == b"parley: standard input is closed\n"
+    assert closed.stderr == (
+        b"parley: cannot read DATA '-' from standard input: it is closed; redirect a file to it\n"
+    )
 
 
 def test_a_terminal_without_the_letters(processes: Processes, server: str) -> None:

@@ -149,8 +149,8 @@ def test_a_dead_letter_that_is_not_there(parley: Parley, bus: str, dead: list[st
 def test_what_is_not_done(parley: Parley, bus: str, publish: Publish) -> None:
     publish(1)
     for command, args, sentence in (
-        ("dlq drop", (), "name ids of dead letters, --group or --all"),
-        ("dlq replay", ("--all", "1-1"), "not both"),
+        ("dlq drop", (), "give ids of dead letters, --group or --all"),
+        ("dlq replay", ("--all", "1-1"), "cannot use --all with the id '1-1'"),
         ("dlq drop", ("x",), "is not the id of an event"),
         ("trim", (), "name at least one bound"),
         ("trim", ("--before", "new"), "--before new"),

@@ -240,7 +240,10 @@ def test_answers_that_are_no_room(processes: Processes, parley: Parley, server: 
     assert processes.run("chat", f"{place}#{'a' * 52}", data=b"").code == 4
     # Without standard input there is nobody to talk.
     done = parley("chat", server)
-    assert (done.code, done.err) == (6, "parley: standard input is closed\n")
+    assert (done.code, done.err) == (
+        6,
+        "parley: cannot read standard input: it is closed; redirect a file or a pipe to it\n",
+    )
 
 
 class Terminal:

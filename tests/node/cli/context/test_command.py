@@ -46,7 +46,7 @@ def test_names_and_their_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(context_file, "MOST_CONTEXTS", 2)
     file = Contexts(tmp_path / "contexts.toml")
     for name in ("", "-x", ".x", "a b", "a/b", "@a", "é", "x" * 65):
-        with pytest.raises(ConfigError, match="a context's name has"):
+        with pytest.raises(ConfigError, match=r"cannot use .* as a context's name"):
             file.add(name, HOME)
     file.add("x" * 64, HOME)
     with pytest.raises(ConfigError, match="--force replaces it"):
@@ -144,7 +144,11 @@ def test_the_commands(parley: Parley, tmp_path: Path) -> None:
     assert parley("context", "use", "home").out == "home is in use\n"
     assert parley("context", "show", "--json").last["name"] == "home"
     assert parley("context", "remove", "home").out == "removed home\n"
-    assert parley("context", "show").err == "parley: no context is in use: give NAME\n"
+    contexts = tmp_path / "home" / "contexts.toml"
+    assert parley("context", "show").err == (
+        f"parley: no context is in use in '{contexts}'; give NAME, or select one with: parley "
+        "context use NAME\n"
+    )
     assert parley("context", "use", "shop").code == 0
     assert parley("context", "use").out == "no context is in use\n"
     assert parley("context", "show", "shop", "--json").last["in_use"] is False
@@ -157,8 +161,12 @@ def test_the_commands(parley: Parley, tmp_path: Path) -> None:
         (["x", "--identity", "/nonexistent/key"], 6, "cannot open the key file"),
         (["x", "--trust", "anyone"], 2, "trust is any, first-use, known"),
         (["x", "--auditor", "me"], 2, "cannot read the auditor's key 'me': it begins with"),
-        (["x"], 2, "a context has an address, --identity, --trust or --auditor"),
-        (["a b", PLACE], 2, "a context's name has"),
+        (
+            ["x"],
+            2,
+            "cannot add an empty context; give an address, --identity, --trust or --auditor",
+        ),
+        (["a b", PLACE], 2, "cannot use 'a b' as a context's name"),
     ],
 )
 def test_a_wrong_context_is_not_added(

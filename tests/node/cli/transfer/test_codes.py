@@ -144,13 +144,16 @@ def test_a_sender_that_ends_while_it_waits(
 def test_what_does_not_go_together(parley: Parley, directory: Path, file: Path) -> None:
     there, code = "tcp://127.0.0.1:1", "7-crossover-clockwork"
     for args, words in [
-        (("send", str(file), there, "--home", there), "give no ADDR"),
-        (("send", str(file), there, "--no-announce"), "give no ADDR"),
+        (("send", str(file), there, "--home", there), f"with the address '{there}'"),
+        (("send", str(file), there, "--no-announce"), f"with the address '{there}'"),
         (("send", str(file), "--home", there, "--announce"), "give --listen too"),
-        (("receive", str(directory), "--at", there), "go with a code"),
+        (("receive", str(directory), "--at", there), "it needs a code"),
         (("receive", str(directory), str(directory)), "is not a code"),
-        (("receive", code, "--listen", there), "the sender waits"),
-        (("receive", code, "--at", there, "--home", there), "not both"),
+        (("receive", code, "--listen", there), "the receiver connects to the sender"),
+        (
+            ("receive", code, "--at", there, "--home", there),
+            f"cannot use --at {there} with --home {there}",
+        ),
         (("receive", "7-crossover-clokwork"), "is it clockwork?"),
     ]:
         done = parley(*args)
@@ -203,7 +206,7 @@ def test_a_plain_connection_is_not_used(
         ("receive", "7-crossover-clockwork", "--plaintext", "--at", HERE),
     ):
         done = parley(*args)
-        assert (done.code, "no identity would be proved" in done.err) == (2, True), done
+        assert (done.code, "cannot use a code with --plaintext" in done.err) == (2, True), done
 
 
 def test_who_had_a_guess_gets_no_second_one(
