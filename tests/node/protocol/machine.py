@@ -206,9 +206,11 @@ class Link:
             self._last_pump = target
 
     def _under_way(self) -> bool:
+        """Whether bytes wait for the transport, or for a core that sends Close once it is asked."""
         return any(
             side.inbox
             or side.connection._wire.frames
+            or side.connection.state is State.DRAINING
             or (side.inbox_ends and not side.eof_told and not side.connection.ended)
             for side in self.sides
         )

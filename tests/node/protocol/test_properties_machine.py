@@ -339,6 +339,20 @@ CROWDED: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("before", [0.0, 1.5, 9.0])
+def test_the_transport_takes_a_close_in_time(who: int, before: float) -> None:
+    """The model's transport delays a Close by less than the wait of a graceful close."""
+    state = TwoSides()
+    state.begin(CROWDED)
+    state.pump()
+    state.advance(before)
+    state.close(who, gate=2)
+    state.advance(9.0)
+    state.nothing_is_wrong()
+    state.teardown()
+
+
 @pytest.mark.slow
 @example(drawn=CROWDED, seed=0)
 @given(drawn=beginnings, seed=st.integers(0, 2**32 - 1))
