@@ -83,7 +83,7 @@ class Node(Changing):
     ) -> None:
         for name, value, kind in (
             ("identity", identity, Identity),
-            ("config", config or NodeConfig(), NodeConfig),
+            ("config", NodeConfig() if config is None else config, NodeConfig),
         ):
             if not isinstance(value, kind):
                 raise ConfigError(f"{name} is {value!r}; it must be of type {kind.__name__}")

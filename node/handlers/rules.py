@@ -142,7 +142,8 @@ class Rule:
                 "name node ids, roles or a function"
             )
         if callable(allow) or not isinstance(allow, NodeId | Iterable):
-            self._function = require_callable(allow, "allow=", "peer", "name")
+            what = "allow= or writers= (node ids, roles or a function)"
+            self._function = require_callable(allow, what, "peer", "name")
         else:
             # One id or role alone: its characters are not what is meant.
             members = [allow] if isinstance(allow, NodeId | str) else allow

@@ -58,6 +58,7 @@ class Reachable(ABC, Generic[C]):
     ) -> None:
         """`what` names it in errors and in the log."""
         self.error: Exception | None = None
+        self._reported = ""  # the text of the last failure, also once the link is up
         self.sessions = 0
         self.attempts = 0
         self.pause = 0.0
@@ -218,8 +219,8 @@ class Reachable(ABC, Generic[C]):
     def _failed(self, why: Exception, seconds: float) -> None:
         # One that is refused by a responder was up for a moment: that makes it no news.
         again = self.attempts or (isinstance(why, HandshakeError) and self._redial.failures > 1)
-        told = again and str(why) == str(self.error)
-        self.error, self.pause = why, seconds
+        told = again and str(why) == self._reported
+        self.error, self.pause, self._reported = why, seconds, str(why)
         self.attempts += 1
         logger.log(
             logging.DEBUG if told else logging.WARNING,

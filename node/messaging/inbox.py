@@ -59,9 +59,10 @@ class NoteInbox:
         return len(self._waiting)
 
     @property
-    def unread_events(self) -> int:
-        """How many events hold credit that was not given back."""
-        return self._in_use_events + sum(1 for _, _, cost in self._waiting if cost)
+    def unread_costs(self) -> list[int]:
+        """The costs of the events that hold credit that was not given back."""
+        in_use = [self._in_use] if self._in_use else []
+        return in_use + [cost for _, _, cost in self._waiting if cost]
 
     def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
         """A Notify or Notes came; False if there is no room for one that cost nothing."""

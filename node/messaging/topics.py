@@ -60,7 +60,8 @@ class Reader(Protocol):
 
 
 class Topics:
-    """The subscriptions of one connection. `knows` tells whether we publish a topic."""
+    """The subscriptions of one connection. `knows` tells whether we publish a topic; `asked` are
+    the topics for which a subscription here waits to be accepted."""
 
     __slots__ = (
         "_answering",
@@ -74,6 +75,7 @@ class Topics:
         "_offered",
         "_readers",
         "_readers_by_topic",
+        "asked",
     )
 
     def __init__(
@@ -90,6 +92,7 @@ class Topics:
         self._offered: dict[int, str] = {}  # streams that were opened in answer to them
         self._readers: dict[int, tuple[str, Reader]] = {}
         self._readers_by_topic: dict[str, Reader] = {}
+        self.asked: set[str] = set()
 
     # Publishing.
 

@@ -40,11 +40,11 @@ class SharedStream:
         self._stream = stream
         self._most_behind = MOST_BEHIND * window
         self._consume = consume
-        # Events that came before the stream was shared: the first subscription has them alone.
-        self._before = {first: first.inbox.unread_events}
-        self._members = {first: 0}  # the cost of what each has read, or not got, since then
-        self._costs: list[int] = []  # of events that came, for which no credit was returned
-        self._came = self._returned = 0
+        # The costs of events that came and for which no credit was returned. At first these are
+        # the ones that the first subscription alone got.
+        self._costs = first.inbox.unread_costs
+        self._came, self._returned = sum(self._costs), 0
+        self._members = {first: 0}  # the cost of what each has read, or not got
 
     @property
     def inbox(self) -> Self:
@@ -59,6 +59,8 @@ class SharedStream:
     def add(self, member: SharedReader) -> None:
         """Give a subscription all that comes from now on."""
         self._members[member] = self._came
+        # Else it would wait for credit that depends on what others read.
+        self._progress()
 
     def remove(self, member: SharedReader) -> bool:
         """Give a subscription nothing more; returns whether others read on."""
@@ -78,19 +80,11 @@ class SharedStream:
             return True
         return any(took)
 
-    def read(self, member: SharedReader, cost: int, count: int) -> None:
-        """A subscription has read so much, in `count` events."""
-        if before := self._before.get(member, 0):
-            self._before[member] = before - count
-            self._consume(cost, count)
-        elif member in self._members:
+    def read(self, member: SharedReader, cost: int) -> None:
+        """A subscription has read events of this cost."""
+        if member in self._members:
             self._members[member] += cost
-            fastest = max(self._members.values())
-            self._return(fastest)
-            least = fastest - self._most_behind
-            for slow in [one for one, read in self._members.items() if read < least]:
-                del self._members[slow]
-                slow.ended(StreamReset(self._stream, CloseCode.SLOW_CONSUMER, TOO_SLOW))
+            self._progress()
 
     def ended(self, reset: StreamReset | None) -> None:
         """No more notes will come."""
@@ -101,6 +95,15 @@ class SharedStream:
         """The connection is over."""
         for member in list(self._members):
             member.lost(code, text)
+
+    def _progress(self) -> None:
+        """Return credit for what the fastest has read, and end those that are too slow."""
+        fastest = max(self._members.values())
+        self._return(fastest)
+        least = fastest - self._most_behind
+        for slow in [one for one, read in self._members.items() if read < least]:
+            del self._members[slow]
+            slow.ended(StreamReset(self._stream, CloseCode.SLOW_CONSUMER, TOO_SLOW))
 
     def _return(self, upto: int) -> None:
         """Return the credit of all events up to this sum of costs."""

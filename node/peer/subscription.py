@@ -36,7 +36,7 @@ from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
 from node.remote.live import LiveConnection
 from node.transport.options import require_callable
-from node.transport.waiting import Changes
+from node.transport.waiting import Changes, left_after
 from node.typed.data_type import DataType
 from node.typed.models import D, Model
 
@@ -188,8 +188,25 @@ class Subscription(Generic[D]):
         if self._begun:
             raise ParleyError("a subscription is made once")
         self._begun = True
+        asked, changes, timeout = self._topics.asked, self._live.changes, self._timeout
+        if self.topic in asked:
+            # Whether this one can join is known once the other is accepted, refused or cancelled.
+            timeout = await left_after(
+                lambda: changes.until(lambda: self.topic not in asked),
+                timeout,
+                self._live.backend.now,
+            )
         if self._join():
             return
+        asked.add(self.topic)
+        try:
+            await self._ask(timeout)
+        finally:
+            asked.discard(self.topic)
+            changes.notify()
+
+    async def _ask(self, timeout: float | None) -> None:
+        """Send a Subscribe and wait for its answer."""
         live, asking = self._live, self._asking
         waiter, now = live.backend.waiter(), live.backend.now()
         try:
@@ -197,7 +214,7 @@ class Subscription(Generic[D]):
                 self.topic,
                 self._asked,
                 now,
-                self._timeout,
+                timeout,
                 waiter.wake,
                 self._window,
                 self._after,
@@ -215,8 +232,6 @@ class Subscription(Generic[D]):
             else:
                 self._give_up(call)
             raise
-        if call.code == ResultCode.ALREADY_SUBSCRIBED and self._join():
-            return  # both were on their way
         self._require_accepted(call)
         self.data = call.data
 
@@ -475,7 +490,7 @@ class Subscription(Generic[D]):
         if self._shared is None:
             self._return_credit(cost, count)
         else:
-            self._shared.read(self, cost, count)
+            self._shared.read(self, cost)
 
     def _return_credit(self, cost: int, count: int) -> None:
         self._live.core.consume(self._stream, cost, count)

@@ -287,7 +287,7 @@ WRONG: list[tuple[str, str, tuple[Any, ...]]] = [
     ("emit", "format", (None, 5, b"x", "x", [])),
     ("Pauses", "first", (None, *NEGATIVE, 0)),
     ("Node", "identity", (None, "x", 5)),
-    ("Node", "config", ("x", 5, {"role": "peer"})),
+    ("Node", "config", ("x", 0, 5, [], {"role": "peer"})),
     ("Node", "trust", (5, 0, "tofu", [1])),
     ("Node", "observer", (5, "x")),
     ("Node", "journal", (5, "x")),

@@ -4,8 +4,9 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
-from parley import CallRefused, StreamResetError, Subscription
+from parley import CallRefused, CallTimeout, StreamResetError, Subscription
 from tests.node.network import eventually, meeting
 
 pytestmark = pytest.mark.anyio
@@ -74,9 +75,86 @@ async def test_both_on_their_way(anyio_backend: str) -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(3):
                 tasks.start_soon(read, number)
-            await eventually(lambda: len(begun) == 3)  # else one could leave before all joined
+            await eventually(lambda: len(begun) == 3)  # else one has left before others join
             await topic.publish("for all")
         assert got == [["for all"]] * 3
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_the_first_is_cancelled_while_others_wait(turns: int, anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+
+        scope, got = anyio.CancelScope(), list[Any]()
+
+        async def hold() -> None:
+            with scope:
+                async with met.peer.subscribe("x"):
+                    await anyio.sleep_forever()
+
+        async def read() -> None:
+            async with met.peer.subscribe("x") as sub:
+                await topic.publish(1)
+                got.extend(await take(sub, 1))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hold)
+            await checkpoint()
+            tasks.start_soon(read)
+            for _ in range(turns):
+                await checkpoint()
+            scope.cancel()
+        assert got == [1]
+
+
+async def test_the_wait_for_another_to_be_accepted_has_the_timeout(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic, asked = met.server.topic("x"), anyio.Event()
+
+        @topic.on_subscribe
+        async def never(request: Any) -> None:
+            asked.set()
+            await anyio.sleep_forever()
+
+        async def wait() -> None:
+            with pytest.raises(CallTimeout):
+                await met.peer.subscribe("x", timeout=0.1).__aenter__()
+
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(met.peer.subscribe("x", timeout=None).__aenter__)
+                await asked.wait()
+                await wait()
+                scope.cancel()
+        assert scope.cancelled_caught
+
+
+async def test_unread_notes_of_the_first_leave_the_others_their_window(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x", patience=100)
+        note, count = bytes(1_000), 100
+        async with met.peer.subscribe("x", window=20_000) as first:
+            for _ in range(count):  # what doesn't fit in the window waits at the publisher
+                await topic.publish(note)
+            await eventually(lambda: bool(first.inbox))
+            async with met.peer.subscribe("x") as second:
+                assert len(await take(second, 30)) == 30
+
+
+async def test_one_that_leaves_while_reading_leaves_the_others_their_window(
+    anyio_backend: str,
+) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x", patience=100)
+        first = met.peer.subscribe("x", window=4_000)
+        await first.__aenter__()
+        async with met.peer.subscribe("x"):
+            await topic.publish(bytes(5_000))
+            await take(first, 1)  # its credit returns when the next note is read
+            async with met.peer.subscribe("x") as third:
+                await first.__aexit__(None, None, None)
+                await topic.publish(bytes(5_000))
+                assert len(await take(third, 1)) == 1
 
 
 async def test_credit_returns_as_the_fastest_reads_and_a_slow_one_loses_only_itself(

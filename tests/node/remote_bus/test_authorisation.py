@@ -189,8 +189,8 @@ async def test_a_node_id_may_use_a_bus(anyio_backend: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("allow", "said"),
     [
-        (True, "cannot use True as allow=: it is not a function"),
-        (7, "cannot use 7 as allow=: it is not a function"),
+        (True, "cannot use True as allow= or writers= (node ids, roles or a function)"),
+        (7, "cannot use 7 as allow= or writers= (node ids, roles or a function)"),
         ([7], "allow= takes node ids and roles, not 7"),
         ({"read": "worker"}, "cannot use 'read' as an action of a bus: it is none of publish, "),
         ({"publish": {"x": "worker"}}, "only a bus has a rule for each action"),
