@@ -11,6 +11,7 @@ from ipaddress import ip_address
 
 from node.errors import InsecureAddressError
 from node.fair_slots import FairSlots
+from node.logs import LogRation
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
@@ -34,6 +35,7 @@ class Gateway:
         "_drivers",
         "_drop",
         "_ending",
+        "_full",
         "_is_open",
         "_listeners",
         "_most_clients",
@@ -59,6 +61,7 @@ class Gateway:
         self._drop = drop
         self._drivers: FairSlots[Driver] = FairSlots(self._idle_since, idle=math.inf)
         self._ending = False
+        self._full = LogRation()  # clients cause these lines before they have authenticated
         self.turned_away = 0
 
     def __len__(self) -> int:
@@ -105,7 +108,10 @@ class Gateway:
         owner = self._owner_of(name)
         if len(self._drivers) >= self._most_clients and not self._make_room(owner):
             self.turned_away += 1
-            access.warning(
+            self._full.log(
+                access,
+                logging.WARNING,
+                self._backend.now(),
                 "a connection from %s was turned away: no room",
                 name,
                 extra={"event": "connection.turned-away", "address": name, "reason": "no room"},

@@ -167,11 +167,12 @@ class HttpConnection:
     # Inside.
 
     def _address(self, which: Any) -> tuple[str, int] | None:
+        """The address, or None if the connection is closed already."""
         try:
-            host, port, *_ = self._stream.extra_attributes[which]()
+            found = self._stream.extra(which, None)  # noqa: S610 - nothing of Django
         except OSError:
-            return None  # it is closed already
-        return host, port
+            return None
+        return None if found is None else found[:2]
 
     async def _request(self) -> h11.Request | None:
         with anyio.move_on_after(self._limits.idle):

@@ -73,11 +73,10 @@ async def serving(
     async def serve(stream: SocketStream) -> None:
         async with stream:
             connection = HttpConnection(stream, app, limits, failures)
-            if not has_slot(connection, address_key(connection.remote_host)[0]):
-                return
             try:
-                with connection.scope:
-                    await connection.serve()
+                if has_slot(connection, address_key(connection.remote_host)[0]):
+                    with connection.scope:
+                        await connection.serve()
             except Exception:
                 bugs.log(
                     logger,

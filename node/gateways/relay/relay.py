@@ -15,6 +15,7 @@ from node.dialects.relay.router import RelayMember, Router
 from node.errors import ConfigError
 from node.gateways.guest import Guest
 from node.gateways.server import DialectServer
+from node.logs import LogRation
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 from node.remote import access
@@ -36,6 +37,7 @@ class Relay(DialectServer["RelayGuest"]):
         self.limits = limits or RelayLimits()
         self._router = Router(feedback=feedback)
         self._ground = Ground("the relay")
+        self._drops = LogRation()
         super().__init__("the relay", self.limits.clients, self.limits.memory)
 
     def __repr__(self) -> str:
@@ -99,13 +101,15 @@ class Relay(DialectServer["RelayGuest"]):
 
     def _new_guest(self, name: str) -> "RelayGuest":
         core = RelayConnection(self._router, self.limits, self.backend.now(), self.account)
-        guest = RelayGuest(core, self.backend, name, self._changes.notify, self._gone)
+        changed, drops = self._changes.notify, self._drops
+        guest = RelayGuest(core, self.backend, name, changed, self._gone, drops)
         core.shell = guest.driver
         return guest
 
 
 class RelayGuest(Guest):
-    """A client. `changed` is called when it is accepted and when its connection ends."""
+    """A client. `changed` is called when it is accepted and when its connection ends; `drops`
+    rate-limits the log lines on clients that don't read."""
 
     dialect: ClassVar[str] = "the event relay"
     turn_size: ClassVar[int] = 64 * 1024  # a message costs it a tenth of a call
@@ -117,9 +121,11 @@ class RelayGuest(Guest):
         name: str,
         changed: Callable[[], None],
         on_gone: Callable[[Guest], None],
+        drops: LogRation,
     ) -> None:
         super().__init__(core, backend, name, on_gone=on_gone)
         self._client = core
+        self._drops = drops
         self._changed = changed
 
     def _take(self, report: Any, now: float) -> None:
@@ -131,7 +137,12 @@ class RelayGuest(Guest):
 
     def _lost(self, ended: ConnectionEnded) -> None:
         if ended.code == CloseCode.OVERLOADED:
-            logger.warning(
-                "%s was dropped: it does not read", self, extra={"event": "relay.dropped"}
+            self._drops.log(
+                logger,
+                logging.WARNING,
+                self.backend.now(),
+                "%s was dropped: it does not read",
+                self,
+                extra={"event": "relay.dropped"},
             )
         self._changed()

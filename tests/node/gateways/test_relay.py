@@ -19,6 +19,7 @@ from node.errors import (
 )
 from node.gateways.relay.client import RelayClient
 from node.gateways.relay.relay import Relay
+from node.logs import LogRation
 from tests.node.dialects.relay.hall import A, B, faults, message, messages
 from tests.node.gateways.relays import PLACE, clients_of, raw, read, relaying, to_the_end
 from tests.node.network import PATIENCE, eventually
@@ -174,6 +175,23 @@ async def test_who_does_not_read_is_dropped_and_holds_nobody_up(
         await one.send(UUID(bytes=A), b"gone")
         await eventually(lambda: one.faults == 1)
         assert core.queued_bytes == 0
+
+
+async def test_dropped_clients_are_logged_at_a_limited_rate(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with relaying(write_buffer=100_000) as (relay, address):
+        relay._drops = LogRation(burst=2, per_second=0.001)
+        async with clients_of(relay, address, 1) as (one,):
+            for number in range(4):
+                async with await raw(address) as slow:
+                    await slow.send(A)
+                    await relay.until(lambda: UUID(bytes=A) in relay)
+                    while relay.dropped == number:
+                        await one.send(UUID(bytes=A), bytes(50_000))
+                    await relay.until(lambda: UUID(bytes=A) not in relay)
+        lines = [record for record in caplog.records if "does not read" in record.getMessage()]
+        assert len(lines) == 2
 
 
 @pytest.mark.parametrize(

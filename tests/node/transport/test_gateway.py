@@ -9,6 +9,7 @@ import pytest
 
 from node.dialects.core import NEVER
 from node.errors import AddressError, InsecureAddressError, UnreachableError
+from node.logs import LINES
 from node.protocol.account import Account
 from node.transport.address import Address
 from node.transport.backend import Backend
@@ -120,6 +121,16 @@ async def test_an_address_with_many_makes_way_for_another(anyio_backend: str) ->
             assert await one.receive() == b"ab"
         for one in (*hostile, good, late):
             await one.aclose()
+
+
+async def test_connections_that_are_turned_away_are_logged_at_a_limited_rate(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with gateway(most=0) as there:
+        for _ in range(10 * LINES):
+            assert there._admitted("127.0.0.1") is None
+        assert LINES <= len(caplog.records) < 3 * LINES
+        assert there.turned_away == 10 * LINES
 
 
 async def test_who_was_accepted_too_late_is_not_served(anyio_backend: str) -> None:

@@ -49,6 +49,33 @@ async def test_metrics_are_told_by_http_from_before_the_node_to_its_end(
     assert not node.metrics.is_watched
 
 
+@pytest.mark.parametrize(
+    ("accept", "is_openmetrics"),
+    [
+        (b"application/openmetrics-text; version=x.y", True),
+        (b"application/openmetrics-text; version", True),
+        (b"application/openmetrics-text;version=1.0.0;q=\xff,;;=,", True),
+        (b",;=" * 2_000, False),
+        (b"\xff\xfe", False),
+    ],
+)
+async def test_a_malformed_accept_header_is_answered_and_not_logged(
+    anyio_backend: Any,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    accept: bytes,
+    is_openmetrics: bool,
+) -> None:
+    node = Node(Identity.create(), config=FAST)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(metered(node, SETTINGS, Output(False)))
+        client = await stack.enter_async_context(httpx2.AsyncClient(base_url=said_url(capsys)))
+        answer = await client.get("/metrics", headers=[(b"accept", accept)])
+    assert (answer.status_code, "parley_connections" in answer.text) == (200, True)
+    assert ("openmetrics" in answer.headers["content-type"]) is is_openmetrics
+    assert [record for record in caplog.records if record.name.startswith("parley")] == []
+
+
 async def test_without_an_address_nothing_is_served(
     anyio_backend: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """The HTTP server: ASGI on both loops, limits of size and time, and an end that leaves nothing."""
 
 import logging
+import socket
+import struct
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -18,6 +20,7 @@ from node.logs import LINES
 from node.web.asgi import AsgiApp, Receive, Scope, Send
 from node.web.limits import WebLimits
 from node.web.server import serving
+from tests.node.network import PATIENCE
 
 
 async def echo(request: Request) -> Response:
@@ -71,6 +74,19 @@ async def test_requests_are_answered_one_after_the_other_on_one_connection(
                 pass
     with pytest.raises(OSError, match="connect"):
         await dialled(url)
+
+
+async def test_connections_that_are_reset_leave_the_server_running(
+    anyio_backend: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The remote address of such a connection is unknown when it is accepted."""
+    async with serving(app(), "127.0.0.1:0") as url, httpx2.AsyncClient(base_url=url) as client:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with anyio.fail_after(PATIENCE):
+            assert (await client.get("/echo")).status_code == 200
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("address", ["unix:///tmp/x", "127.0.0.1", "tcp://[::1]:0#nothing"])
