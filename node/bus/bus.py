@@ -302,24 +302,51 @@ class Bus:
         whole = self._group(name, group)
         return await (await self._lazy.opened()).pending(name, whole, count, str(parse_id(after)))
 
+    @overload
     def history(
         self,
         name: str,
         *,
+        returns: None = None,
+        start: Position = ...,
+        end: Position | None = ...,
+        follow: bool = ...,
+    ) -> History: ...
+
+    @overload
+    def history(
+        self,
+        name: str,
+        *,
+        returns: type[R],
+        start: Position = ...,
+        end: Position | None = ...,
+        follow: bool = ...,
+    ) -> History[R]: ...
+
+    def history(
+        self,
+        name: str,
+        *,
+        returns: Any = None,
         start: Position = FIRST,
         end: Position | None = None,
         follow: bool = False,
-    ) -> History:
+    ) -> History[Any]:
         """The events of a stream as they are stored, whatever groups do: `async for event in
         bus.history(...)`, from `start` (inclusive) to `end` (an id: inclusive; a time: what was
         published before it); with `follow` also those to come, waiting for a store that went away.
+        With `returns` the data of each event is of that type; `event.data` raises
+        MalformedDataError for an event whose data does not fit.
 
         Raises:
-            InvalidEventError: the name or a position is wrong.
+            InvalidEventError: the name or a position is wrong. ConfigError: `returns` is not a
+                type of data.
         """
         api_of(name)
         until = None if end is None else last_before(end)
-        return History(self._lazy, name, after(start), until, follow=follow)
+        held = None if returns is None else data_type(returns)
+        return History(self._lazy, name, after(start), until, follow=follow, returns=held)
 
     # Keeping order.
 

@@ -13,6 +13,7 @@ from node.bus.errors import NotPendingError
 from node.bus.ids import parse_id
 from node.bus.model import StoredEvent
 from node.errors import ParleyError
+from node.typed.data_type import DataType
 from node.typed.models import E_co
 
 
@@ -44,7 +45,7 @@ class BusEvent(Generic[E_co]):
     `attempt` is how often the group was handed it, this time included: 1 at first; 0 for an event
     of `Bus.history`, which needs no acknowledgement."""
 
-    __slots__ = ("_data", "_holder", "attempt", "stored", "word")
+    __slots__ = ("_data", "_holder", "_returns", "attempt", "stored", "word")
 
     def __init__(
         self,
@@ -52,12 +53,14 @@ class BusEvent(Generic[E_co]):
         attempt: int = 0,
         holder: Holder | None = None,
         data: Any = None,
+        returns: DataType[Any] | None = None,
     ) -> None:
         self.stored = stored
         self.attempt = attempt
         self.word = Word.NONE
         self._holder = holder
         self._data = data
+        self._returns = returns
 
     def __repr__(self) -> str:
         return f"<BusEvent {self.stored.name} {self.stored.id}, attempt {self.attempt}>"
@@ -83,9 +86,11 @@ class BusEvent(Generic[E_co]):
 
         Raises:
             InvalidEventError: it is not a JSON object; only for an event of `Bus.history`.
+            MalformedDataError: it does not fit `returns=`; only for an event of `Bus.history`.
         """
         if self._data is None:
-            self._data = decode_body(self.stored.body)
+            plain = decode_body(self.stored.body)
+            self._data = plain if self._returns is None else self._returns.read(plain)
         data: E_co = self._data
         return data
 

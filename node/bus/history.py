@@ -2,7 +2,7 @@
 nothing, and leaves nothing open.
 """
 
-from typing import Final, Self
+from typing import Any, Final, Generic, Self
 
 from node.bus.errors import BusRefusedError
 from node.bus.event import BusEvent
@@ -11,32 +11,42 @@ from node.bus.lazy_store import LazyStore
 from node.bus.model import StoredEvent
 from node.bus.retry import StoreRetry
 from node.bus.store import Store
+from node.typed.data_type import DataType
+from node.typed.models import E_co
 
 # Events fetched at once, and seconds of one wait for new ones.
 PAGE: Final = 100
 WAIT: Final = 1.0
 
 
-class History:
+class History(Generic[E_co]):
     """Events of one stream, in their order: `async for event in bus.history(...)`."""
 
-    __slots__ = ("_follow", "_place", "_ready", "_retry", "_store", "_stream", "_until")
+    __slots__ = ("_follow", "_place", "_ready", "_retry", "_returns", "_store", "_stream", "_until")
 
     def __init__(
-        self, store: LazyStore, stream: str, after: str, until: str | None, *, follow: bool
+        self,
+        store: LazyStore,
+        stream: str,
+        after: str,
+        until: str | None,
+        *,
+        follow: bool,
+        returns: DataType[Any] | None = None,
     ) -> None:
         self._store = store
         self._stream = stream
         self._place = after
         self._until = until
         self._follow = follow
+        self._returns = returns
         self._retry: StoreRetry | None = None
-        self._ready: list[BusEvent] = []
+        self._ready: list[BusEvent[Any]] = []
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> BusEvent:
+    async def __anext__(self) -> BusEvent[E_co]:
         """The next event. Whoever follows waits for a store that once answered and does not now;
         otherwise raises BusError if the store fails."""
         while not self._ready:
@@ -48,7 +58,8 @@ class History:
                 raise StopAsyncIteration
             if self._follow and self._retry is None:
                 self._retry = StoreRetry(self._store.loop, f"the events of {self._stream}")
-            self._ready = [BusEvent(stored) for stored in reversed(found)]
+            returns = self._returns
+            self._ready = [BusEvent(stored, returns=returns) for stored in reversed(found)]
         event = self._ready.pop()
         self._place = event.id
         return event

@@ -9,7 +9,13 @@ from typing import Final
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusBusyError, BusDamagedError
-from node.bus.sqlite.bus_file import database_uri, is_bus, open_file, require_bus
+from node.bus.sqlite.bus_file import (
+    database_uri,
+    is_bus,
+    open_file,
+    require_bus,
+    require_regular,
+)
 from node.bus.sqlite.sqlite_errors import bus_error
 from node.errors import FileError
 
@@ -65,8 +71,8 @@ def restore(copy: str, path: str) -> str | None:
 
     Raises:
         FileError: `copy` doesn't exist, or an earlier restore kept a bus. BusBusyError: a process
-            has the bus open. BusDamagedError: the copy is damaged, or not a bus. BusError: the
-            copy cannot be read, or not be written.
+            has the bus open. BusDamagedError: the copy is damaged, or not a bus; or `path` is
+            not a regular file. BusError: the copy cannot be read, or not be written.
     """
     if not os.path.exists(copy):
         raise FileError(f"cannot restore {copy!r}: the file does not exist")
@@ -86,6 +92,7 @@ def _replace(source: sqlite3.Connection, copy: str, path: str) -> str | None:
         if os.path.lexists(kept + end):
             raise FileError(f"cannot restore {path!r}: {kept + end!r} exists; move it away first")
     if os.path.exists(path):
+        require_regular(path)
         _require_unused(path)
     _copy(source, copy, path, kept=kept)
     return kept if replaced else None
@@ -165,8 +172,8 @@ def _require_unused(path: str) -> None:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
-        # A damaged file is what a restore is for.
-        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+        # A damaged file is what a restore is for. Extended codes have the code in the low byte.
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise BusBusyError(
                 f"cannot restore {path!r}: another process has it open; stop that process first"
             ) from error

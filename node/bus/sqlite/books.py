@@ -79,6 +79,7 @@ class Books:
         last_id: the last id that was given.
         rows: events that are published and not inserted yet.
         added: how many bytes of events this transaction stores.
+        handed: how many new events it hands out.
         grown: the streams that this transaction published on, or has events given back to: their
             readers are woken.
         places: where groups of this run were when last read, (stream, group) to cursor.
@@ -93,6 +94,7 @@ class Books:
         self.now = 0.0
         self.last_id = -1
         self.added = 0
+        self.handed = 0
         self.repeated = False
         self.places: dict[tuple[str, str], int] = {}
         self.staged: dict[tuple[str, str], int] = {}
@@ -148,6 +150,7 @@ class Books:
             stream.added = 0
         self.grown.clear()
         self.added = 0
+        self.handed = 0
         self.repeated = False
         if self.staged:
             self.places.update(self.staged)
@@ -166,6 +169,7 @@ class Books:
         self.changed_groups.clear()
         self.staged.clear()
         self.added = 0
+        self.handed = 0
         self.repeated = False
 
     # Streams, groups and consumers.

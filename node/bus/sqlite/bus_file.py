@@ -28,6 +28,7 @@ LOG_LEFT: Final = 64 * 2**20
 CACHE_SIZE: Final = 32 * 2**20
 # The part of the file's size, and of the disk, that publishing leaves to everything else: a full
 # bus can be read, acknowledged and trimmed. Of the disk it is at most `DISK_RESERVED` bytes.
+# Handing out events leaves half of them to acknowledging and trimming.
 RESERVED: Final = 16
 DISK_RESERVED: Final = 32 * 2**20
 
@@ -67,7 +68,7 @@ def require_bus(path: str) -> None:
     """Raise BusDamagedError, or sqlite3.Error, unless the file is a bus, or empty, or not there;
     nothing is made or changed."""
     if os.path.exists(path):
-        _require_regular(path)
+        require_regular(path)
         with closing(sqlite3.connect(database_uri(path, "ro"), uri=True)) as connection:
             is_bus(connection, path)
 
@@ -90,15 +91,16 @@ def page_limits(config: BusConfig) -> tuple[int, int]:
     return pages - pages // RESERVED, pages
 
 
-def has_room(path: str, growth: int, logged: int) -> bool:
-    """Whether its disk has room for publishing: `growth` bytes for the file and `logged` for the
-    log; also if the disk does not tell.
+def has_room(path: str, growth: int, logged: int, *, publishes: bool = True) -> bool:
+    """Whether the disk has room for publishing or handing out: `growth` bytes for the file and
+    `logged` for the log. Also true if the disk doesn't state its size.
 
     The log's bytes are free again once it is in the file; so a part is left only if the file
     grows.
     """
     disk = os.statvfs(path)
-    needed = growth + max(logged, _reserved(disk) if growth else 0)
+    left = _reserved(disk) if publishes else _reserved(disk) // 2
+    needed = growth + max(logged, left if growth else 0)
     return not disk.f_blocks or disk.f_bavail * disk.f_frsize >= needed
 
 
@@ -114,10 +116,10 @@ def _make(path: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        _require_regular(path)
+        require_regular(path)
 
 
-def _require_regular(path: str) -> None:
+def require_regular(path: str) -> None:
     if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
         raise BusDamagedError(f"{path} is not a regular file")
 

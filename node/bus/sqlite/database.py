@@ -18,8 +18,10 @@ from node.bus.sqlite.sqlite_errors import is_full, is_of_disk
 
 logger = logging.getLogger("parley.bus")
 
-# Bytes of the log for each byte of events, at most: an event may fill little of its last page.
+# Bytes of the log for each byte of events, at most: an event may fill little of its last page. And
+# for each event that is handed out, at most.
 LOGGED: Final = 2
+LOGGED_PENDING: Final = 128
 
 
 class Database:
@@ -75,17 +77,19 @@ class Database:
             self._limit = limit
 
     def require_room(self) -> None:
-        """Raise BusFullError if the disk has no room for what this transaction published: in the
-        log, and in the file, once all of the log is there."""
+        """Raise BusFullError if the disk has no room for the events that this transaction publishes
+        or hands out: in the log, and in the file, once all of the log is there."""
         books = self.books
-        if books is None or not books.added:
+        if books is None or not (books.added or books.handed):
             return
         pages = books.cursor.execute("PRAGMA page_count").fetchone()[0]
         growth = max(0, pages * PAGE_SIZE - os.stat(self.path).st_size)
-        if not has_room(self.path, growth, LOGGED * books.added):
+        logged = LOGGED * books.added + LOGGED_PENDING * books.handed
+        publishes = books.added > 0
+        if not has_room(self.path, growth, logged, publishes=publishes):
+            others = "consuming and for trimming" if publishes else "acknowledging and for trimming"
             raise BusFullError(
-                f"there is no room for it on the disk of {self.path}: "
-                "the rest is left for consuming and for trimming"
+                f"there is no room for it on the disk of {self.path}: the rest is left for {others}"
             )
 
     def commit(self, durable: bool) -> None:

@@ -122,6 +122,7 @@ def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Deliv
     books.staged[stream.name, group.name] = last
     group.passed += len(rows)
     group.pending += len(rows) - again
+    books.handed += len(rows)
     group.held_since = min(group.held_since, books.now)
     books.changed_groups.add(group)
     name = stream.name

@@ -101,9 +101,9 @@ class SqliteStore:
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        def run(books: Books) -> tuple[list[Delivery], bool]:
+        def run(books: Books, piece: int) -> tuple[list[Delivery], bool]:
             found = deliveries.rejoin(books, stream, group)
-            new = deliveries.read(books, found, consumer, count)
+            new = deliveries.read(books, found, consumer, piece)
             return new, not new and deliveries.has_due(books, found)
 
         release = _release(stream, group, consumer)
@@ -111,7 +111,10 @@ class SqliteStore:
         def undo(result: tuple[list[Delivery], bool] | None) -> Operation | None:
             return None if result is None else release(result[0])  # None: it was never run
 
-        return await self._readers.first(stream, wait, lambda: self._do(MARK, run, undo))
+        def ask(piece: int) -> Awaitable[tuple[list[Delivery], bool]]:
+            return self._do(MARK, partial(run, piece=piece), undo)
+
+        return await self._readers.first(stream, wait, lambda: _that_fits(ask, count))
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
         none: list[Delivery] = []
@@ -126,10 +129,17 @@ class SqliteStore:
         return await self._do(MARK, run, _release(stream, group, consumer))
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        await self._do(MARK, _in_group(stream, group, None, deliveries.touch, consumer, ids))
+        def ask(some: Sequence[str]) -> Awaitable[None]:
+            run = _in_group(stream, group, None, deliveries.touch, consumer, some)
+            return self._do(MARK, run)
+
+        await _in_parts(ids, ask)
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        return await self._do(RECORD, _in_group(stream, group, 0, deliveries.ack, ids))
+        def ask(some: Sequence[str]) -> Awaitable[int]:
+            return self._do(RECORD, _in_group(stream, group, 0, deliveries.ack, some))
+
+        return sum(await _in_parts(ids, ask))
 
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
@@ -138,7 +148,11 @@ class SqliteStore:
         return await self._do(RECORD, run)
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        await self._do(MARK, _in_group(stream, group, None, deliveries.release, consumer, ids))
+        def ask(some: Sequence[str]) -> Awaitable[None]:
+            run = _in_group(stream, group, None, deliveries.release, consumer, some)
+            return self._do(MARK, run)
+
+        await _in_parts(ids, ask)
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         run = _in_group(stream, group, None, deliveries.bury, consumer, id, error)
@@ -272,15 +286,16 @@ class _Running:
         self.readers.wake(readable)
 
 
-async def _that_fits(ask: Callable[[int], Awaitable[Result]]) -> Result:
-    """The answer to `ask`, which is given how many events one transaction may touch: fewer each
-    time that the disk or the file has no room for the transaction."""
-    piece = maintenance.PIECE
+async def _that_fits(
+    ask: Callable[[int], Awaitable[Result]], piece: int = maintenance.PIECE
+) -> Result:
+    """The answer to `ask`, which is given how many events one transaction may touch: `piece`, and
+    fewer each time that the disk or the file has no room for the transaction."""
     while True:
         try:
             return await ask(piece)
         except BusFullError:
-            if piece == 1:
+            if piece <= 1:
                 raise
         piece = maintenance.smaller(piece)
 

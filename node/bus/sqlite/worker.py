@@ -150,8 +150,7 @@ class Worker:
                 retain(books, self._config, stream)
         if writes:
             database.leave_room(False)
-        if any(operation.kind.publishes for operation in operations):
-            database.require_room()
+        database.require_room()
         database.commit(durable)
         woken.update(stream.name for stream in books.grown)
         books.end()

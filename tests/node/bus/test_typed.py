@@ -11,7 +11,7 @@ import pytest
 
 from node.bus.errors import InvalidEventError
 from node.bus.event import BusEvent
-from node.errors import ConfigError
+from node.errors import ConfigError, MalformedDataError
 from tests.node.bus.buses import GROUP, NAME, a_bus
 from tests.node.network import eventually
 
@@ -115,6 +115,18 @@ async def test_data_that_does_not_fit_is_set_aside(
         assert letter.data == data
 
 
+async def test_history_reads_models(anyio_backend: str) -> None:
+    async with a_bus() as (bus, _):
+        await bus.publish_many(NAME, [ORDER, {"other": 1}, ORDER])
+        with anyio.fail_after(10):
+            first, other, last = [event async for event in bus.history(NAME, returns=Order)]
+        orders: list[Order] = [first.data, last.data]
+        assert orders == [ORDER, ORDER]
+        with pytest.raises(MalformedDataError, match="items"):
+            _ = other.data
+        assert json.loads(other.body) == {"other": 1}
+
+
 async def test_what_has_no_encoding_is_not_published(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         for data in (Struct(7).number, date(2026, 1, 31), {"b": b"bytes"}, {"o": object()}):
@@ -127,6 +139,8 @@ async def test_what_is_no_type_of_data(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         with pytest.raises(ConfigError, match="cannot be checked"):
             bus.consume(NAME, GROUP, returns=type(lambda: None))
+        with pytest.raises(ConfigError, match="cannot be checked"):
+            bus.history(NAME, returns=type(lambda: None))
         with pytest.raises(ConfigError, match="hints cannot be resolved"):
 
             @bus.handler(NAME, GROUP)

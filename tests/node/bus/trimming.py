@@ -1,6 +1,6 @@
 """A process that publishes small events until its disk is full, and then does what a full bus must
-allow. It writes the results as JSON.
-`python -m tests.node.bus.trimming DIRECTORY`.
+allow. It writes the results as JSON. With `greedy` a consumer first takes all it can get.
+`python -m tests.node.bus.trimming DIRECTORY [greedy]`.
 """
 
 import json
@@ -23,6 +23,7 @@ GROUP: Final = "ledger"
 BODY: Final = json.dumps({"text": "x" * 300})
 KEPT: Final = 10
 BATCH: Final = 100
+MOST: Final = 10_000
 
 
 async def fill(store: SqliteStore) -> int:
@@ -84,5 +85,27 @@ async def use_all(directory: Path) -> dict[str, Any]:
     return said
 
 
+async def take_all(directory: Path) -> dict[str, Any]:
+    config = BusConfig(max_length=None)
+    async with opened(SqliteStore(str(directory / "bus.db"), config)) as store:
+        await store.join(STREAM, GROUP, "c", BEFORE_ALL)
+        said: dict[str, Any] = {"published": await fill(store), "reads": [], "consumed": 0}
+        while said["consumed"] < said["published"]:
+            held: list[str] = []
+            try:
+                while found := await store.read(STREAM, GROUP, "c", MOST, 0):
+                    held += [one.event.id for one in found]
+            except BusFullError:
+                pass
+            if not held:
+                break
+            said["reads"].append(len(held))
+            said["consumed"] += await store.ack(STREAM, GROUP, held)
+        said["trim"] = await store.trim(STREAM, Trim(max_length=KEPT))
+        said["publish"] = len(await store.publish([NewEvent(STREAM, {}, BODY)], durable=True))
+    return said
+
+
 if __name__ == "__main__":
-    print(json.dumps(anyio.run(use_all, Path(sys.argv[1]))))
+    run = take_all if sys.argv[2:] == ["greedy"] else use_all
+    print(json.dumps(anyio.run(run, Path(sys.argv[1]))))

@@ -190,3 +190,16 @@ def test_what_is_not_a_backup_replaces_nothing(tmp_path: Path, content: bytes) -
         restore(str(copy), str(path))
     assert sorted(tmp_path.iterdir()) == before
     assert len(anyio.run(stored, path)) == 340
+
+
+@pytest.mark.parametrize("make_other", [Path.mkdir, os.mkfifo])
+def test_what_is_not_a_file_is_not_replaced(
+    tmp_path: Path, make_other: Callable[[Path], None]
+) -> None:
+    _, backup = make(tmp_path, 0)
+    other = tmp_path / "other"
+    make_other(other)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BusDamagedError, match="other is not a regular file"):
+        restore(str(backup), str(other))
+    assert sorted(tmp_path.iterdir()) == before
