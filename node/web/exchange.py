@@ -44,13 +44,20 @@ class HttpError(Exception):
 
 class HttpConnection:
     """One connection, until it is closed; cancelling `scope` closes it. `failures` rate-limits the
-    log lines on requests that the application could not answer."""
+    log lines on requests that the application could not answer. A request waits for `turns`, so
+    that each turn of the event loop begins the answer to one request of all connections."""
 
     def __init__(
-        self, stream: SocketStream, app: AsgiApp, limits: WebLimits, failures: LogRation
+        self,
+        stream: SocketStream,
+        app: AsgiApp,
+        limits: WebLimits,
+        failures: LogRation,
+        turns: anyio.Lock,
     ) -> None:
         self.scope = anyio.CancelScope()
         self.failures = failures
+        self._turns = turns
         # Since when the client has to send or to read; None while the application works.
         self.waiting_since: float | None = anyio.current_time()
         self._stream = stream
@@ -66,6 +73,8 @@ class HttpConnection:
             while (request := await self._request()) is not None:
                 self.waiting_since = None
                 try:
+                    async with self._turns:
+                        pass
                     await HttpExchange(self, request).run()
                 finally:
                     self.waiting_since = anyio.current_time()

@@ -48,6 +48,7 @@ async def serving(
         raise listen_error(place, error) from error
     port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610 - nothing of Django
     slots: FairSlots[HttpConnection] = FairSlots(lambda one: one.waiting_since, idle=0.0)
+    turns = anyio.Lock()
     # Clients cause these lines before they have authenticated.
     full, bugs, not_accepted, failures = LogRation(), LogRation(), LogRation(), LogRation()
 
@@ -72,7 +73,7 @@ async def serving(
 
     async def serve(stream: SocketStream) -> None:
         async with stream:
-            connection = HttpConnection(stream, app, limits, failures)
+            connection = HttpConnection(stream, app, limits, failures, turns)
             try:
                 if has_slot(connection, address_key(connection.remote_host)[0]):
                     with connection.scope:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from anyio.abc import SocketListener, SocketStream
@@ -74,6 +75,34 @@ async def test_requests_are_answered_one_after_the_other_on_one_connection(
                 pass
     with pytest.raises(OSError, match="connect"):
         await dialled(url)
+
+
+async def test_a_flood_of_requests_does_not_hold_others_up(anyio_backend: Any) -> None:
+    """Others get an answer after a few requests of each connection of the flood."""
+    flooding, requests = 40, 100
+    answered = 0
+
+    async def count(request: Request) -> Response:
+        nonlocal answered
+        answered += 1
+        return PlainTextResponse("")
+
+    async def flood(url: str) -> None:
+        await said(url, b"GET /count HTTP/1.1\r\nHost: x\r\n\r\n" * requests)
+
+    async with (
+        serving(app(Route("/count", count)), "127.0.0.1:0") as url,
+        anyio.create_task_group() as tasks,
+    ):
+        for _ in range(flooding):
+            tasks.start_soon(flood, url)
+        while answered < flooding:
+            await anyio.lowlevel.checkpoint()
+        before = answered
+        good = b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        assert (await said(url, good)).startswith(b"HTTP/1.1 200")
+        assert answered - before < 10 * flooding
+        tasks.cancel_scope.cancel()
 
 
 async def test_connections_that_are_reset_leave_the_server_running(
