@@ -45,7 +45,7 @@ def test_items_come_out_as_they_went_in() -> None:
 
 
 def test_credit_comes_back_when_half_was_read_and_not_when_it_came() -> None:
-    payload = item(1, 300)  # less than 512 bytes of credit would wait for the rest
+    payload = item(1)
     cost = len(payload) + EVENT_COST
     reader = Reader(4 * cost)
     for _ in range(4):
