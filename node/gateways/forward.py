@@ -8,12 +8,12 @@ subscribe to the topic here.
 import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmEncodeError
 from node.backoff import Pauses
-from node.errors import ConfigError, ParleyError, SubscribeRejected
+from node.errors import ConfigError, ParleyError
 from node.handlers.topic import Topic
 from node.links.redial import Redial, random_fraction
 from node.logs import one_line
@@ -30,7 +30,6 @@ from node.trust.policies import TrustPolicy
 logger = logging.getLogger("parley.forward")
 
 # Characters of another node's reason for a refusal that are logged.
-LONGEST_REASON: Final = 200
 
 
 class Forward:
@@ -148,7 +147,7 @@ class Forward:
     # Inside.
 
     def _again(self, why: Exception, seconds: float) -> None:
-        words, said = _words(why), self._said
+        words, said = one_line(str(why)), self._said
         self._said = words
         logger.log(
             logging.DEBUG if words == said else logging.WARNING,
@@ -250,12 +249,6 @@ class Forward:
                 lost,
                 extra={"event": "forward.lost", "topic": self.topic.name, "lost": lost},
             )
-
-
-def _words(why: Exception) -> str:
-    """Why the link is over, with the reason that a publisher gave for its no, if it is text."""
-    data = why.data if isinstance(why, SubscribeRejected) else None
-    return one_line(f"{why}: {data[:LONGEST_REASON]}" if isinstance(data, str) else str(why))
 
 
 def _dropped(subscription: Subscription) -> int:
