@@ -239,7 +239,9 @@ class Meeting(Offering):
         if address.scheme != "via":
             return partial(self._loop().connect, address)
         if address.node_id is None:
-            raise ConfigError("an address via a server says whom to reach there: #NODEID")
+            raise ConfigError(
+                f"cannot dial {address}: the node id to reach is missing; append #NODEID"
+            )
         return self._outers.dial(address)
 
     def _anew(self, name: str) -> Callable[[TrustPolicy], Peer]:

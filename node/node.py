@@ -99,9 +99,15 @@ class Node(Changing):
         self._core_config = self.config.core(identity)
         self._unresumed: CoreConfig | None = None
         if journal is not None and observer is not None:
-            raise ConfigError("a node has a journal or an observer, not both")
+            raise ConfigError(
+                f"cannot use the journal '{journal.directory}' with observer={observer!r}: give "
+                "one of them"
+            )
         if journal is not None and self.config.plaintext == "only":
-            raise ConfigError("unencrypted connections prove nothing: no journal is kept of them")
+            raise ConfigError(
+                f"cannot keep the journal '{journal.directory}' with plaintext='only': unencrypted "
+                "connections prove nothing; leave one of them out"
+            )
         self._observer = observer
         self.journal = journal
         self._held = Account(self.config.memory)
@@ -364,7 +370,10 @@ class Node(Changing):
 
     def _check_journal(self) -> None:
         if self.journal is not None and self.journal.stops_node:
-            raise JournalFailedError("the journal failed, and nothing is sent without it")
+            raise JournalFailedError(
+                f"the journal '{self.journal.directory}' failed, and this node sends nothing "
+                "without it; see the log for the reason"
+            )
 
     def _stop(self) -> None:
         """The journal failed: what it cannot keep is not said, not even Close."""

@@ -350,11 +350,16 @@ class Offering:
         if name in self.topics:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
-            raise ConfigError("a topic is one name; patterns are for on_subscribe")
+            raise ConfigError(
+                f"cannot make the topic {name!r}: a topic has one name; patterns are for "
+                "on_subscribe"
+            )
         if state is not None:
             require_callable(state, f"the state of topic {name!r}")
         if is_async(state):
-            raise ConfigError("a state is a plain function: it is asked in the step of joining")
+            raise ConfigError(
+                f"cannot use the state of topic {name!r}: it must be a plain function, not async"
+            )
         if writers is not None:
             require_room_for_epoch(self.config.info)
         kind = None if note_type is None else data_type(note_type)

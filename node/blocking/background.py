@@ -53,14 +53,18 @@ class Background:
                 its own. And what is raised there.
         """
         if os.getpid() != self._process:
-            raise ParleyError("it lives in the process that this one was forked from")
+            raise ParleyError(
+                f"cannot use this node in process {os.getpid()}: it runs in process "
+                f"{self._process}, which this one was forked from; open a node after the fork"
+            )
         scopes: list[anyio.CancelScope] = []
 
         async def waited_for() -> T:
             with anyio.CancelScope() as scope:
                 scopes.append(scope)
                 return await function(*arguments)
-            raise ParleyError("it was interrupted")  # which nobody waits for
+            # Nobody receives this error.
+            raise ParleyError(f"{getattr(function, '__qualname__', function)} was interrupted")
 
         def give_up() -> None:
             for scope in scopes:
@@ -99,7 +103,10 @@ class Background:
         if self.is_closed:
             return
         if get_ident() == self._thread and os.getpid() == self._process:
-            raise ParleyError("its own thread cannot wait for its end")
+            raise ParleyError(
+                f"cannot close this node in its own thread {self._thread}, which would wait for "
+                "itself; close it in the thread that opened it"
+            )
         self.is_closed = True
         atexit.unregister(self.close)
         if os.getpid() != self._process:

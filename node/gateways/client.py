@@ -47,7 +47,10 @@ class DialectClient(Reachable[G]):
             self._target = Address.parse(target).without_node_id()
             self._place = self._target.place
         elif pauses is not None:
-            raise ConfigError("a byte stream cannot be dialled again: pauses are for addresses")
+            raise ConfigError(
+                f"cannot use pauses={pauses!r} with a byte stream, which cannot be redialled; "
+                "give an address, or leave pauses out"
+            )
         else:
             self._target = target
             self._place = "a stream"
@@ -126,7 +129,9 @@ class DialectClient(Reachable[G]):
     def _guest(self) -> G:
         """The other side, over the last connection; ParleyError before the first."""
         if self._current is None:
-            raise ParleyError("the client is not connected: use `async with`")
+            raise ParleyError(
+                f"the client of {self._place} is not connected; enter it with `async with`"
+            )
         return self._current
 
     @property

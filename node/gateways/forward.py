@@ -126,7 +126,7 @@ class Forward:
         """Start to dial; ParleyError if the node is not running, or the forward is already."""
         loop = self.node.backend
         if not self._redial.is_over:
-            raise ParleyError("it is forwarding already")
+            raise ParleyError(f"{self!r} is already running; make another one")
         self._since = loop.now()
         self._redial.begin(loop)
         return self

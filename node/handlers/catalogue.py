@@ -191,13 +191,23 @@ def _asked(data: Value) -> tuple[str, Place | None, bool]:
     """The prefix, where to go on, and whether names are enough."""
     wanted = {} if data is None else data
     if not isinstance(wanted, dict):
-        raise CallRefused(ResultCode.MALFORMED, "null, or a map of prefix, after and brief")
+        raise CallRefused(
+            ResultCode.MALFORMED,
+            f"{type(wanted).__name__} is not a map of prefix, after and brief, or null",
+        )
     prefix, after, brief = wanted.get("prefix", ""), wanted.get("after"), wanted.get("brief", False)
     if not isinstance(prefix, str) or len(prefix) > LONGEST_NAME or not isinstance(brief, bool):
-        raise CallRefused(ResultCode.MALFORMED, "prefix is a text, and brief true or false")
+        raise CallRefused(
+            ResultCode.MALFORMED,
+            f"prefix is {ascii(prefix)[:40]} and brief {ascii(brief)[:40]}: prefix must be a text "
+            f"of at most {LONGEST_NAME} characters, and brief true or false",
+        )
     if after is None:
         return prefix, None, brief
     match after:
         case [str(kind), str(name), str(namespace)]:
             return prefix, (kind, name, namespace), brief
-    raise CallRefused(ResultCode.MALFORMED, "after is a list of kind, name and namespace")
+    raise CallRefused(
+        ResultCode.MALFORMED,
+        f"after is {ascii(after)[:80]}; it must be a list of kind, name and namespace",
+    )

@@ -146,7 +146,8 @@ class Interceptors:
         require_callable(interceptor, "an interceptor", "intercepted", "proceed")
         if way == "out" and "stream" in kinds and (len(chains) > 1 or is_async(interceptor)):
             raise ConfigError(
-                "open_stream does not wait: its interceptors are plain functions of their own"
+                f"cannot use {interceptor!r} to intercept outgoing streams: open_stream does not "
+                "wait, so its interceptors are plain functions, registered for 'stream' only"
             )
         for chain in chains:
             chain.append(interceptor)

@@ -84,7 +84,9 @@ class AnswerStream(Generic[D]):
             self._leave()
             raise
         if self._call is None:
-            raise ParleyError("an interceptor did not proceed to call")
+            raise ParleyError(
+                f"the call of {self.topic!r} was not sent: an interceptor did not call proceed"
+            )
         return self
 
     async def _ask(
@@ -95,7 +97,9 @@ class AnswerStream(Generic[D]):
     ) -> None:
         """Send the call."""
         if self._call is not None:
-            raise ParleyError("a call is made once")
+            raise ParleyError(
+                f"cannot call {self.topic!r} again with the same object; use call_stream again"
+            )
         live, window = self._live, self._window
         timeout = await live.room(timeout)
         size = window or live.limits.stream_window
@@ -132,7 +136,9 @@ class AnswerStream(Generic[D]):
         """
         call, inbox = self._call, self._inbox
         if call is None or inbox is None:
-            raise ParleyError("use `async with` before `async for`")
+            raise ParleyError(
+                f"the call of {self.topic!r} is not sent yet; use `async with` before `async for`"
+            )
         with self._reading:
             await self._changes.until(lambda: bool(inbox) or call.done or self._closed)
             if self._closed:

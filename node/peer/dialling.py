@@ -54,7 +54,11 @@ def policy_for(
             decider(trust)  # an error in it is reported, although the address decides
         trust = Pinned(target.node_id)
     if trust is None:
-        raise ConfigError("the address carries no node id, and no trust policy is given")
+        where = "this node" if target is None else f"the node at {target}"
+        raise ConfigError(
+            f"cannot decide whether to trust {where}: the address has no node id, and no trust "
+            "policy is given; append #NODEID, or give trust="
+        )
     policy = decider(trust)
     if config.plaintext == "only" and not policy.allows_plaintext:
         raise ConfigError(f"trust {policy.name!r} does not go with plaintext")

@@ -217,5 +217,7 @@ class InterceptedEmitter(NativeEmitter):
         peer = self._live.remote
         await self._chain.run(Intercepted(self._chain, peer, self._name, timeout=timeout), proceed)
         if not timeouts:
-            raise ParleyError("an interceptor did not proceed to emit")
+            raise ParleyError(
+                f"the event {self._name!r} was not emitted: an interceptor did not call proceed"
+            )
         return await super().room(timeouts[-1])

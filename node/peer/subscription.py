@@ -181,12 +181,16 @@ class Subscription(Generic[D]):
             self._leave()
             raise
         if not self._begun:
-            raise ParleyError("an interceptor did not proceed to subscribe")
+            raise ParleyError(
+                f"not subscribed to {self.topic!r}: an interceptor did not call proceed"
+            )
         return self
 
     async def _subscribe(self) -> None:
         if self._begun:
-            raise ParleyError("a subscription is made once")
+            raise ParleyError(
+                f"cannot enter the subscription to {self.topic!r} again; call subscribe again"
+            )
         self._begun = True
         asked, changes, timeout = self._topics.asked, self._live.changes, self._timeout
         if self.topic in asked:

@@ -164,7 +164,7 @@ class Emission:
 
     def _once(self) -> None:
         if self._sent:
-            raise ParleyError("an event is emitted once")
+            raise ParleyError(f"the event {self._name!r} was already emitted; call emit again")
         self._sent = True
 
 

@@ -285,7 +285,10 @@ class LiveConnection:
         if not self.is_open:
             raise self.closed_error()
         if self.redialling is None or self.core.resumption is None:
-            raise LocalProtocolError("this session cannot be dialled again from here")
+            raise LocalProtocolError(
+                f"cannot redial {self.name}: only the side that dialled a session can do so, and "
+                "only if both sides can resume it"
+            )
         self.redialling.now()
 
     def lost(self, reason: str) -> None:

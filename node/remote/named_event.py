@@ -67,7 +67,9 @@ class NamedEvent(Generic[D]):
         try:
             kind.read(self._payload.data)
         except FormatError as error:
-            raise MalformedDataError("$", "not of its format") from error
+            payload = self._payload
+            text = f"{len(payload.raw):,} bytes are not of format {payload.format}"
+            raise MalformedDataError("$", text) from error
         self._kind = kind
 
     @property

@@ -127,7 +127,9 @@ class StreamEvent:
             LocalProtocolError: it asks for no answer, or was answered.
         """
         if self._request is None:
-            raise LocalProtocolError("the event asks for no answer")
+            raise LocalProtocolError(
+                f"cannot answer the event {self.category}/{self.subcategory}: it is not a request"
+            )
         if category is None:
             category = self.category
         await self.stream.send_answer(self._request, category, subcategory, data, payload)

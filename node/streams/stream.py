@@ -84,7 +84,7 @@ class Stream(ByteStream):
             ClosedResourceError: it was closed here. ValueError: `max_bytes` is below 1.
         """
         if max_bytes < 1:
-            raise ValueError("max_bytes must be at least 1")
+            raise ValueError(f"max_bytes is {max_bytes}; it must be at least 1")
         data = await self._bytes.first()
         start = self._position
         piece = data[start : start + max_bytes] if start or len(data) > max_bytes else data
@@ -187,7 +187,10 @@ class Stream(ByteStream):
         largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if not self.answers:
-            raise LocalProtocolError("no type of event was declared an answer to the stream's own")
+            raise LocalProtocolError(
+                f"cannot send a request on the stream {self.label!r}: it was opened without "
+                "answers; open it with answers="
+            )
         if not self._room.is_free:
             timeout = await left_after(self._room.wait, timeout, self.live.backend.now)
         self._require_sendable()
@@ -225,7 +228,9 @@ class Stream(ByteStream):
         largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if request.answered:
-            raise LocalProtocolError("the event was answered already")
+            raise LocalProtocolError(
+                f"cannot answer the event #{request.async_id} on the stream {self.label!r} again"
+            )
         request.answered = True
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()

@@ -76,7 +76,7 @@ class FakeClock:
             ValueError: time does not go back.
         """
         if not 0 <= seconds < float("inf"):
-            raise ValueError("time goes on by 0 seconds or more")
+            raise ValueError(f"cannot advance the clock by {seconds} seconds; give 0 or more")
         end = self._now + seconds
         while self.next_timer <= end:
             self._ring()
@@ -90,7 +90,7 @@ class FakeClock:
             ValueError: time does not go back.
         """
         if not 0 <= seconds < float("inf"):
-            raise ValueError("time goes on by 0 seconds or more")
+            raise ValueError(f"cannot advance the clock by {seconds} seconds; give 0 or more")
         await self.settle()
         end = self._now + seconds
         while self.next_timer <= end:

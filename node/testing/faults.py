@@ -39,7 +39,7 @@ class FaultyWay:
         """Hold each piece for so long. Pieces go one after another, so that no more than
         64 KiB pass in `seconds`."""
         if not 0 <= seconds < float("inf"):
-            raise ValueError("a delay is 0 seconds or more")
+            raise ValueError(f"the delay is {seconds}; it must be 0 seconds or more")
         self._delay = seconds
 
     def stall(self) -> None:
@@ -56,14 +56,16 @@ class FaultyWay:
     def flip(self, after: int = 0, bit: int = 0) -> None:
         """Flip `bit` (0 is worth 1) of the byte that comes after `after` more bytes."""
         if after < 0 or not 0 <= bit <= 7:
-            raise ValueError("after is 0 or more, bit 0 to 7")
+            raise ValueError(
+                f"cannot flip bit {bit} after {after} bytes: bit is 0 to 7, after 0 or more"
+            )
         place = self.passed + after
         self._flips[place] = self._flips.get(place, 0) ^ 1 << bit
 
     def cut(self, after: int = 0) -> None:
         """Cut the connection, in both directions, when `after` more bytes have passed."""
         if after < 0:
-            raise ValueError("after is 0 or more")
+            raise ValueError(f"after is {after}; it must be 0 or more")
         if after:
             self._cut_at = self.passed + after
         else:

@@ -112,7 +112,7 @@ class FaultyLink:
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
-            raise ParleyError("the link is running already")
+            raise ParleyError("the link is already running; make another one")
         self._tasks = await self._entered.enter_async_context(own_task_group("the link"))
         return self
 
@@ -127,5 +127,5 @@ class FaultyLink:
 
     def _running(self) -> TaskGroup:
         if self._tasks is None:
-            raise ParleyError("the link is not running: use `async with`")
+            raise ParleyError("the link is not running; enter it with `async with`")
         return self._tasks

@@ -30,7 +30,8 @@ MAX_PORT: Final = 65_535
 MAX_HOST_SIZE: Final = 253  # RFC 1035, section 2.3.4, as text
 MAX_PATH_SIZE: Final = 107  # bytes; Linux's sun_path has 108, the last of which is zero
 
-_NO_SCHEME: Final = "an address starts with tcp://, unix:// or via://"
+_SHOWN: Final = 120  # characters of an address in an error
+_NO_SCHEME: Final = "it must start with tcp://, unix:// or via://"
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _ZONE: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")  # Linux: IFNAMSIZ is 16, with a zero
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -58,24 +59,35 @@ class Address:
 
     def __post_init__(self) -> None:
         if (self.server is not None) is not (self.scheme == "via"):
-            raise AddressError("a via address names a server, and no other does")
+            server = "no server" if self.server is None else f"the server {self.server}"
+            raise AddressError(
+                f"a {self.scheme} address has {server}; via addresses have a server, others don't"
+            )
         if self.home is not None and self.server is None:
-            raise AddressError("without a server there is no home")
+            raise AddressError(f"the home {self.home} needs a server")
         if self.scheme in ("tcp", "via"):
             if self.path:
-                raise AddressError(f"a {self.scheme} address has no path")
+                raise AddressError(f"a {self.scheme} address has no path, not {self.path!r}")
             # One spelling for each host: otherwise a changed case would be a new name,
             # and first use would trust whoever answers under it.
             object.__setattr__(self, "host", _canonical_host(self.host))
             if not 0 <= self.port <= MAX_PORT:
-                raise AddressError(f"a port is a number from 0 to {MAX_PORT}")
+                raise AddressError(
+                    f"the port is {self.port}; it must be a number from 0 to {MAX_PORT}"
+                )
         elif self.scheme in ("unix", "memory"):
             if self.host or self.port:
-                raise AddressError(f"a {self.scheme} address has neither host nor port")
+                raise AddressError(
+                    f"a {self.scheme} address has neither host nor port, not "
+                    f"{ascii(self.host)[:80]} and {self.port}"
+                )
             if self.scheme == "unix":
                 _require_path(self.path)
             elif not _NAME.fullmatch(self.path):
-                raise AddressError("a memory address is a name: letters, digits, . _ and -, to 64")
+                raise AddressError(
+                    f"{ascii(self.path)[:100]} is not the name of a memory address: give 1 to 64 "
+                    "letters, digits, '.', '_' and '-'"
+                )
         else:
             raise AddressError(_NO_SCHEME)
 
@@ -83,17 +95,29 @@ class Address:
     @lru_cache(maxsize=256)  # the same few are dialled again and again
     def parse(cls, text: str) -> "Address":
         """Read an address in any of its forms; else AddressError."""
+        try:
+            return cls._parse(text)
+        except AddressError as error:
+            raise AddressError(f"cannot use the address {_shown(text)}: {error}") from error
+
+    @classmethod
+    def _parse(cls, text: str) -> "Address":
         if len(text) > MAX_TEXT_SIZE:
-            raise AddressError(f"an address has at most {MAX_TEXT_SIZE} characters")
+            raise AddressError(
+                f"it has {len(text):,} characters; an address has at most {MAX_TEXT_SIZE:,}"
+            )
         if not text.isprintable():
-            raise AddressError("an address has no control characters")
+            raise AddressError("it has a control character")
         scheme, mark, rest = text.partition("://")
         if not mark or scheme not in ("tcp", "unix", "memory", "via"):
             raise AddressError(_NO_SCHEME)
+        # First of all, and without the text: it may be a password.
+        if "@" in rest and scheme != "unix":
+            raise AddressError("an address has no user or password; remove them")
         rest, mark, fragment = rest.partition("#")
         node_id = _node_id(fragment) if mark else None
         if "?" in rest:
-            raise AddressError("an address has no query (write ? in a path as %3F)")
+            raise AddressError("an address has no query; write ? in a path as %3F")
         if scheme == "unix":
             return cls("unix", path=_decoded_path(rest), node_id=node_id)
         if scheme == "memory":
@@ -110,7 +134,7 @@ class Address:
         AddressError."""
         address = cls.parse(text if "://" in text else f"tcp://{text}")
         if address.scheme != "tcp" or address.node_id is not None:
-            raise AddressError("HTTP is served on HOST:PORT")
+            raise AddressError(f"cannot serve HTTP on {_shown(text)}: give HOST:PORT")
         return address
 
     def with_node_id(self, node_id: NodeId) -> "Address":
@@ -124,7 +148,7 @@ class Address:
     def with_port(self, port: int) -> "Address":
         """Return this tcp address with another port; AddressError if it is another."""
         if self.scheme != "tcp":
-            raise AddressError(f"a {self.scheme} address has no port")
+            raise AddressError(f"cannot give {self} the port {port}: only tcp addresses have one")
         return replace(self, port=port)
 
     @property
@@ -148,50 +172,61 @@ class Address:
         return self.place if self.node_id is None else f"{self.place}#{self.node_id}"
 
 
-def _node_id(text: str, where: str = "after #") -> NodeId:
+def _shown(text: str) -> str:
+    """Return an address that could not be read, without a password, for an error."""
+    if not text.startswith("unix://"):
+        scheme, mark, rest = text.rpartition("://")
+        rest, query, _ = rest.partition("?")
+        _, at, place = rest.rpartition("@")
+        text = f"{scheme}{mark}{'***' if at else ''}{at}{place}{query}{'***' if query else ''}"
+    return ascii(text)[:_SHOWN]
+
+
+def _node_id(text: str, where: str = "after '#'") -> NodeId:
     try:
         return NodeId.parse(text)
     except IdentityError as error:
-        raise AddressError(f"{where} stands a node id: 52 characters of base32") from error
+        raise AddressError(
+            f"{where} it has {ascii(text)[:80]}, which is not a node id: 52 characters of base32"
+        ) from error
 
 
 def _servers(rest: str) -> tuple[str, NodeId, NodeId | None]:
     """What stands before the first slash of a via address, its server and its home."""
     place, *ids = rest.split("/")
     if not 1 <= len(ids) <= 2:
-        raise AddressError("a via address is via://host:port/SERVER[/HOME]#NODE")
-    server, *homes = [_node_id(one, "in the path of a via address") for one in ids]
+        raise AddressError(
+            f"its path has {len(ids)} parts; a via address is via://host:port/SERVER[/HOME]#NODE"
+        )
+    server, *homes = [_node_id(one, "in its path") for one in ids]
     return place, server, homes[0] if homes else None
 
 
 def _host_and_port(rest: str) -> tuple[str, int]:
-    # The text is not shown: what stands before the @ may be a password.
-    if "@" in rest:
-        raise AddressError("an address has no user or password")
     if "/" in rest:
-        raise AddressError("a tcp address has no path")
+        raise AddressError("a tcp address has no path; remove the / and all after it")
     if rest.startswith("["):
         host, mark, tail = rest[1:].partition("]")
         if not mark:
-            raise AddressError("the bracket before the IPv6 address is not closed")
+            raise AddressError("the bracket [ before the IPv6 address is not closed by ]")
         # In brackets stands nothing else: `[localhost]` is a mistake, not a host.
         host = _canonical_ipv6(host)
         colon, port = tail[:1], tail[1:]
         if tail and colon != ":":
-            raise AddressError("after the bracket of an IPv6 address stands :port")
+            raise AddressError(f"after the bracket ] it has {ascii(tail)[:20]} in place of :port")
     else:
         host, colon, port = rest.partition(":")
         if ":" in port:
-            raise AddressError("an IPv6 address stands in brackets: tcp://[::1]:4000")
+            raise AddressError("an IPv6 address must be in brackets, as in tcp://[::1]:4000")
         if not host:
-            raise AddressError("the address names no host (0.0.0.0 or [::] listens on all)")
+            raise AddressError("the host is missing; use 0.0.0.0 or [::] to listen on all")
     if not port:
-        raise AddressError("a tcp address needs a port: tcp://host:port")
-    if not (port.isascii() and port.isdigit()):
-        raise AddressError(f"a port is a number from 0 to {MAX_PORT}")
+        raise AddressError("the port is missing; write tcp://host:port")
     # `int` of very many digits would be an error of its own; five are enough.
-    if len(port) > 5:
-        raise AddressError(f"a port is a number from 0 to {MAX_PORT}")
+    if not (port.isascii() and port.isdigit()) or len(port) > 5:
+        raise AddressError(
+            f"the port is {ascii(port)[:20]}; it must be a number from 0 to {MAX_PORT}"
+        )
     return host, int(port)
 
 
@@ -202,14 +237,14 @@ def _canonical_host(host: str) -> str:
     host = host.lower()
     labels = host.removesuffix(".").split(".")
     if len(host) > MAX_HOST_SIZE or not all(_LABEL.fullmatch(label) for label in labels):
-        raise AddressError("the host is neither a host name nor an IP address")
+        raise AddressError(f"the host {ascii(host)[:80]} is neither a host name nor an IP address")
     # No top-level domain is a number, so 127.1 and 10.0.0.256 are mistyped IPv4
     # addresses, which some resolvers would read in their own way.
     if labels[-1].isdigit():
         try:
             return str(IPv4Address(host))
         except AddressValueError as error:
-            raise AddressError("the host is not a valid IPv4 address") from error
+            raise AddressError(f"the host {host!r} is not a valid IPv4 address") from error
     return host
 
 
@@ -218,33 +253,43 @@ def _canonical_ipv6(host: str) -> str:
     try:
         address = IPv6Address(literal)
     except AddressValueError as error:
-        raise AddressError("the host is not a valid IPv6 address") from error
+        raise AddressError(f"the host {ascii(literal)[:80]} is not a valid IPv6 address") from error
     if mark and not _ZONE.fullmatch(zone):
-        raise AddressError("after % in an IPv6 address stands the name of an interface")
+        raise AddressError(
+            f"after % in the IPv6 address it has {ascii(zone)[:40]}, which is not the name of an "
+            "interface"
+        )
     # Python 3.13 began to write these with dots: written out, one spelling holds for all.
     mapped = address.ipv4_mapped
     return (f"::ffff:{mapped}" if mapped else str(address)) + mark + zone
 
 
 def _decoded_path(rest: str) -> str:
-    if _BAD_ESCAPE.search(rest):
-        raise AddressError("after % in a path stand two hexadecimal digits (write % as %25)")
+    if bad := _BAD_ESCAPE.search(rest):
+        raise AddressError(
+            f"its path has {rest[bad.start() : bad.start() + 3]!a}; after % come two "
+            "hexadecimal digits; write % as %25"
+        )
     try:
         return unquote_to_bytes(rest).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise AddressError("the unix path is not UTF-8") from error
+        raise AddressError(f"the path {ascii(rest)[:100]} is not UTF-8") from error
 
 
 def _require_path(path: str) -> None:
     if not path.startswith("/"):
-        raise AddressError("a unix path is absolute: unix:///path")
+        raise AddressError(f"the path {ascii(path)[:100]} is not absolute; write unix:///path")
     if path.endswith("/"):
-        raise AddressError("a unix path names a socket, not a directory")
+        raise AddressError(
+            f"the path {ascii(path)[:100]} is a directory; give the path of a socket"
+        )
     if "\0" in path:
-        raise AddressError("a unix path has no zero byte")
+        raise AddressError(f"the path {ascii(path)[:100]} has a zero byte")
     try:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise AddressError("the unix path is not UTF-8") from error
+        raise AddressError(f"the path {ascii(path)[:100]} is not UTF-8") from error
     if size > MAX_PATH_SIZE:
-        raise AddressError(f"a unix path has at most {MAX_PATH_SIZE} bytes")
+        raise AddressError(
+            f"the path has {size:,} bytes; the path of a Unix socket has at most {MAX_PATH_SIZE}"
+        )

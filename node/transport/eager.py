@@ -159,7 +159,7 @@ class LentTask(Coroutine[Any, Any, None]):
             self.steps.close()
 
     def __await__(self) -> Generator[Any, Any, None]:
-        raise TypeError("it is for its task")
+        raise TypeError(f"{type(self).__name__} cannot be awaited: only its task runs it")
 
     @property
     def cr_await(self) -> object:

@@ -24,7 +24,10 @@ def remote_name(peer: object) -> str:
 def require_socket(address: Address) -> None:
     """Raise AddressError for an address that names no socket: a tunnel is dialled by a node."""
     if address.scheme == "via":
-        raise AddressError("via:// is for native nodes, and only to be dialled")
+        raise AddressError(
+            f"cannot use {address} here: only native nodes support via:// addresses, and only "
+            "to connect"
+        )
 
 
 def connect_error(address: Address, error: OSError) -> UnreachableError:

@@ -25,7 +25,7 @@ def memory_pair(buffer_size: int = DEFAULT_BUFFER_SIZE) -> tuple["MemoryStream",
     ValueError if that is less than 1.
     """
     if buffer_size < 1:
-        raise ValueError("a buffer has at least one byte")
+        raise ValueError(f"buffer_size is {buffer_size}; it must be at least 1")
     there, back = _Pipe(buffer_size), _Pipe(buffer_size)
     return MemoryStream(there, back), MemoryStream(back, there)
 
@@ -75,7 +75,7 @@ class MemoryStream(ByteStream):
         `aclose`, ValueError if `max_bytes` is less than 1.
         """
         if max_bytes < 1:
-            raise ValueError("max_bytes must be at least 1")
+            raise ValueError(f"max_bytes is {max_bytes}; it must be at least 1")
         with self._receiving:
             await checkpoint()
             pipe = self._incoming

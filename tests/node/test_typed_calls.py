@@ -214,7 +214,7 @@ async def test_named_events_of_a_type(met: Meeting) -> None:
     assert (await in_json.reply()).data == {"total": 4, "note": b""}
     for wrong, told in (
         ({"name": "tea", "price": "3"}, "$.price: Expected int, got str"),
-        (Payload(b"{", 3), "$: not of its format"),
+        (Payload(b"{", 3), "$: 1 bytes are not of format 3"),
     ):
         with pytest.raises(CallRefused) as caught:
             await met.peer.emit("arrived", wrong).reply()

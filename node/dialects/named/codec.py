@@ -146,7 +146,7 @@ def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> Bromi
     ref_id = None
     if indicator == REF:
         if at + _REF_SIZE + _LENGTH.size > end:
-            raise violation("the header ends within its ref id or the lengths of its names")
+            raise violation(f"the header of {header_size:,} bytes ends inside its fixed fields")
         ref_id, size = _READ_REF.unpack_from(whole, at - _LENGTH.size)
         at += _REF_SIZE
     elif indicator != NO_REF:
@@ -154,13 +154,17 @@ def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> Bromi
         raise violation(f"an indicator of {indicator:#04x}{hint}")
     stop = at + size
     if stop + _LENGTH.size > end:
-        raise violation("the header ends within its namespace or the length of its name")
+        raise violation(
+            f"the header of {header_size:,} bytes ends inside its namespace of {size:,} bytes"
+        )
     namespace = _parse_name(whole, at, stop, longest_name) if size else ""
     (size,) = _LENGTH.unpack_from(whole, stop)
     at = stop + _LENGTH.size
     stop = at + size
     if stop > end:
-        raise violation("the header ends within its name")
+        raise violation(
+            f"the header of {header_size:,} bytes ends inside its name of {size:,} bytes"
+        )
     name = _parse_name(whole, at, stop, longest_name)
     return BromineEvent(event_id, kind, ref_id, namespace, name, bytes(whole[end:]))
 
@@ -185,7 +189,10 @@ def serialise_head(
     try:
         spaces, names = namespace.encode(), name.encode()
     except UnicodeEncodeError as error:
-        raise LocalProtocolError("a name has a lone surrogate") from error
+        raise LocalProtocolError(
+            f"cannot send the event {ascii(name)[:80]} (namespace {ascii(namespace)[:80]}): it has "
+            "a lone surrogate"
+        ) from error
     for what, encoded in (("namespace", spaces), ("name", names)):
         if len(encoded) > limits.longest_name:
             raise LocalProtocolError(
@@ -244,4 +251,4 @@ def _parse_name(frame: bytes | memoryview, at: int, stop: int, longest: int) -> 
     try:
         return str(frame[at:stop], "utf-8")
     except UnicodeDecodeError:
-        raise violation("a name that is not UTF-8") from None
+        raise violation(f"a name is not UTF-8: {bytes(frame[at:stop])[:40]!r}") from None

@@ -44,7 +44,7 @@ class RelayClientConnection(ForeignCore):
         """`uuid` has 16 bytes; the relay decides whether it accepts it."""
         super().__init__(now, limits.write_buffer, Account(limits.client_memory))
         if len(uuid) != UUID_SIZE:
-            raise ValueError("a UUID has 16 bytes")
+            raise ValueError(f"the UUID has {len(uuid)} bytes; it must have {UUID_SIZE}")
         self.uuid = uuid
         self.fault: RelayFault | None = None
         self.misdirected = 0

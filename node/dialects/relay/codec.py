@@ -78,7 +78,9 @@ def encode_message(to: bytes, sender: bytes, payload: bytes) -> bytes:
         ValueError: a UUID is of another size.
     """
     if len(to) != UUID_SIZE or len(sender) != UUID_SIZE:
-        raise ValueError("a UUID has 16 bytes")
+        raise ValueError(
+            f"the UUIDs have {len(to)} and {len(sender)} bytes; each must have {UUID_SIZE}"
+        )
     return HEAD.pack(UUIDS_SIZE + len(payload), to, sender) + payload
 
 
@@ -124,6 +126,6 @@ def decode_error(payload: bytes) -> RelayFault:
         RemoteProtocolError: it has no code.
     """
     if len(payload) < CODE.size:
-        raise violation("an error without a code")
+        raise violation(f"an error of {len(payload)} bytes is too short for its code")
     (code,) = CODE.unpack_from(payload)
     return RelayFault(code, bytes(payload[CODE.size :]).decode("utf-8", "replace"))

@@ -107,9 +107,9 @@ class Router:
             ValueError: the UUID is taken, or a client may not have it.
         """
         if not is_client_uuid(uuid):
-            raise ValueError("not a UUID that a client may have")
+            raise ValueError(f"a client cannot have the UUID {uuid.hex()}")
         if uuid in self.members:
-            raise ValueError("the UUID is connected already")
+            raise ValueError(f"the UUID {uuid.hex()} is already connected")
         self.members[uuid] = member
 
     def leave(self, uuid: bytes, member: RelayMember) -> None:

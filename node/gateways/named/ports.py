@@ -138,5 +138,8 @@ def on_wire(payload: Payload) -> bytes:
     if payload.format is None or isinstance(payload, FormattedPayload | NamedReply):
         return payload.raw
     if payload.format in _OURS:
-        raise FormatError("named events (bromine) have neither LBM nor CBOR: msgpack, json or raw")
+        raise FormatError(
+            f"cannot send a payload of format {payload.format}: named events (bromine) support "
+            "neither LBM nor CBOR; use msgpack, json or raw"
+        )
     return bytes((payload.format,)) + payload.raw

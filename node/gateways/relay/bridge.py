@@ -66,7 +66,7 @@ class Bridge:
                 running, or the bridge is already.
         """
         if self._undo:
-            raise ParleyError("the bridge is running already")
+            raise ParleyError(f"the bridge of topic {self.topic.name!r} is already running")
         backend = self.relay.backend
         self._undo = [self.relay.join(self.uuid, self), self.topic.tap(self._tap)]
         self._runner = backend.spawn(self._publish)

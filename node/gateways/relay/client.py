@@ -84,7 +84,7 @@ class RelayClient(DialectClient["_Link"]):
             LocalProtocolError: 4,096 wait for the connection.
         """
         if not to.int:
-            raise ValueError("the nil UUID stands for all clients: use broadcast")
+            raise ValueError(f"cannot send to {to}: the nil UUID means all clients; use broadcast")
         await self._send(to.bytes, payload)
 
     async def broadcast(self, payload: bytes) -> None:

@@ -86,7 +86,9 @@ class SimProtoSubscription:
     def peer(self) -> Guest:
         """The publisher, over the last connection; ParleyError before it is entered."""
         if self._link is None:
-            raise ParleyError("not subscribed yet: use `async with`")
+            raise ParleyError(
+                f"not subscribed to {self.topic!r} yet; enter the subscription with `async with`"
+            )
         return self._link.guest
 
     # Beginning and end.
@@ -102,7 +104,9 @@ class SimProtoSubscription:
                 connection.
         """
         if self._begun:
-            raise ParleyError("a subscription is entered once")
+            raise ParleyError(
+                f"cannot enter the subscription to {self.topic!r} again; call subscribe again"
+            )
         self._begun = True
         try:
             await self._subscribe(*await self._source.connected(self._timeout))

@@ -49,7 +49,9 @@ class Actions:
         """
         action = self._actions.get(name)
         if action is None:
-            raise CannotDoError("there is no such action")
+            raise CannotDoError(
+                f"there is no action {ascii(name)[:80]}; use {', '.join(self._actions)}"
+            )
         done = await action(asked)
         logger.warning("console: %s", done, extra={"event": f"console.{name}"})
         self._console.look_again()
@@ -59,7 +61,9 @@ class Actions:
         number = asked.get("peer")
         peer = self._console.find_peer(number) if type(number) is int else None
         if peer is None:
-            raise CannotDoError("that peer has gone already")
+            raise CannotDoError(
+                f"cannot close the connection {ascii(number)[:40]}: it is not connected"
+            )
         with anyio.move_on_after(PATIENCE):
             await peer.close(CloseCode.NORMAL, "closed by an operator")
         return f"closed the connection with {peer.node_id or peer.name}"
@@ -69,18 +73,23 @@ class Actions:
         try:
             node_id = NodeId.parse(str(asked.get("id")))
         except IdentityError as error:
-            raise CannotDoError("that is not a node id") from error
+            raise CannotDoError(str(error)) from error
         if console.known_peers is None:
-            raise CannotDoError("this node keeps no record of known peers")
+            raise CannotDoError(
+                f"cannot forget {node_id}: this node does not keep a file of known peers"
+            )
         if not await anyio.to_thread.run_sync(console.known_peers.forget, node_id):
-            raise CannotDoError("that node is not among the known peers")
+            raise CannotDoError(f"cannot forget {node_id}: it is not a known peer")
         await console.node.review()
         return f"forgot {node_id}"
 
     async def _drain(self, asked: Asked) -> str:
         console = self._console
         if console.on_drain is None:
-            raise CannotDoError("whoever runs this node has not said how it ends")
+            raise CannotDoError(
+                f"cannot end the node {console.node.node_id} from here: its program does not "
+                "support this"
+            )
         console.draining = True
         console.on_drain()
         return "the node takes nothing new, and ends when all is done"
@@ -101,7 +110,7 @@ class Actions:
         """The bus, the stream, and which of its dead letters: None for all."""
         bus = self._console.find_bus(str(asked.get("bus")))
         if bus is None:
-            raise CannotDoError("there is no such bus")
+            raise CannotDoError(f"there is no bus {ascii(asked.get('bus'))[:80]}")
         letters = asked.get("letters")
         if letters != "all" and not _are_ids(letters):
             raise CannotDoError(f"letters are 'all', or at most {MOST_LETTERS:,} ids")

@@ -93,7 +93,7 @@ def test_a_bridge_joins_two_nodes_and_a_relay(processes: Processes, parley: Parl
     ("arguments", "sentence"),
     [
         (["--listen", "tcp://0.0.0.0:0"], "--allow-insecure"),
-        (["--listen", "nowhere"], "an address starts with"),
+        (["--listen", "nowhere"], "cannot use the address 'nowhere': it must start with"),
         (["--node", "tcp://127.0.0.1:0"], "cannot use --node tcp://127.0.0.1:0 without --bridge"),
         (["--bridge", "=tcp://127.0.0.1:1"], "TOPIC=ADDR"),
         (["--bridge", ""], "cannot use --bridge '': the topic is empty"),

@@ -276,7 +276,7 @@ async def test_a_streamed_call_that_was_never_made_is_an_error() -> None:
         async def nothing(one: Intercepted, proceed: Proceed) -> Any:
             return "forgotten"
 
-        with pytest.raises(ParleyError, match="did not proceed"):
+        with pytest.raises(ParleyError, match="did not call proceed"):
             await met.peer.call_stream("count").__aenter__()
 
 
@@ -322,7 +322,7 @@ async def test_named_events_are_seen_on_their_way_out_and_may_be_refused() -> No
         for emission in (met.peer.emit("secret"), met.peer.emit("secret").reply()):
             with pytest.raises(CallRefused):
                 await emission
-        with pytest.raises(ParleyError, match="did not proceed"):
+        with pytest.raises(ParleyError, match="did not call proceed"):
             await met.peer.emit("forgotten")
         told = ["told", "asked", "all", "linked"]
         assert sorted(came) == sorted(told)  # handlers begin in any order
@@ -423,7 +423,7 @@ async def test_a_subscription_that_was_never_asked_for_is_an_error() -> None:
         async def nothing(one: Intercepted, proceed: Proceed) -> Any:
             return "forgotten"
 
-        with pytest.raises(ParleyError, match="did not proceed"):
+        with pytest.raises(ParleyError, match="did not call proceed"):
             async with met.peer.subscribe("news"):
                 pass
 

@@ -497,10 +497,10 @@ async def test_reading_without_async_with(met: Meeting, anyio_backend: str) -> N
 async def test_entering_twice(met: Meeting, anyio_backend: str) -> None:
     answer = met.peer.call_stream("count", 1)
     async with answer:
-        with pytest.raises(ParleyError, match="once"):
+        with pytest.raises(ParleyError, match=r"cannot call .* again"):
             await answer.__aenter__()
         assert [item async for item in answer] == [0]
-    with pytest.raises(ParleyError, match="once"):
+    with pytest.raises(ParleyError, match=r"cannot call .* again"):
         await answer.__aenter__()
 
 

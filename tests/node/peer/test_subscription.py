@@ -141,9 +141,9 @@ async def test_a_subscription_is_made_once(met: Meeting) -> None:
     met.server.topic("x")
     sub = met.peer.subscribe("x")
     async with sub:
-        with pytest.raises(ParleyError, match="made once"):
+        with pytest.raises(ParleyError, match=r"cannot enter the subscription to .* again"):
             await sub.__aenter__()
-    with pytest.raises(ParleyError, match="made once"):
+    with pytest.raises(ParleyError, match=r"cannot enter the subscription to .* again"):
         await sub.__aenter__()
 
 
@@ -154,7 +154,7 @@ async def test_a_subscription_under_way_is_not_made_again(met: Meeting) -> None:
     sub = met.peer.subscribe("x")
     async with anyio.create_task_group() as tasks:
         entered = await started(tasks, sub.__aenter__)
-        with pytest.raises(ParleyError, match="made once"):
+        with pytest.raises(ParleyError, match=r"cannot enter the subscription to .* again"):
             await sub.__aenter__()
         go_on.set()
         await eventually(lambda: bool(entered))

@@ -155,7 +155,7 @@ async def test_redialling_does_not_wait_for_the_next_attempt() -> None:
 
 async def test_only_the_side_that_dialled_dials_again() -> None:
     async with road() as on:
-        with pytest.raises(LocalProtocolError, match="cannot be dialled again from here"):
+        with pytest.raises(LocalProtocolError, match="cannot redial"):
             on.back.redial()
     with pytest.raises(PeerClosedError):
         on.peer.redial()

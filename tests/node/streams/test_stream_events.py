@@ -395,14 +395,14 @@ async def test_an_event_is_answered_once(met: Meeting, anyio_backend: str) -> No
         assert asks(event)
         await event.answer(2)
         assert not asks(event)
-        with pytest.raises(LocalProtocolError, match="already"):
+        with pytest.raises(LocalProtocolError, match=r"cannot answer the event #\d+ .* again"):
             await event.answer(2)
         await eventually(lambda: bool(asking))
         await event.wait_cancelled()
         assert not event.cancelled
         await ours.send_event(*ASK)
         quiet = await theirs.receive_event()
-        with pytest.raises(LocalProtocolError, match="no answer"):
+        with pytest.raises(LocalProtocolError, match="it is not a request"):
             await quiet.answer(2)
         await quiet.wait_cancelled()
 
@@ -423,7 +423,7 @@ async def test_a_stream_without_declared_answers_cannot_ask(
     met: Meeting, anyio_backend: str
 ) -> None:
     _, theirs = await opened(met)
-    with pytest.raises(LocalProtocolError, match="declared"):
+    with pytest.raises(LocalProtocolError, match="opened without answers"):
         await theirs.request(*ASK)
     with pytest.raises(ValueError, match="not a type"):
         met.peer.open_stream("x", answers={(3, 5)})

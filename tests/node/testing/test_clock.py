@@ -36,9 +36,9 @@ def test_it_stands_still_until_it_is_moved() -> None:
 @pytest.mark.parametrize("seconds", [-1, -1e-9, float("inf"), float("nan")])
 async def test_it_goes_forward_only(anyio_backend: str, seconds: float) -> None:
     clock = FakeClock()
-    with pytest.raises(ValueError, match="0 seconds or more"):
+    with pytest.raises(ValueError, match="cannot advance the clock by"):
         clock.advance(seconds)
-    with pytest.raises(ValueError, match="0 seconds or more"):
+    with pytest.raises(ValueError, match="cannot advance the clock by"):
         await clock.tick(seconds)
     assert clock.now() == 1_000
 

@@ -108,7 +108,7 @@ async def test_it_runs_inside_of_its_async_with(anyio_backend: str) -> None:
     with pytest.raises(ParleyError, match="async with"):
         link.streams()
     async with link:
-        with pytest.raises(ParleyError, match="running already"):
+        with pytest.raises(ParleyError, match="already running"):
             await link.__aenter__()
     with pytest.raises(ParleyError, match="async with"):
         link.streams()

@@ -91,7 +91,7 @@ async def test_an_empty_item_is_not_seen() -> None:
 
 
 async def test_wrong_sizes_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one byte"):
+    with pytest.raises(ValueError, match="buffer_size is 0; it must be at least 1"):
         memory_pair(0)
     left, _ = memory_pair()
     with pytest.raises(ValueError, match="at least 1"):

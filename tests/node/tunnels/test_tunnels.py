@@ -126,7 +126,7 @@ async def test_a_via_address_that_leads_nowhere_leaves_nothing(anyio_backend: st
         await server.aclose()
         with pytest.raises(UnreachableError):
             await origin.connect(f"{place}#{target.node_id}")
-        with pytest.raises(AddressError, match="only to be dialled"):
+        with pytest.raises(AddressError, match="only native nodes support via"):
             await origin.listen(place)
         assert origin.peers == [made.links[0][0]] or not origin.peers
 

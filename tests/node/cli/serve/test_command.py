@@ -341,7 +341,7 @@ def test_others_are_let_in_only_if_that_is_said(
 @pytest.mark.parametrize(
     ("toml", "arguments", "text"),
     [
-        ("", ("--simproto", "here"), "an address starts with"),
+        ("", ("--simproto", "here"), "cannot use the address 'here': it must start with"),
         ("", ("--named-flavour", "new"), "flavour is 'new'; it must be one of plain, typed"),
         ("", ("--forward", "news"), "'news' is not TOPIC=ADDR"),
         ("", ("--forward", "parley.clock=tcp://[::1]:1"), "a clock of its own"),
@@ -350,7 +350,7 @@ def test_others_are_let_in_only_if_that_is_said(
         ("node.role = 'boss'", (), "node.role: role is 'boss'; it must be one of"),
         ("node.rolle = 'peer'", (), "there is no setting node.rolle (did you mean node.role?)"),
         ("", ("--clock-interval", "0"), "clock_interval is 0.0; it must be 0.001 or more"),
-        ("", ("--listen", "here"), "an address starts with"),
+        ("", ("--listen", "here"), "cannot use the address 'here': it must start with"),
         (None, (), "does not exist"),
     ],
 )

@@ -44,7 +44,7 @@ def test_the_uuid_goes_first() -> None:
 
 
 def test_a_uuid_has_sixteen_bytes() -> None:
-    with pytest.raises(ValueError, match="16 bytes"):
+    with pytest.raises(ValueError, match="has 15 bytes; it must have 16"):
         RelayClientConnection(A[:15], LIMITS, 0.0)
 
 
