@@ -406,6 +406,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.Clock",
             "parley.DataType",
             "parley.FormatName",
+            "parley.KeepLastBy",
             "parley.Model",
             "parley.OnMalformed",
             "parley.PathLike",

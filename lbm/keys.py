@@ -92,6 +92,8 @@ RECIPIENT: Final = 76
 MAIL_ID: Final = 77
 PREKEY_HASH: Final = 78
 KEX: Final = 79
+# Of topics that keep the newest note of each key (section 18).
+REPLACED: Final = 80
 
 FIRST_APPLICATION_KEY: Final = 256
 
@@ -184,6 +186,7 @@ KEYS: Final[dict[int, Key]] = {
     MAIL_ID: Key("mail id", "bytes"),
     PREKEY_HASH: Key("prekey hash", "bytes"),
     KEX: Key("kex", "text"),
+    REPLACED: Key("replaced", "uint"),
 }
 
 

@@ -13,6 +13,7 @@ from node.errors import ConfigError, ParleyError
 from node.handlers.catalogue import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
 from node.handlers.hints import checked
 from node.handlers.interceptors import I, Kind, Way
+from node.handlers.note_key import KeepLastBy
 from node.handlers.propagation import propagate
 from node.handlers.readings import offered_families
 from node.handlers.registry import WILDCARD, Handlers, Namespace
@@ -287,6 +288,7 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
+        keep_last_by: KeepLastBy | None = ...,
         state: StateFunction | None = ...,
     ) -> Topic[N]: ...
 
@@ -304,6 +306,7 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
+        keep_last_by: KeepLastBy | None = ...,
         state: StateFunction | None = ...,
     ) -> Topic[Any]: ...
 
@@ -320,6 +323,7 @@ class Offering:
         patience: float = PATIENCE,
         keep: int | None = None,
         keep_bytes: int | None = None,
+        keep_last_by: KeepLastBy | None = None,
         state: StateFunction | None = None,
     ) -> Topic[Any]:
         """Publish a topic: peers may subscribe to it from now on. With `note_type`, a class such as
@@ -333,6 +337,11 @@ class Offering:
         unless it is said) the topic remembers its last notes: whoever subscribes gets these
         first, or those `after` its position, and one that does not keep up goes on with what
         is remembered; what is not is counted (`Subscription.gaps`). `slow` holds for guests.
+
+        With `keep_last_by`, a field's name or a function that returns the key of a note, the topic
+        remembers the newest note of each key, and `keep` counts keys. Notes that later notes of
+        their key replaced don't count as gaps. Beyond `keep` or `keep_bytes` the topic forgets the
+        key whose note is the oldest. Each note also counts its key and 192 bytes.
 
         With `state`, a function, notes are changes of what it returns. A subscriber gets that with
         its acceptance (`Subscription.data`), in place of what `on_subscribe` returns and of what is
@@ -375,6 +384,7 @@ class Offering:
             patience=patience,
             keep=keep,
             keep_bytes=keep_bytes,
+            keep_last_by=keep_last_by,
             note_type=kind,
             state=state,
         )

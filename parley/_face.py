@@ -22,6 +22,7 @@ from node.errors import (
     UnreadRepliesError,
 )
 from node.gateways.forward import Forward
+from node.handlers.note_key import KeepLastBy
 from node.handlers.registry import Namespace, on_event
 from node.handlers.rules import Allow, AllowFunction, Roles, RolesFunction
 from node.handlers.subscriber import Subscriber
@@ -76,6 +77,7 @@ __all__ = [
     "HandshakeError",
     "Home",
     "Identity",
+    "KeepLastBy",
     "Limits",
     "Link",
     "LinkSubscription",

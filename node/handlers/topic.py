@@ -13,12 +13,14 @@ from crypto.randomness import random_bytes
 from lbm.codec import Encodable
 from node.errors import APPLICATION_ERRORS, CallRefused, ConfigError, ParleyError
 from node.handlers.interceptors import Intercepted, PassedHeaders
+from node.handlers.note_key import KeepLastBy, NoteKey
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule
 from node.handlers.subscriber import Subscriber
 from node.logs import LogRation
 from node.messaging.fanout import Fanout, Feed, Slow
 from node.messaging.kept import TopicPosition, make_kept
+from node.messaging.kept_by_key import KeptByKey
 from node.messaging.notes import encode_note, read_headers
 from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError
@@ -87,6 +89,7 @@ class Topic(Generic[N]):
         patience: float = PATIENCE,
         keep: int | None = None,
         keep_bytes: int | None = None,
+        keep_last_by: KeepLastBy | None = None,
         note_type: DataType[N] | None = None,
         state: StateFunction | None = None,
     ) -> None:
@@ -102,7 +105,9 @@ class Topic(Generic[N]):
         self._own_rule = None if allow is None else Rule(allow)
         self._supercategories = parse_supercategories(supercategories)
         self._patience = patience
-        self._kept = make_kept(random_bytes(EPOCH_SIZE), keep, keep_bytes)
+        self._key = None if keep_last_by is None else NoteKey(name, keep_last_by)
+        kind = KeptByKey if self._key else None
+        self._kept = make_kept(random_bytes(EPOCH_SIZE), keep, keep_bytes, kind)
         self._fanout = Fanout(name, buffer, slow, self._kept)
         self._note_type = note_type
         self._state = state
@@ -119,12 +124,13 @@ class Topic(Generic[N]):
 
     @property
     def kept(self) -> int:
-        """How many notes it remembers now, at most `keep`."""
+        """How many notes it remembers now, at most `keep`; with `keep_last_by`, how many keys."""
         return 0 if self._kept is None else len(self._kept)
 
     @property
     def kept_bytes(self) -> int:
-        """What these notes count, at most `keep_bytes`: each its encoding and 64 bytes."""
+        """What these notes count, at most `keep_bytes`: each its encoding and 64 bytes; with
+        `keep_last_by`, also its key's encoding and 192 bytes."""
         return 0 if self._kept is None else self._kept.cost
 
     @property
@@ -151,6 +157,7 @@ class Topic(Generic[N]):
         Raises:
             LbmEncodeError: `data` or `headers` have no encoding. TypeError: `data` is not of the
                 topic's type.
+            MalformedDataError: `keep_last_by` finds no key in `data`.
             PayloadTooLargeError: it is longer than this node's payloads may be.
             ParleyError: the node is not running.
         """
@@ -162,11 +169,12 @@ class Topic(Generic[N]):
         size = len(note) + (fixed.size if fixed else 0)
         if size > self._largest:
             raise PayloadTooLargeError(f"a note of {size} bytes; at most {self._largest}")
+        key = b"" if self._key is None else self._key.read(data, plain)
         if not self._flush_due:
             self._loop().soon(self._flush_turn)
             self._flush_due = True
         fanout = self._fanout
-        fanout.add(note, fixed)
+        fanout.add(note, fixed, key=key)
         number = None if self._kept is None else self._kept.last
         if self._taps:
             self._tell_taps(plain, headers, source)

@@ -24,17 +24,33 @@ class Batch:
 
     `size` is the bytes of all notes and headers, `cost` what they count in a subscriber's
     buffer: 64 more for each note; `weight` what they take in memory, also as a payload.
-    `missing` is how many numbers there are between the note before and the first of these.
+    `missing` is how many numbers there are between the note before and the first of these, and
+    `replaced` for how many of them, the last ones, the subscriber gets a later note of that key.
     """
 
-    __slots__ = ("_forms", "_payload", "cost", "headers", "missing", "notes", "size", "weight")
+    __slots__ = (
+        "_forms",
+        "_payload",
+        "cost",
+        "headers",
+        "missing",
+        "notes",
+        "replaced",
+        "size",
+        "weight",
+    )
 
     def __init__(
-        self, notes: list[bytes], headers: Headers | None = None, missing: int = 0
+        self,
+        notes: list[bytes],
+        headers: Headers | None = None,
+        missing: int = 0,
+        replaced: int = 0,
     ) -> None:
         self.notes = notes
         self.headers = headers
         self.missing = missing
+        self.replaced = replaced
         self.size = sum(map(len, notes)) + (headers.size if headers else 0)
         self.cost = self.size + EVENT_COST * len(notes)
         self.weight = BATCH_WEIGHT + 2 * self.size + NOTE_WEIGHT * len(notes)
@@ -65,11 +81,12 @@ class Batch:
         values = self.headers.values if self.headers else {}
         return Batch(self.notes, read_headers({**values, name: value}))
 
-    def with_number(self, number: int) -> "Batch":
-        """The same notes with the number of the first of them."""
+    def with_number(self, number: int, replaced: int = 0) -> "Batch":
+        """Return the same notes with the number of the first of them, and how many notes directly
+        before it were replaced."""
         batch = Batch(self.notes, self.headers)
         subcategory, payload = self.payload()
-        batch._payload = subcategory, numbered_payload(payload, number)
+        batch._payload = subcategory, numbered_payload(payload, number, replaced)
         return batch
 
     def split(self, count: int) -> tuple["Batch", "Batch"]:

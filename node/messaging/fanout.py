@@ -238,6 +238,7 @@ class Fanout:
         "_missing",
         "_pending",
         "_pending_size",
+        "_replaced",
         "crowded",
         "delivered",
         "dropped",
@@ -274,24 +275,32 @@ class Fanout:
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._missing = 0  # before the first that is pending
+        self._replaced = 0  # of these, the last ones
 
-    def add(self, note: bytes, headers: Headers | None = None, missing: int = 0) -> None:
-        """Publish an encoded note; it is sent with the next `flush`, or when many wait. So many
-        are `missing` before it, since they never came here."""
+    def add(
+        self,
+        note: bytes,
+        headers: Headers | None = None,
+        missing: int = 0,
+        replaced: int = 0,
+        key: bytes = b"",
+    ) -> None:
+        """Publish an encoded note; it is sent with the next `flush`, or when many wait. `missing`
+        notes before it never came here; the last `replaced` of these were replaced by later notes.
+        `key` is that of a topic that keeps the newest note of each key."""
         size = len(note)
         self.published += 1
         self.turn_size += size + EVENT_COST
         if missing:
-            self._skip(missing)
+            self._skip(missing, replaced)
         if self.kept is not None:
-            self.kept.add(note, headers)
+            self.kept.add(note, headers, key)
         if not self.feeds:
             return
         if headers:
             self.turn_size += headers.size
             self._cut()
-            missing, self._missing = self._missing, 0
-            self._emit(Batch([note], headers, missing))
+            self._emit(self._batch([note], headers))
             return
         if self._pending_size + size > BATCH_ROOM or len(self._pending) >= NOTES_COUNT:
             self._cut()
@@ -333,15 +342,20 @@ class Fanout:
     def _cut(self) -> None:
         if self._pending:
             notes, self._pending, self._pending_size = self._pending, [], 0
-            missing, self._missing = self._missing, 0
-            self._emit(Batch(notes, None, missing))
+            self._emit(self._batch(notes, None))
 
-    def _skip(self, count: int) -> None:
+    def _batch(self, notes: list[bytes], headers: Headers | None) -> Batch:
+        """Return these notes, with the notes that are missing before them."""
+        missing, replaced = self._missing, self._replaced
+        self._missing = self._replaced = 0
+        return Batch(notes, headers, missing, replaced)
+
+    def _skip(self, count: int, replaced: int) -> None:
         self._cut()
         if self.kept is not None:
             self.kept.skip(count)
             # Whoever subscribes later begins after them.
-            self._missing = count if self.feeds else 0
+            self._missing, self._replaced = (count, replaced) if self.feeds else (0, 0)
             return
         for feed in self.feeds:
             feed._lost(count)

@@ -109,8 +109,8 @@ class Kept:
         """How many notes are kept."""
         return self.last + 1 - self.first
 
-    def add(self, note: bytes, headers: Headers | None) -> None:
-        """A note more, encoded; the oldest make room for it."""
+    def add(self, note: bytes, headers: Headers | None, key: bytes = b"") -> None:
+        """Add an encoded note; the oldest make room for it. Only `KeptByKey` uses `key`."""
         self._notes.append(note)
         self.last += 1
         self.cost += len(note) + EVENT_COST
@@ -153,6 +153,14 @@ class Kept:
                 return one - number
         return until + 1 - number
 
+    def replaced(self, number: int, until: int) -> int:
+        """Return how many notes in a row, from `number` on up to `until`, were replaced."""
+        return 0
+
+    def count(self, number: int, until: int) -> int:
+        """Return how many notes are kept of those from `number` on up to `until`."""
+        return max(0, until + 1 - max(number, self.first))
+
     def begin(self, after: TopicPosition | None) -> Beginning:
         """Where a subscriber begins that has the notes up to `after`."""
         if after is not None and after.epoch == self.epoch and self._follows(after.number):
@@ -176,13 +184,19 @@ class Kept:
             self._start = 0
 
 
-def make_kept(epoch: bytes, keep: int | None, keep_bytes: int | None) -> Kept | None:
-    """What a topic with these options, notes and bytes of cost, remembers; None: nothing.
+def make_kept(
+    epoch: bytes,
+    keep: int | None,
+    keep_bytes: int | None,
+    kind: type[Kept] | None = None,
+) -> Kept | None:
+    """Return an empty `Kept`, or one of its subclass `kind`, with these bounds in notes and bytes
+    of cost; None without any option.
 
     Raises:
         ConfigError: an option is out of its range.
     """
-    if keep is None and keep_bytes is None:
+    if keep is None and keep_bytes is None and kind is None:
         return None
     if keep is not None:
         require_number("keep", keep, 1, whole=True, error=ConfigError)
@@ -191,4 +205,4 @@ def make_kept(epoch: bytes, keep: int | None, keep_bytes: int | None) -> Kept | 
     else:
         require_number("keep_bytes", keep_bytes, LEAST_KEEP_BYTES, whole=True, error=ConfigError)
     most = keep_bytes // EVENT_COST
-    return Kept(epoch, min(keep or most, most), keep_bytes)
+    return (kind or Kept)(epoch, min(keep or most, most), keep_bytes)

@@ -29,7 +29,7 @@ class KeptFeed(StreamFeed):
     """The notes for one subscriber that has those up to `after`. Each note has a number; an
     event says that of its first note if it is not the one after the last that went."""
 
-    __slots__ = ("_is_behind", "_kept", "_next_number", "_tells", "_until", "begins")
+    __slots__ = ("_is_behind", "_kept", "_next_number", "_replaced", "_tells", "_until", "begins")
 
     def __init__(
         self,
@@ -51,12 +51,13 @@ class KeptFeed(StreamFeed):
         self._next_number = self.begins.position.number + 1
         self._is_behind = self._next_number <= kept.last
         self._tells = True  # the next event says its number
+        self._replaced = 0  # notes directly before the next one that were replaced
         self._until = _NEVER  # the last note that it gets, once it is finishing
 
     @property
     def behind(self) -> int:
         """How many notes it is yet to read out of those that are kept."""
-        return max(0, self._end + 1 - self._next_number) if self._is_behind else 0
+        return self._kept.count(self._next_number, self._end) if self._is_behind else 0
 
     @property
     def left(self) -> tuple[int, int]:
@@ -118,25 +119,31 @@ class KeptFeed(StreamFeed):
 
     def _skip_lost(self) -> bool:
         """What is not kept any more is lost, and so is what this connection can never carry:
-        thousands of notes may be that. Whether there is a note to be read then."""
+        thousands of notes may be that. Replaced notes are passed over. Whether there is a note to
+        be read then."""
         kept, end = self._kept, self._end
         forgotten = min(kept.first - 1, end) + 1 - self._next_number
         if forgotten > 0:
             self._lost(forgotten)
-        if self._next_number > end:
-            return False
-        too_long = kept.too_long(self._next_number, end, self._max_payload - NOTIFY_OVERHEAD)
-        if too_long:
+        while self._next_number <= end:
+            if replaced := kept.replaced(self._next_number, end):
+                self._pass_over(replaced)
+                continue
+            too_long = kept.too_long(self._next_number, end, self._max_payload - NOTIFY_OVERHEAD)
+            if not too_long:
+                return True
             self._lost(too_long)
-        return self._next_number <= end
+        return False
 
     def _next(self) -> Batch | None:
         batch = super()._next()
         if batch is None:
             return None
         if self._tells:
-            self._tells = False
-            numbered = batch.with_number(self._next_number)
+            numbered = batch.with_number(self._next_number, self._replaced)
+            if len(numbered.payload()[1]) > self._max_payload + NUMBER_OVERHEAD:
+                numbered = batch.with_number(self._next_number)  # they count as a gap
+            self._tells, self._replaced = False, 0
             self._next_number += len(batch.notes)
             return numbered
         self._next_number += len(batch.notes)
@@ -145,8 +152,8 @@ class KeptFeed(StreamFeed):
     def _take(self) -> Batch:
         batch = super()._take()
         if batch.missing:
-            self._next_number += batch.missing
-            self._tells = True
+            self._pass_over(batch.missing)
+            self._replaced = batch.replaced
         return batch
 
     def _overflow(self) -> None:
@@ -167,7 +174,13 @@ class KeptFeed(StreamFeed):
         """Numbers tell of it, and no header does."""
         super()._lost(count)
         self._untold = False
+        self._pass_over(count)
+        self._replaced = 0
+
+    def _pass_over(self, count: int) -> None:
+        """The next note has a number that is higher by this."""
         self._next_number += count
+        self._replaced += count
         self._tells = True
 
     def _unwritten(self) -> int:

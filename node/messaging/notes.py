@@ -30,8 +30,10 @@ NOTIFY_OVERHEAD: Final = len(_NOTIFY_HEAD)
 NOTES_OVERHEAD: Final = len(_NOTES_HEAD) + len(encode_head(ARRAY, NOTES_COUNT))
 # What the number of the first note takes in a payload, at most (section 18).
 NUMBER_OVERHEAD: Final = len(encode({keys.NUMBER: MAX_UINT})) - 1
+# What the count of the replaced notes takes in a payload, at most.
+REPLACED_OVERHEAD: Final = len(encode({keys.REPLACED: MAX_UINT})) - 1
 # What a batch of notes may have, without the payload's own few bytes.
-BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD - NUMBER_OVERHEAD
+BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD - NUMBER_OVERHEAD - REPLACED_OVERHEAD
 
 
 class Note(NamedTuple):
@@ -109,10 +111,12 @@ def notes_payload(notes: Sequence[bytes]) -> tuple[int, bytes]:
     return NOTES, b"".join((_NOTES_HEAD, encode_head(ARRAY, len(notes)), *notes))
 
 
-def numbered_payload(payload: bytes, number: int) -> bytes:
-    """The payload of a Notify or Notes with the number of its first note (section 18)."""
-    # The number's key comes after all others, and a payload's cells are few.
-    return bytes((payload[0] + 1,)) + payload[1:] + encode({keys.NUMBER: number})[1:]
+def numbered_payload(payload: bytes, number: int, replaced: int = 0) -> bytes:
+    """Return the payload of a Notify or Notes with the number of its first note, and how many notes
+    before it were replaced (section 18)."""
+    cells = {keys.NUMBER: number, keys.REPLACED: replaced} if replaced else {keys.NUMBER: number}
+    # Their keys come after all others, and a payload's cells are few.
+    return bytes((payload[0] + len(cells),)) + payload[1:] + encode(cells)[1:]
 
 
 def decode_notify(payload: bytes) -> Note:

@@ -26,11 +26,12 @@ class NumberedInbox(NoteInbox):
     """What waits for a reader that had the notes up to `after`.
 
     `number` is that of the last note that was read, `gaps` how many were missing before it,
+    `replaced` how many did not come because later notes of their keys replaced them, and
     `repeated` how many came that had been taken. `recovered` says that no note is missing
     between `after` and the beginning.
     """
 
-    __slots__ = ("_wire", "epoch", "gaps", "number", "recovered", "repeated")
+    __slots__ = ("_wire", "epoch", "gaps", "number", "recovered", "repeated", "replaced")
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class NumberedInbox(NoteInbox):
         # What the numbers say holds, whatever the publisher says.
         self.recovered = recovered and same and number <= before
         self.gaps = max(0, number - before)
-        self.repeated = 0
+        self.repeated = self.replaced = 0
         # The last note on the wire, and the last that was taken.
         self._wire = number
         self.number = max(before, number)
@@ -77,7 +78,10 @@ class NumberedInbox(NoteInbox):
             self.repeated += repeated
             notes = notes[repeated:]
         else:
-            self.gaps += first - 1 - taken
+            missing = first - 1 - taken
+            replaced = min(missing, cells.get(keys.REPLACED, 0))
+            self.replaced += replaced
+            self.gaps += missing - replaced
         self.number = max(taken, last)
         return notes, headers
 

@@ -139,6 +139,12 @@ class Subscription(Generic[D]):
         return 0 if self._numbered is None else self._numbered.gaps
 
     @property
+    def replaced(self) -> int:
+        """How many notes before the last one that was read did not come, because the topic keeps
+        the newest note of each key (`keep_last_by=`) and later notes replaced them."""
+        return 0 if self._numbered is None else self._numbered.replaced
+
+    @property
     def position(self) -> TopicPosition | None:
         """Where a later subscription goes on (`after=`): after the last note that came, read or
         not; once this one was left, after the last that was read. None if the topic does not

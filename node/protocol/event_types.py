@@ -69,12 +69,19 @@ def _check_place(cells: Mapping[int, Any]) -> None:
         raise LbmDecodeError("an epoch and a number go together")
 
 
+def _check_replaced(cells: Mapping[int, Any]) -> None:
+    """Replaced notes have numbers below that of the note that follows them."""
+    if keys.REPLACED in cells and cells[keys.REPLACED] >= cells.get(keys.NUMBER, 0):
+        raise LbmDecodeError("replaced is not below the number")
+
+
 _CODE: Final = uint(0, LAST_CODE)
 _STREAM: Final = uint(0, LAST_STREAM)
 _REQUEST: Final = uint(1, LAST_ASYNC_ID)
 _WINDOW: Final = uint(1, LARGEST_CREDIT)
 # A topic that remembers (section 18): its epoch, and numbers of notes.
 _PLACE: Final = {keys.TOPIC_EPOCH: exactly(EPOCH_SIZE), keys.NUMBER: uint()}
+_NUMBERED: Final = {keys.NUMBER: uint(1), keys.REPLACED: uint(1)}
 _DATA: Final = {keys.DATA: ANY}
 _FORMATTED: Final = {keys.DATA: ANY, keys.FORMAT: uint(0, LAST_FORMAT)}
 
@@ -103,13 +110,17 @@ SUBSCRIBE: Final = Cells(
     {keys.TOPIC: TEXT}, {**_DATA, keys.WINDOW: _WINDOW, **_PLACE}, check=_check_place
 )
 UNSUBSCRIBE: Final = Cells({keys.TOPIC: TEXT})
-NOTIFY: Final = Cells({}, {**_DATA, keys.HEADERS: TEXT_MAP, keys.TOPIC: TEXT, keys.NUMBER: uint(1)})
+NOTIFY: Final = Cells(
+    {},
+    {**_DATA, keys.HEADERS: TEXT_MAP, keys.TOPIC: TEXT, **_NUMBERED},
+    check=_check_replaced,
+)
 RESULT: Final = Cells(
     {keys.CODE: _CODE}, {**_DATA, keys.STREAM: _STREAM, **_PLACE, keys.RECOVERED: BOOL}
 )
 CANCEL: Final = Cells({keys.REQUEST: _REQUEST})
 CHUNK: Final = Cells({}, _DATA)
-NOTES: Final = Cells({keys.NOTES: array(NOTES_COUNT)}, {keys.NUMBER: uint(1)})
+NOTES: Final = Cells({keys.NOTES: array(NOTES_COUNT)}, _NUMBERED, check=_check_replaced)
 
 EMIT: Final = Cells({keys.NAME: TEXT}, {keys.NAMESPACE: TEXT, **_FORMATTED}, check=_check_data)
 _NAMES: Final = {keys.NAME: TEXT, keys.NAMESPACE: TEXT}

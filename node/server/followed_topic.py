@@ -228,7 +228,7 @@ class FollowedTopic(Topic[Any]):
 
     async def _take_notes(self, subscription: Subscription) -> None:
         """Hand on what comes, no faster than somebody here takes it, to its end."""
-        fanout, kept, dropped = self._fanout, self._kept, 0
+        fanout, kept, dropped, passed = self._fanout, self._kept, 0, 0
         while True:
             await self._room_here()
             notes = await subscription.next_batch()
@@ -237,12 +237,14 @@ class FollowedTopic(Topic[Any]):
             self.active_at = self._loop().now()
             if kept is None:
                 missing, dropped = subscription.dropped - dropped, subscription.dropped
+                replaced = 0
             else:
                 missing = subscription.number - len(notes) - kept.last
+                replaced, passed = subscription.replaced - passed, subscription.replaced
             headers = _headers_of(subscription.headers)
             for note in notes:
-                fanout.add(encode_note(note), headers, missing)
-                missing = 0
+                fanout.add(encode_note(note), headers, missing, replaced)
+                missing = replaced = 0
             self.flush()
 
     async def _room_here(self) -> None:

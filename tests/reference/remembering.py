@@ -15,6 +15,7 @@ MOST_NOTES = 4_096
 NOTIFY, NOTES = 4, 8
 _DATA, _NOTES = CELLS["data"], CELLS["notes"]
 _EPOCH, _NUMBER, _RECOVERED = (CELLS[name] for name in ("topic_epoch", "number", "recovered"))
+_REPLACED = CELLS["replaced"]
 
 
 class Malformed(Exception):
@@ -84,6 +85,11 @@ class Reader:
         cells = read(payload)
         if cells.get(_NUMBER, 1) < 1:
             raise Malformed("numbers begin with 1")
+        replaced = cells.get(_REPLACED, 0)
+        if _REPLACED in cells and (type(replaced) is not int or replaced < 1):
+            raise Malformed("replaced is at least 1")
+        if replaced and replaced >= cells.get(_NUMBER, 0):
+            raise Malformed("replaced is below the number")
         if subcategory == NOTES:
             notes = cells.get(_NOTES)
             if type(notes) is not list or len(notes) > MOST_NOTES:
@@ -101,6 +107,6 @@ class Reader:
             self.wire += 1
             if self.wire <= self.last:
                 continue
-            self.gaps += self.wire - self.last - 1
+            self.gaps += max(0, self.wire - self.last - 1 - replaced)
             self.last = self.wire
             self.taken.append(note)

@@ -200,6 +200,7 @@ CELLS: Final = {
     "mail_id": 77,
     "prekey_hash": 78,
     "kex": 79,
+    "replaced": 80,
 }
 CELL_NAMES: Final = {number: name for name, number in CELLS.items()}
 TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27, 34, 35, 42, 43, 44, 66, 70, 79})

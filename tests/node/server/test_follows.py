@@ -559,3 +559,17 @@ async def test_the_publishers_reset_is_passed_on(world: Federated) -> None:
             async for _ in ann:
                 pass
         assert reset.value.code == CloseCode.SLOW_CONSUMER
+
+
+async def test_replaced_notes_are_no_gap_over_a_home(anyio_backend: str) -> None:
+    async with federation() as all_of_them:
+        topic = all_of_them.publisher.topic("news.keyed", keep_last_by="item")
+        for number in range(1, 8):
+            await topic.publish({"item": "b" if number == 4 else "a", "n": number})
+        name = all_of_them.name("news.keyed")
+        async with all_of_them.to_ann.subscribe(name, returns=dict[str, Any]) as sub:
+            assert [(await anext(sub))["n"] for _ in range(2)] == [4, 7]
+            assert (sub.number, sub.gaps) == (7, 0)
+            await topic.publish({"item": "a", "n": 8})
+            assert (await anext(sub))["n"] == 8
+            assert (sub.number, sub.gaps, sub.dropped) == (8, 0, 0)
