@@ -312,20 +312,27 @@ class AsyncioBackend:
         Tasks that ignore cancellation, and sockets that the loop doesn't close, are logged and
         left after `CLOSE_PATIENCE` seconds.
         """
-        await asyncio.sleep(0)
-        deadline = self.now() + CLOSE_PATIENCE
-        while self._tasks or self._outlets:
-            tasks = set(filter(_has_begun, self._tasks))
-            for task in tasks:
-                task.cancel()
-            for outlet in list(self._outlets):
-                outlet.close()
-            if self.now() > deadline:
-                self._log_unended(tasks)
-                break
-            if tasks:
-                await asyncio.wait(tasks, timeout=CLOSE_PATIENCE)
+        try:
             await asyncio.sleep(0)
+            deadline = self.now() + CLOSE_PATIENCE
+            while self._tasks or self._outlets:
+                tasks = set(filter(_has_begun, self._tasks))
+                self._end(tasks)
+                if self.now() > deadline:
+                    self._log_unended(tasks)
+                    break
+                if tasks:
+                    await asyncio.wait(tasks, timeout=CLOSE_PATIENCE)
+                await asyncio.sleep(0)
+        finally:
+            # A shield of anyio doesn't stop `asyncio.Task.cancel`.
+            self._end(self._tasks)
+
+    def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
+        for task in list(tasks):
+            task.cancel()
+        for outlet in list(self._outlets):
+            outlet.close()
 
     def _log_unended(self, tasks: set[asyncio.Task[Any]]) -> None:
         if self._outlets:

@@ -14,6 +14,7 @@ from node.transport import asyncio_backend
 from node.transport.address import Address
 from node.transport.asyncio_backend import LONG_READ, WRITE_BUFFER, AsyncioBackend, AsyncioOutlet
 from node.transport.driver import Driver
+from node.transport.ground import Ground
 from tests.node.network import PATIENCE, eventually, settled
 
 pytestmark = pytest.mark.anyio
@@ -325,3 +326,28 @@ async def test_a_task_that_ignores_cancellation_is_named_and_left(
     record = next(one for one in caplog.records if vars(one)["event"] == "transport.unended")
     assert "stubborn (" in record.getMessage()
     assert __file__ in record.getMessage()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int, anyio_backend: object) -> None:
+    ground = Ground("x")
+    backend = await ground.enter()
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        try:
+            begun.set()
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    backend.spawn(wait)
+    await begun.wait()
+    closing = asyncio.create_task(ground.leave())
+    await asyncio.sleep(0)  # it has begun
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    with anyio.fail_after(PATIENCE):
+        await ended.wait()
