@@ -115,9 +115,7 @@ class Answering:
             self._release(call)  # its handler went on when nobody waited for it any more
             return
         named = stream if call.subcategory == SUBSCRIBE else 0
-        answer = call.made or NO_ANSWER
-        if call.async_id and answer is NO_ANSWER:
-            answer = call.final(code, data, named)
+        answer = call.made or (call.final(code, data, named) if call.async_id else NO_ANSWER)
         self._account.release(call.weight)  # it makes room for its own answer
         call.weight = 0
         self._on_final(call, code)
