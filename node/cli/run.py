@@ -52,7 +52,7 @@ def run(
     """Run `command` on the event loop that the options name.
 
     `log_level` holds where the options name none; with `access_log` the access log is there
-    whatever the level. SIGINT and SIGTERM interrupt the command,
+    whatever the level. SIGINT, SIGTERM and SIGHUP interrupt the command,
     unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP does what
     `hangup` does, or is ignored.
     `waits_on_files` says that it waits for its standard files, which uvloop would make
@@ -154,7 +154,7 @@ def described(peer: Peer) -> dict[str, Any]:
 
 
 async def until_interrupted(command: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run `command`; SIGINT or SIGTERM cancels it, so that its peers are told.
+    """Run `command`; SIGINT, SIGTERM or SIGHUP cancels it, so that its peers are told.
 
     Raises:
         Interrupted: it was cancelled.
@@ -205,11 +205,15 @@ async def surviving_hangups(
 
 @contextmanager
 def ending_signals(seconds: float | None = None) -> Iterator[AsyncIterator[signal.Signals]]:
-    """Have SIGINT and SIGTERM brought here instead of ending the process.
+    """Have SIGINT and SIGTERM brought here instead of ending the process; SIGHUP too, unless a
+    server reloads on it or it is ignored, as under nohup.
 
     After the first one the process ends within `seconds`, by default what a node takes at most.
     """
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    ends = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        ends.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*ends) as signals:
         yield _Arming(signals, longest_end() if seconds is None else seconds)
 
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
 from pathlib import Path
-from signal import SIGINT, SIGKILL, SIGTERM, Signals
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals
 
 import anyio
 import pytest
@@ -165,7 +165,7 @@ def test_a_consumer_that_is_killed_loses_nothing(
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-@pytest.mark.parametrize("signal", [SIGINT, SIGTERM])
+@pytest.mark.parametrize("signal", [SIGINT, SIGTERM, SIGHUP])
 def test_an_interrupted_command_ends_with_all_its_processes(
     processes: Processes,
     parley: Parley,
