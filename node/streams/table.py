@@ -39,15 +39,17 @@ TUNNEL_ANSWERS: Final = frozenset({(TUNNEL, TUNNEL_ANSWER)})
 
 class StreamTable:
     """The streams of a connection that are not over, and the `requests` on them. `restricted` are
-    the ids of those that don't carry calls, topics or named events."""
+    the ids of those that don't carry calls, topics or named events. An id stays there until
+    `reports_taken`: events that were decrypted before the stream was reset may follow."""
 
-    __slots__ = ("_live", "_streams", "requests", "restricted")
+    __slots__ = ("_live", "_over", "_streams", "requests", "restricted")
 
     def __init__(self, live: LiveConnection, requests: StreamRequests) -> None:
         self._live = live
         self.requests = requests
         self._streams: dict[int, Stream] = {}
         self.restricted: set[int] = set()
+        self._over: set[int] = set()  # restricted ones
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -98,7 +100,14 @@ class StreamTable:
     def forget(self, stream: Stream) -> None:
         """Both directions are over and its buffer is empty."""
         self._streams.pop(stream.id, None)
-        self.restricted.discard(stream.id)
+        if stream.id in self.restricted:
+            self._over.add(stream.id)
+
+    def reports_taken(self) -> None:
+        """All events that were decrypted so far have been delivered."""
+        if self._over:
+            self.restricted -= self._over
+            self._over.clear()
 
     def receive(self, event: EventReceived) -> bool:
         """Take Data, or an event of an application, the bus or a restricted stream; returns whether
@@ -134,6 +143,7 @@ class StreamTable:
         """All streams end with the connection."""
         streams, self._streams = self._streams, {}
         self.restricted.clear()
+        self._over.clear()
         for stream in streams.values():
             stream.failed(PeerClosedError(code, text))
 

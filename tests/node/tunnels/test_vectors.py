@@ -4,15 +4,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 
 from crypto.identity import NodeId
 from lbm import keys
-from lbm.codec import decode
+from lbm.codec import decode, encode
 from node.errors import TunnelRefusedError
 from node.federation.dials import encode_dial
 from node.handlers.registry import Entry
 from node.peer.peer import Peer
-from node.protocol.codes import DATA, DIAL, FINISH, STREAM, TUNNEL, TUNNEL_ANSWER, CloseCode
+from node.protocol.codes import (
+    CALL,
+    DATA,
+    DIAL,
+    FINISH,
+    SIM,
+    STREAM,
+    TUNNEL,
+    TUNNEL_ANSWER,
+    CloseCode,
+)
 from node.protocol.event import NO_PAYLOAD, parse_raw
 from node.server.opening import _passed_on
 from node.streams.stream import Stream
@@ -123,6 +134,29 @@ async def test_an_event_on_a_joined_tunnel(vector: Vector, anyio_backend: str) -
             assert other.code is None
         assert not ran
         assert made.links[0][0].is_open
+
+
+@pytest.mark.parametrize("joined", [False, True])
+async def test_calls_that_come_with_a_violation_do_not_run(
+    anyio_backend: str, joined: bool
+) -> None:
+    """All of them are decrypted before the first one has the stream reset."""
+    async with row(3) as made:
+        ran: list[object] = []
+        made.nodes[1].on_call("parley.echo")(lambda call: ran.append(call))
+        origin = made.links[0][0]
+        if joined:
+            end_raw(made.target)
+            stream = (await made.open()).stream
+        else:
+            stream = origin.streams.open_tunnel()
+        RawEnd(stream)
+        call = encode({keys.TOPIC: "parley.echo"})
+        for _ in range(3):
+            stream.live.core.send(stream.id, 0, SIM, CALL, call, lbm=False)
+        await eventually(lambda: reset_code(stream) == CloseCode.PROTOCOL_ERROR)
+        await origin.ping()
+        assert not ran
 
 
 @vectors("federation", of_kind("answer"))
