@@ -64,6 +64,10 @@ class Suite:
         for parameter, name in self.names().items():
             require_name(parameter, name)
 
+    def __str__(self) -> str:
+        """The suite as log lines name it."""
+        return ", ".join(f"{parameter} {name}" for parameter, name in self.names().items())
+
     @classmethod
     def of(cls, names: Mapping[str, str]) -> "Suite":
         """Return the suite of parameter -> name, one object for all its connections."""
