@@ -61,6 +61,7 @@ def add(
     except IdentityError as error:
         raise ConfigError(f"{node_id} is not a node id: {error}") from error
     account = file.add(who, name, datetime.now(UTC))
+    out.effect = f"{who} has an account"
     out.say(f"{out.petnames.beside(who)} has an account")
     out.done(**_described(account), accounts=str(file.path))
 
@@ -71,6 +72,7 @@ def remove(who: Who, accounts: AccountsPath = None, as_json: Json = False) -> No
     account = find_peer(file, who)
     if not file.forget(account.node_id):
         raise ConfigError(f"{account.node_id} has just been struck out of {file.path}")
+    out.effect = f"{account.node_id} has no account any longer"
     out.say(f"{out.petnames.beside(account.node_id)} has no account any more")
     out.done(**_described(account), accounts=str(file.path))
 

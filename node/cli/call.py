@@ -10,7 +10,7 @@ from node.cli.completion.suggestions import places
 from node.cli.exits import LONGEST_QUOTE
 from node.cli.introduction import dialled
 from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, show_value
+from node.cli.output import Output, show_value, writing_stdout
 from node.cli.run import run
 from node.cli.topics.offered_names import offered
 from node.cli.values import given_value
@@ -63,8 +63,10 @@ def call(
                 _show_refusal(out, refused)
                 raise
             seconds = perf_counter() - start
+            out.effect = "the call was made and answered"
         if raw:
-            write_raw(answer)
+            with writing_stdout(out.effect):
+                write_raw(answer)
         else:
             out.say(show_value(answer))
         out.done(code=0, kind="result", data=answer, seconds=seconds)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from node.errors import FileError, os_reason
 from node.logs import one_line, visible
 
 if TYPE_CHECKING:
@@ -43,10 +44,12 @@ class CommandFailure:
 
 class Output:
     """Where a command's words go. `console` is for people; with JSON it is quiet. `petnames` are
-    what the person calls the nodes that words are about."""
+    what the person calls the nodes that words are about. A command that has changed something says
+    so in `effect`, such as "1 event removed", for the error if its output can't be written."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+        self.effect = ""
 
     @cached_property
     def console(self) -> "PeoplesConsole":
@@ -76,12 +79,12 @@ class Output:
         """A JSON line, if JSON is wanted."""
         if self.as_json:
             called = self.petnames.known_by(fields.get("node_id"))
-            _print(_json_line(kind, {**fields, **called}))
+            self._print(_json_line(kind, {**fields, **called}))
 
     def say(self, text: str) -> None:
         """A line for people; to a terminal without what would steer it."""
         if not self.as_json:
-            _print(_for_people(text))
+            self._print(_for_people(text))
 
     def line(self, text: str, kind: str, /, **fields: Any) -> str:
         """What `event`, or else `say`, would print, for callers that print it otherwise."""
@@ -111,6 +114,10 @@ class Output:
         if not self.as_json:
             text = visible(self.petnames.in_text(failure.shown or failure.text))
             print(f"parley: {text}", file=sys.stderr, flush=True)
+
+    def _print(self, line: str) -> None:
+        with writing_stdout(self.effect):
+            print(line, flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -185,19 +192,23 @@ def unread() -> Iterator[None]:
         abandon_stdout()
 
 
-def _print(line: str) -> None:
-    with writing_stdout():
-        print(line, flush=True)
-
-
 @contextmanager
-def writing_stdout() -> Iterator[None]:
-    """Name standard output in an OSError, such as that of a full disk."""
+def writing_stdout(effect: str = "") -> Iterator[None]:
+    """Name standard output in an OSError, such as that of a full disk.
+
+    Raises:
+        FileError: the same error, where the command has had an `effect`.
+    """
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         error.filename = "standard output"
-        raise
+        if not effect:
+            raise
+        text = f"cannot write to standard output: {os_reason(error)}; {effect}: do not repeat it"
+        raise FileError(text) from error
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:

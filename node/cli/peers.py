@@ -80,6 +80,7 @@ def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) 
     peer = find_peer(known, who)
     if not known.forget(peer.node_id):
         raise ConfigError(f"{peer.node_id} has just been struck out of {known.path}")
+    out.effect = f"forgot {peer.node_id}"
     out.say(f"forgot {peer.node_id}, known since {utc(peer)}")
     out.say(f"names  {', '.join(peer.names) or '-'}")
     out.done(**_described(peer), known_peers=str(known.path))
@@ -92,6 +93,7 @@ def rename(
     known, out = _file(known_peers), Output(as_json)
     peer = find_peer(known, who)
     renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))
+    out.effect = f"renamed {renamed.node_id}"
     out.say(f"{renamed.node_id} is {', '.join(renamed.names)}")
     out.done(**_described(renamed), old_names=list(peer.names), known_peers=str(known.path))
 

@@ -40,6 +40,7 @@ def backup(
     with during(out, "copying"):
         backups.back_up(str(path), str(file))
     size = file.stat().st_size
+    out.effect = f"the copy is in {file}"
     out.say(f"{file}  {counted(size, 'byte')}")
     out.done(file=str(file), size=size)
 
@@ -55,7 +56,8 @@ def restore(
 
     with during(out, "copying"):
         kept = backups.restore(str(file), str(path))
-    out.say(f"{path} restored from {file}")
+    out.effect = f"{path} restored from {file}"
+    out.say(out.effect)
     if kept is not None:
         out.say(f"the bus that was there before is kept as {kept}")
     out.done(file=str(path), kept=kept)

@@ -71,7 +71,8 @@ def replay_dead(
         async with opened(options, out, bus) as opened_bus:
             with during(out, "handing dead letters to their groups"):
                 done = await opened_bus.replay_dead(name, ids or None, group=group)
-        out.say(f"{counted(len(done), 'dead letter')} replayed")
+        out.effect = f"{counted(len(done), 'dead letter')} replayed"
+        out.say(out.effect)
         _require_all(name, ids, set(done))
         out.done(replayed=len(done))
 
@@ -99,7 +100,8 @@ def drop_dead(
                 found = [one.id async for one in letters if not wanted or one.id in wanted]
                 for start in range(0, len(found), AT_ONCE):
                     dropped += await opened_bus.drop_dead(name, found[start : start + AT_ONCE])
-        out.say(f"{counted(dropped, 'dead letter')} dropped")
+        out.effect = f"{counted(dropped, 'dead letter')} dropped"
+        out.say(out.effect)
         _require_all(name, ids, set(found))
         out.done(dropped=dropped)
 

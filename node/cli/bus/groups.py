@@ -193,7 +193,8 @@ def replay(
                 await wanted_groups(opened_bus, name, group)
             with during(out, f"having {one_line(group)} read on from {start}"):
                 await opened_bus.replay(name, group, position)
-        out.say(f"{group} reads {name} from {start} on")
+        out.effect = f"{group} reads {name} from {start} on"
+        out.say(out.effect)
         out.done(name=name, group=group, start=start)
 
     run(options, replaying, log_level="warning")

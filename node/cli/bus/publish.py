@@ -4,8 +4,7 @@ An id is printed once the bus has stored the event, not before.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import typer
@@ -18,10 +17,10 @@ from node.cli.bus.arguments import Bus, Name
 from node.cli.bus.connection import opened
 from node.cli.lines import Pace, input_descriptor, read_batches
 from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted
+from node.cli.output import Output, counted, writing_stdout
 from node.cli.run import run
 from node.cli.values import parse_json
-from node.errors import ConfigError, FileError, os_reason
+from node.errors import ConfigError, FileError
 
 
 @takes_node_options
@@ -79,9 +78,9 @@ def publish(
         async with opened(options, out, bus, new=True) as opened_bus:
             if descriptor is None:
                 id = await _one(opened_bus, name, event, key, durable=durable)
-                with _stored(1, id):
-                    out.say(id)
-                    out.event("published", id=id)
+                out.effect = _stored(1, id)
+                out.say(id)
+                out.event("published", id=id)
                 count = 1
             else:
                 count = await _lines(opened_bus, name, descriptor, out, durable=durable)
@@ -101,18 +100,8 @@ async def _one(
         raise BusUnavailableError(text) from error
 
 
-@contextmanager
-def _stored(count: int, last: str) -> Iterator[None]:
-    """Raise FileError where ids can't be printed: their events are stored all the same."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise FileError(
-            f"cannot print ids of events that are stored ({counted(count, 'event')}, the last is "
-            f"{last}): {os_reason(error)}; do not publish them again"
-        ) from error
+def _stored(count: int, last: str) -> str:
+    return f"{counted(count, 'event')} stored, the last is {last}"
 
 
 async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, durable: bool) -> int:
@@ -131,7 +120,9 @@ async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, dur
                 problem = error  # what came before it is published all the same
             ids, refusal = await _publish(bus, name, events, durable=durable)
             count += len(ids)
-            with _stored(count, ids[-1] if ids else ""):
+            if ids:
+                out.effect = _stored(count, ids[-1])
+            with writing_stdout(out.effect):
                 await pace.print("".join(out.line(id, "published", id=id) for id in ids))
             problem = refusal or problem
             if problem is not None:

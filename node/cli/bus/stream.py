@@ -99,7 +99,8 @@ def trim(
                 gone = await opened_bus.trim(
                     name, max_length=max_length, max_age=age, before=first, max_bytes=size
                 )
-        out.say(f"{counted(gone, 'event')} removed")
+        out.effect = f"{counted(gone, 'event')} removed"
+        out.say(out.effect)
         out.done(removed=gone)
 
     run(options, trimming, log_level="warning")

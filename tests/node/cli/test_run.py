@@ -87,23 +87,34 @@ def test_a_full_disk_does_not_hide_what_was_stored(processes: Processes) -> None
     publish = f"$P bus publish sqlite:///{processes.directory}/bus.db auth.x"
     lines = "printf '{}\\n{}\\n' | "
     for command, count in (
-        (f"{publish} '{{}}'", "1 event"),
-        (f"{lines}{publish} --json-lines", "2"),
+        (f"{publish} '{{}}'", "1 event stored, the last is "),
+        (f"{lines}{publish} --json-lines", "2 events stored, the last is "),
+        (
+            f"$P bus trim sqlite:///{processes.directory}/bus.db auth.x --max-length 1",
+            "2 events removed",
+        ),
     ):
         done = _shell(processes, f"{command} > /dev/full")
         assert done.returncode == 6
         assert done.stderr.count(b"\n") == 1
-        assert f"ids of events that are stored ({count}".encode() in done.stderr
+        assert f"; {count}".encode() in done.stderr
         assert b"No space left on device" in done.stderr
 
 
-@pytest.mark.parametrize("json", ["", "--json"])
-def test_a_full_disk_is_told(processes: Processes, server: str, json: str) -> None:
-    done = _shell(processes, f"$P call '{server}' parley.echo x {json} > /dev/full")
-    assert (done.returncode, done.stderr) == (
-        6,
-        b"parley: standard output: No space left on device\n",
-    )
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("", b"the call was made and answered: do not repeat it"),
+        ("--raw", b"the call was made and answered: do not repeat it"),
+        ("--json", b""),  # the first line is about the connection, before the call
+    ],
+)
+def test_a_full_disk_is_told(processes: Processes, server: str, option: str, said: bytes) -> None:
+    done = _shell(processes, f"$P call '{server}' parley.echo x {option} > /dev/full")
+    reason = b"No space left on device"
+    full = b"cannot write to standard output: " + reason + b"; " + said
+    text = full if said else b"standard output: " + reason
+    assert (done.returncode, done.stderr) == (6, b"parley: " + text + b"\n")
 
 
 def test_closed_standard_files(processes: Processes, server: str) -> None:
