@@ -294,6 +294,12 @@ class UnreadRepliesError(ParleyError):
         super().__init__("too many replies waited to be read")
 
 
+_SUBSCRIBED: Final = (
+    "this connection already has a subscription to the topic that cannot be shared; leave it, or "
+    "subscribe over another connection"
+)
+
+
 def received_refusal(code: int, data: object, *, subscribing: bool = False) -> CallRefused:
     """The error for an answer with a code other than 0."""
     refused: CallRefused
@@ -305,6 +311,8 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
         refused = SubscribeRejected(data)
     else:
         refused = CallRefused(code, data)
+        if subscribing and code == ResultCode.ALREADY_SUBSCRIBED:
+            refused.args = (_SUBSCRIBED,)
     refused.received = True
     return refused
 

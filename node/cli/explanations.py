@@ -174,7 +174,7 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
     ResultCode.ALREADY_SUBSCRIBED: (
         "to Subscribe: already subscribed; to Unsubscribe and Notify: not subscribed",
         "the node that was asked",
-        "keep one subscription for each topic and connection",
+        "leave the other subscription, or subscribe over another connection",
     ),
     ResultCode.REJECTED: (
         "the subscription was rejected, perhaps with data",

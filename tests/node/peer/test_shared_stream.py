@@ -6,8 +6,9 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from parley import CallRefused, CallTimeout, StreamResetError, Subscription
-from tests.node.network import eventually, meeting
+from parley import CallRefused, CallTimeout, Node, ResultCode, StreamResetError, Subscription
+from tests.node.links.servers import QUICK, serving
+from tests.node.network import eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -218,3 +219,74 @@ async def test_over_a_link(anyio_backend: str) -> None:
         ):
             await topic.publish(1)
             assert await take(first, 1) == await take(second, 1) == [1]
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "remembers": {"keep": 2},
+    "by key": {"keep_last_by": lambda note: note % 2},
+    "state": {"state": lambda: "state"},
+    "state, and remembers": {"keep": 2, "state": lambda: "state"},
+    "accepts with data": {},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+async def test_another_connection_has_its_own_answer(name: str, anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x", **OPTIONS[name])
+
+        @topic.on_subscribe
+        def accept(request: Any) -> Any:
+            return request.data
+
+        for note in range(1, 6):
+            await topic.publish(note)
+        data = "mine" if name == "accepts with data" else None
+        replayed = [] if "state" in OPTIONS[name] or not OPTIONS[name] else [4, 5]
+        another, _ = await introduce(met.client, met.server)
+        async with met.peer.subscribe("x", data) as first:
+            assert await take(first, len(replayed)) == replayed
+            with pytest.raises(CallRefused, match="over another connection") as refused:
+                await met.peer.subscribe("x", data).__aenter__()
+            assert refused.value.code == ResultCode.ALREADY_SUBSCRIBED
+            async with another.subscribe("x", data and "another") as second:
+                await topic.publish(6)
+                assert await take(first, 1) == [6]
+                assert await take(second, len(replayed) + 1) == [*replayed, 6]
+                expected = ("state", "state") if "state" in OPTIONS[name] else (None, None)
+                assert (first.data, second.data) == (("mine", "another") if data else expected)
+                assert (first.gaps, second.gaps) == (0, 0)
+
+
+async def test_subscriptions_with_different_data_do_not_share(anyio_backend: str) -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+        async with met.peer.subscribe("x", "a") as first:
+            with pytest.raises(CallRefused, match="over another connection"):
+                await met.peer.subscribe("x", "b").__aenter__()
+            async with met.peer.subscribe("x", "a") as second:
+                await topic.publish(1)
+                assert await take(first, 1) == await take(second, 1) == [1]
+
+
+async def test_another_link_has_its_own_answer(anyio_backend: str) -> None:
+    def news(node: Node) -> None:
+        node.topic("news", keep=10)
+
+    async with (
+        serving(news) as server,
+        new_node() as node,
+        node.link(server.address, pauses=QUICK) as link,
+        node.link(server.address, pauses=QUICK) as another,
+        link.subscribe("news") as first,
+        another.subscribe("news") as second,
+    ):
+        assert server.node is not None
+        topic = server.node.topics["news"]
+        await topic.publish(1)
+        assert await take(first, 1) == await take(second, 1) == [1]
+        with pytest.raises(CallRefused, match="over another connection"):
+            await link.subscribe("news").__aenter__()
+        await (await first.ready(10)).close()
+        await topic.publish(2)
+        assert await take(first, 1) == await take(second, 1) == [2]
