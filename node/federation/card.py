@@ -28,7 +28,10 @@ def _are_links(value: list[Any]) -> bool:
 
 def _check_life(cells: Mapping[int, Any]) -> None:
     if not 0 < cells[keys.EXPIRES_MS] - cells[keys.MADE_MS] <= CARD_VALID * 1000:
-        raise LbmDecodeError("a card is valid for at most one hour")
+        life = cells[keys.EXPIRES_MS] - cells[keys.MADE_MS]
+        raise LbmDecodeError(
+            f"a card is valid for {life:,} ms; it must be 1 to {CARD_VALID * 1000:,}"
+        )
 
 
 _CARD: Final = Cells(

@@ -81,9 +81,9 @@ class Envelope:
         if type(algorithm) is not str or type(public) is not bytes or binding is not None:
             raise LbmDecodeError("the key is not a primary one")
         if algorithm not in SIGNING:
-            raise LbmDecodeError("the key is of an algorithm that is not known")
+            raise LbmDecodeError(f"the key has the unknown algorithm {ascii(algorithm)[:40]}")
         if algorithm != self.signing or NodeId.of_key(algorithm, public) != self.origin:
-            raise LbmDecodeError("the key is not the origin's")
+            raise LbmDecodeError(f"the key does not belong to the origin {self.origin}")
 
     def verify(self, other: "Envelope | None" = None) -> None:
         """Return if the origin signed it; what was found right is not computed again.
@@ -100,7 +100,9 @@ class Envelope:
         try:
             signer = signer or PublicIdentity.parse(self.cells[keys.IDENTITY_KEYS])
         except IdentityError as error:
-            raise SignatureError("the key of an envelope cannot be used") from error
+            raise SignatureError(
+                f"cannot use the key of an envelope of {self.origin}: {error}"
+            ) from error
         signer.verifier(self.signing).verify(self._signature, _signed(self.signing, self._content))
         self._signer = signer
 

@@ -20,7 +20,7 @@ class Exports:
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         if isinstance(patterns, str):
-            raise ConfigError("exports are a list of patterns")
+            raise ConfigError(f"exports is {patterns!r}; it must be a list of patterns")
         self.patterns = tuple(dict.fromkeys(patterns))
         if len(self.patterns) > MOST_EXPORTS:
             raise ConfigError(f"{len(self.patterns)} exports: at most {MOST_EXPORTS}")

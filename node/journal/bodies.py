@@ -175,7 +175,7 @@ class SessionEnd:
             if type(code) is not int or len(chains) != 2 or len(places) != 2:
                 raise JournalFormatError("a session end without code, chains or places")
             if abs(code) > LARGEST_COUNT:
-                raise JournalFormatError("a session end whose code is out of range")
+                raise JournalFormatError(f"a session end with the code {code}, out of range")
             return cls(
                 session,
                 code,

@@ -64,7 +64,9 @@ class BodyReader:
 
 def byte_string(value: Any, size: int | None = None) -> bytes:
     if not isinstance(value, bytes) or (size is not None and len(value) != size):
-        raise JournalFormatError("a byte string is missing, or has a wrong size")
+        found = f"{len(value):,} bytes" if isinstance(value, bytes) else type(value).__name__
+        wanted = "a byte string" if size is None else f"a byte string of {size} bytes"
+        raise JournalFormatError(f"{wanted} is expected, not {found}")
     return value
 
 
@@ -78,16 +80,18 @@ def hash_value(value: Any) -> bytes:
 
 def a_uint(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
-        raise JournalFormatError("an unsigned integer is missing, or out of range")
+        raise JournalFormatError(
+            f"an unsigned integer up to {LARGEST_COUNT:,} is expected, not {ascii(value)[:40]}"
+        )
     return value
 
 
 def box_list(value: Any) -> tuple[Box, ...]:
     if not isinstance(value, list):
-        raise JournalFormatError("boxes are an array")
+        raise JournalFormatError(f"boxes are an array, not {type(value).__name__}")
     boxes: list[Box] = []
     for box in value:
         if not isinstance(box, list) or len(box) != 2:
-            raise JournalFormatError("a box is an array of two")
+            raise JournalFormatError(f"a box is an array of two, not {ascii(box)[:40]}")
         boxes.append((byte_string(box[0], 32), byte_string(box[1])))
     return tuple(boxes)

@@ -162,7 +162,7 @@ class Journal:
             JournalFailedError: it cannot be written. ParleyError: no node writes it.
         """
         if self._run is None:
-            raise ParleyError("no node writes this journal")
+            raise ParleyError(f"no node writes the journal in '{self.directory}'")
         await self._run.sync()
         if self.failed is not None:
             raise self.failed
@@ -171,10 +171,10 @@ class Journal:
         """Wait until the journal fails; ParleyError if its node leaves before."""
         run = self._run
         if run is None:
-            raise ParleyError("no node writes this journal")
+            raise ParleyError(f"no node writes the journal in '{self.directory}'")
         await run.over()
         if self.failed is None:
-            raise ParleyError("the journal ended")
+            raise ParleyError(f"the journal in '{self.directory}' ended")
         return self.failed
 
     # For the node.
@@ -191,7 +191,9 @@ class Journal:
                 journal. JournalFailedError: the disk cannot be written.
         """
         if self._taken:
-            raise JournalBusyError("this journal serves a node already")
+            raise JournalBusyError(
+                f"the journal in '{self.directory}' already belongs to a node; open another one"
+            )
         self._taken = True  # before the thread is done, so that no other node takes it
         run = Run(self.settings, identity.node_id, backend, self._has_failed)
         try:
@@ -231,14 +233,14 @@ class Journal:
         """Where connections wait while the buffer is full, or for the disk (`fsync="always"`)."""
         run = self._run
         if run is None:
-            raise ParleyError("no node writes this journal")
+            raise ParleyError(f"no node writes the journal in '{self.directory}'")
         return run.gate
 
     def session_log(self, address: str) -> SessionLog:
         """The observer of a new connection; `address` is that of the other side."""
         run = self._run
         if run is None:
-            raise ParleyError("no node writes this journal")
+            raise ParleyError(f"no node writes the journal in '{self.directory}'")
         return SessionLog(run.log, self.settings.auditors, self._local_keys, address)
 
     def tunnel(self, record: TunnelRecord) -> None:

@@ -58,7 +58,10 @@ def parse_auditors(given: Auditor | Iterable[Auditor]) -> tuple[AuditorKey, ...]
         given = [given]
     keys = tuple(dict.fromkeys(_auditor(one) for one in given))
     if not keys:
-        raise ConfigError("a journal needs an auditor's key")
+        raise ConfigError(
+            f"auditors is {given!r}; a journal needs at least one auditor's key, from "
+            "`parley journal keygen`"
+        )
     return keys
 
 

@@ -59,7 +59,7 @@ class SessionFacts:
         """Read the cells of a map; raises LbmDecodeError, JournalFormatError."""
         suite = read_array(cells, keys.SUITE)
         if len(suite) != 5 or not all(isinstance(name, str) for name in suite):
-            raise JournalFormatError("a suite is five names")
+            raise JournalFormatError(f"a suite is five names, not {ascii(suite)[:80]}")
         return cls(
             read_bytes(cells, keys.SESSION_ID, size=32),
             read_bool(cells, keys.INITIATOR),
@@ -144,7 +144,9 @@ class DirectionCheckpoint:
             raise JournalFormatError("a direction is an array of seven")
         packed = byte_string(value[6])
         if len(packed) % _COUNTER.size:
-            raise JournalFormatError("counters have 12 bytes each")
+            raise JournalFormatError(
+                f"counters have {_COUNTER.size} bytes each; all have {len(packed):,} bytes"
+            )
         counters = dict(_COUNTER.iter_unpack(packed))
         if len(counters) * _COUNTER.size != len(packed):
             raise JournalFormatError("a stream has one counter")
@@ -223,7 +225,7 @@ class Checkpoint:
             session, cells = parsing.session(body)
             directions = read_array(cells, keys.DIRECTIONS)
             if len(directions) != 2:
-                raise JournalFormatError("a session has two directions")
+                raise JournalFormatError(f"a session has two directions, not {len(directions)}")
             generations = tuple(map(Generation.read, read_array(cells, keys.SECRETS)))
             if all(generation.number for generation in generations):
                 raise JournalFormatError("a session has a secret of generation 0")

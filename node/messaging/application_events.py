@@ -97,7 +97,10 @@ def encode_payload(
         LocalProtocolError: `payload` is the single byte 0x00, which means 'none'.
     """
     if payload is not None and data is not None:
-        raise ValueError("an event has either data or a payload")
+        raise ValueError(
+            f"data is a {type(data).__name__} and payload has {len(payload):,} bytes; give one of "
+            "them"
+        )
     if payload is not None:
         body = bytes(memoryview(payload))
         if body == NO_PAYLOAD:

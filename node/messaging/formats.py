@@ -127,7 +127,8 @@ def _require_text_keys(value: Encodable) -> None:
         item = left.pop()
         if isinstance(item, Mapping):
             if not all(isinstance(key, str) for key in item):
-                raise TypeError("a map's keys are text in JSON")
+                wrong = next(key for key in item if not isinstance(key, str))
+                raise TypeError(f"a map's keys are text in JSON, not {ascii(wrong)[:40]}")
             left += [inner for inner in item.values() if isinstance(inner, _CONTAINERS)]
         elif isinstance(item, list | tuple):
             left += [inner for inner in item if isinstance(inner, _CONTAINERS)]

@@ -104,5 +104,5 @@ def _last_of(notes: list[Value], cells: Mapping[int, Any], wire: int) -> int:
     number = cells.get(keys.NUMBER)
     before = wire if type(number) is not int else number - 1
     if before + len(notes) > LAST_NUMBER:
-        raise LbmDecodeError("a note beyond the last number")
+        raise LbmDecodeError(f"a note has the number {before + len(notes)}; the last is 2^64 - 1")
     return before + len(notes)

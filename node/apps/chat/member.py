@@ -79,7 +79,7 @@ class Member:
         except TimeoutError as error:
             raise UnreachableError(f"not in the room for {SAY_TIMEOUT:g} s") from error
         except (CallRefused, PeerClosedError, anyio.ClosedResourceError) as error:
-            raise UnreachableError("not in the room any more") from error
+            raise UnreachableError(f"not in the room {self._room!r} any more: {error}") from error
         await peer.call(say_of(self._room), text, timeout=SAY_TIMEOUT)
 
     def __aiter__(self) -> Self:
@@ -118,7 +118,7 @@ class Member:
         welcome = self._subscription.data
         try:
             if not isinstance(welcome, dict) or not isinstance(welcome.get("people"), list):
-                raise ValueError("its answer is not a welcome")
+                raise ValueError(f"its answer is not a welcome: {ascii(welcome)[:80]}")
             self.me = Person.parse(welcome.get("you"))
             people = [Person.parse(value) for value in welcome["people"][:_MOST_PEOPLE]]
         except ValueError as error:

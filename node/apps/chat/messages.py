@@ -74,7 +74,7 @@ class Person:
     def parse(cls, value: object) -> Self:
         """Read a person; raises ValueError."""
         if not isinstance(value, Mapping):
-            raise ValueError("a person is a map")
+            raise ValueError(f"a person is a map, not {ascii(value)[:80]}")
         try:
             return cls(NodeId.parse(str(value.get("id"))), clean_name(value.get("name")))
         except IdentityError as error:
@@ -98,10 +98,12 @@ class Message:
     def parse(cls, value: object) -> Self:
         """Read a message; raises ValueError."""
         if not isinstance(value, Mapping):
-            raise ValueError("a message is a map")
+            raise ValueError(f"a message is a map, not {ascii(value)[:80]}")
         kind = _KINDS.get(str(value.get("kind")))
         if kind is None:
-            raise ValueError("a message is a text, a join or a leave")
+            raise ValueError(
+                f"a message is a text, a join or a leave, not {ascii(value.get('kind'))[:40]}"
+            )
         text = require_text(value.get("text")) if kind == "text" else ""
         return cls(kind, Person.parse(value.get("from")), text)
 

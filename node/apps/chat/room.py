@@ -89,7 +89,7 @@ class Room:
         """Decide on a newcomer. In one go: nothing is said between roster and first note."""
         peer, data = request.peer, request.data
         if not isinstance(peer, Peer) or peer.node_id is None:
-            raise SubscribeRejected("joining takes a proved id: not over plaintext")
+            raise SubscribeRejected("cannot join over plaintext: a proved node id is required")
         try:
             wish = clean_name(data.get("name") if isinstance(data, dict) else None)
         except ValueError as error:
@@ -97,9 +97,11 @@ class Room:
         self._forget_expected()
         others = {*self._present, *self._expected} - {peer}
         if len(others) >= self._limit:
-            raise SubscribeRejected("the room is full")
+            raise SubscribeRejected(f"the room is full: it has {self._limit:,} places")
         if sum(other.node_id == peer.node_id for other in others) >= ID_LIMIT:
-            raise SubscribeRejected("your id has too many connections to this room")
+            raise SubscribeRejected(
+                f"your node id has too many connections to this room: at most {ID_LIMIT}"
+            )
         if not self._counts(peer.node_id):
             raise SubscribeRejected("too often: wait a little")
         person = self._known(peer.node_id) or Person(peer.node_id, self._free_name(wish))

@@ -64,9 +64,11 @@ async def claim_slot(home: Link | Peer, wanted: int | None = None) -> int:
     try:
         slot = _slot(answer)
     except CallRefused as error:
-        raise CodeGoneError("the home's answer makes no sense") from error
+        raise CodeGoneError(
+            f"the home's answer has no slot of a code: {ascii(answer)[:80]}"
+        ) from error
     if wanted not in (None, slot):
-        raise CodeGoneError("the home gave another slot than the one that was asked for")
+        raise CodeGoneError(f"the home gave slot {slot} in place of slot {wanted}")
     return slot
 
 
@@ -103,7 +105,7 @@ async def find_slot(home: Link | Peer, slot: int) -> NodeId:
     try:
         return NodeId.parse(text)
     except IdentityError as error:
-        raise CodeGoneError("the home's answer makes no sense") from error
+        raise CodeGoneError(f"the home's answer for slot {slot} has no node id: {error}") from error
 
 
 def _slot(data: Value) -> int:

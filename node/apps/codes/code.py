@@ -46,7 +46,10 @@ class Code:
         """
         parts = _tidy(text).split("-")
         if len(parts) != 3 or not (parts[0].isascii() and parts[0].isdigit()):
-            raise CodeTextError("a code is a number and two words, such as 7-crossover-clockwork")
+            raise CodeTextError(
+                f"{ascii(text)[:80]} is not a code: a number and two words, such as "
+                "7-crossover-clockwork"
+            )
         number, first, second = parts
         slot = int(number) if len(number) <= len(str(LAST_SLOT)) else 0
         if not 1 <= slot <= LAST_SLOT or number != str(slot):

@@ -57,9 +57,12 @@ class CodeGiver:
         if self._taker is not None:
             return self._taker
         if self._giving.given_up:
-            raise WrongCodeError("too many tries with a wrong code: it is given up")
+            raise WrongCodeError(
+                f"the code is no longer valid after {self._giving.failed} tries with a wrong one; "
+                "make another code"
+            )
         if self._giving.taken:
-            raise CodeGoneError("whoever took the code broke off; a new code is needed")
+            raise CodeGoneError("the receiver used the code and disconnected; make another code")
         raise CodeGoneError(f"nobody has taken the code in {seconds:g} s")
 
     async def _serve(self, stream: Stream) -> None:
@@ -168,7 +171,7 @@ def _session(peer: Peer, code: Code) -> tuple[NodeId, bytes]:
     """Who the peer has proved to be, and what makes a confirmation good in this session alone."""
     agreed = peer.live.agreed
     if agreed is None or agreed.suite is None or peer.node_id is None:
-        raise NotTrustedError("a code is good on encrypted connections alone")
+        raise NotTrustedError(f"cannot use a code with {peer}: the connection is not encrypted")
     hash = agreed.suite.hash_algorithm
     context = code.context(hash, known(agreed.exporter), known(agreed.session_id))
     return peer.node_id, context
@@ -183,7 +186,9 @@ async def _answer(stream: Stream, message: bytes, size: int) -> bytes:
             try:
                 data += await stream.receive(size - len(data))
             except anyio.EndOfStream:
-                raise ExchangeRefused(CodeReset.MALFORMED, "a message was cut") from None
+                raise ExchangeRefused(
+                    CodeReset.MALFORMED, f"a message of {size} bytes ended after {len(data)}"
+                ) from None
     return data
 
 
@@ -194,4 +199,6 @@ def _in_time() -> Iterator[None]:
         with anyio.fail_after(MESSAGE_TIMEOUT):
             yield
     except TimeoutError:
-        raise ExchangeRefused(CodeReset.MALFORMED, "nothing came for too long") from None
+        raise ExchangeRefused(
+            CodeReset.MALFORMED, f"no message came in {MESSAGE_TIMEOUT:g} s"
+        ) from None

@@ -57,12 +57,15 @@ class SlotTable(Generic[S]):
         address, _ = address_key(name)
         held = None if wanted is None else self._claims.get(wanted)
         if held is not None and held.node_id != node_id:
-            raise CallRefused(ResultCode.NOT_AUTHORISED, "that slot is another's")
+            raise CallRefused(ResultCode.NOT_AUTHORISED, f"slot {wanted} belongs to another node")
         others = [one for slot, one in self._claims.items() if slot != wanted]
         of_node = sum(one.node_id == node_id for one in others)
         of_address = sum(one.address == address for one in others)
         if len(others) >= MOST_SLOTS or of_node >= OF_A_NODE or of_address >= OF_AN_ADDRESS:
-            raise CallRefused(ResultCode.OVERLOADED, "too many slots")
+            raise CallRefused(
+                ResultCode.OVERLOADED,
+                f"too many slots: a node can have {OF_A_NODE}, an address {OF_AN_ADDRESS}",
+            )
         slot = wanted or next(n for n in range(1, LAST_SLOT + 1) if n not in self._claims)
         self._claims[slot] = _Claim(node_id, session, address, now + SECONDS)
         return slot

@@ -29,5 +29,7 @@ async def _exactly(stream: ByteReceiveStream, size: int) -> bytes:
         try:
             data += await stream.receive(size - len(data))
         except anyio.EndOfStream:
-            raise MessageError("the stream ended before its message") from None
+            raise MessageError(
+                f"the stream ended after {len(data):,} of the {size:,} bytes of a message"
+            ) from None
     return data

@@ -36,7 +36,9 @@ class Partial:
             ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
             # Under a second name, somebody would see it change.
             if not ours or found.st_nlink > 1:
-                raise Refusal(RefusalCode.STORAGE, "it cannot be written there")
+                raise Refusal(
+                    RefusalCode.STORAGE, f"{name} is not a regular file of the receiver alone"
+                )
         except BlockingIOError:
             self.close()
             raise Refusal(RefusalCode.BUSY, "the same file is just arriving") from None

@@ -80,7 +80,9 @@ class FileOffer:
             raise MessageError(f"malformed offer: {error}") from error
         # What else a name must not be is for the receiver to say, in a clear sentence.
         if len(name.encode()) > 2 * LONGEST_NAME:
-            raise MessageError("malformed offer: the name is too long")
+            raise MessageError(
+                f"malformed offer: the name {ascii(name)[:40]}.. has {len(name.encode()):,} bytes"
+            )
         return cls(name, size, sha256)
 
 

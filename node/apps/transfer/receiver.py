@@ -111,7 +111,7 @@ class FileReceiver:
         name = ""
         try:
             if self._of_sender[sender] > PER_PEER:
-                raise Refusal(RefusalCode.BUSY, "too many transfers at a time")
+                raise Refusal(RefusalCode.BUSY, f"too many transfers at a time: at most {PER_PEER}")
             with anyio.fail_after(OFFER_TIMEOUT):
                 offer = await read_message(stream, FileOffer.decode)
             name = _checked_name(offer)
@@ -239,7 +239,9 @@ class FileReceiver:
         try:
             while (piece := await _next_piece(stream, slot)) is not None:
                 if transfer.at + len(piece) > size:
-                    raise Refusal(RefusalCode.MALFORMED, "more came than was offered")
+                    raise Refusal(
+                        RefusalCode.MALFORMED, f"more than the {size:,} bytes offered came"
+                    )
                 batch += piece
                 transfer.at += len(piece)
                 self._watcher.advanced(transfer)
@@ -253,7 +255,9 @@ class FileReceiver:
             # cancel for a second time, and would not wait for it.
             partial.write(batch)
         if transfer.at != size:
-            raise Refusal(RefusalCode.MALFORMED, "less came than was offered")
+            raise Refusal(
+                RefusalCode.MALFORMED, f"{transfer.at:,} of the {size:,} bytes offered came"
+            )
 
 
 async def _next_piece(stream: Stream, slot: _Slot) -> bytes | None:
@@ -275,7 +279,7 @@ async def _read_begin(stream: Stream, slot: _Slot, offset: int, *, only: bool = 
         finally:
             slot.waiting_since = None
     if begin.offset != offset and (only or begin.offset != 0):
-        raise MessageError("it begins at an offset that was not named")
+        raise MessageError(f"it begins at offset {begin.offset:,}, which was not offered")
     return begin
 
 

@@ -152,7 +152,9 @@ async def _send(stream: Stream, source: Source, transfer: Transfer, watcher: Wat
     await stream.send(offer.encode())
     resume = await read_message(stream, Resume.decode)
     if resume.offset > offer.size:
-        raise MessageError("the receiver has more than was offered")
+        raise MessageError(
+            f"the receiver has {resume.offset:,} bytes of a file of {offer.size:,} bytes"
+        )
     begin = Begin(resume.offset if await source.begins_with(resume) else 0)
     await stream.send(begin.encode())
     transfer.offset = transfer.at = begin.offset
@@ -165,7 +167,10 @@ async def _send(stream: Stream, source: Source, transfer: Transfer, watcher: Wat
     await stream.send_eof()
     receipt = await read_message(stream, Receipt.decode)
     if receipt.sha256 != offer.sha256:
-        raise ParleyError("the file arrived changed: the two SHA-256 differ")
+        raise ParleyError(
+            f"the file {offer.name!r} was altered in transit: its SHA-256 is "
+            f"{offer.sha256.hex()}, the receiver's is {receipt.sha256.hex()}; send it again"
+        )
     return receipt
 
 

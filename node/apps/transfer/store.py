@@ -136,7 +136,10 @@ class FileStore:
         if size - partial.size > room.f_bavail * room.f_frsize:
             if not partial.size:
                 self.discard(partial)
-            raise Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
+            raise Refusal(
+                RefusalCode.NO_SPACE,
+                f"the disk has no room for {size - partial.size:,} bytes",
+            )
 
     def _place_new(self, partial: str, name: str) -> None:
         try:

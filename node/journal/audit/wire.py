@@ -51,7 +51,7 @@ class WireEvent:
             self.seal = wire[start : start + seal_size]
             start += seal_size
         if self.form > 1 or size < start + LEAST_BLOB:
-            raise ValueError("too short for its form, or of no form")
+            raise ValueError(f"an event of {size:,} bytes has form {self.form} or is too short")
         self.blob = wire[start:]
 
     @property

@@ -54,7 +54,7 @@ def test_neither() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(ValueError, match="either"):
+    with pytest.raises(ValueError, match="give one of them"):
         encode_payload(1, b"", 100)
     with pytest.raises(LocalProtocolError, match="0x00"):
         encode_payload(None, b"\0", 100)

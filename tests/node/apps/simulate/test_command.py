@@ -57,7 +57,7 @@ def test_for_people_and_for_an_auditor_elsewhere(parley: Parley, tmp_path: Path)
         (["--minutes", "0"], "--minutes is a number above 0"),
         (["--rate", "nan"], "--rate is a number above 0"),
         (["--latency", "-1"], "--latency is a number above 0"),
-        (["--tamper-list", "j/list"], "the list of faults is kept outside of the journals"),
+        (["--tamper-list", "j/list"], "cannot write the list of faults to"),
         (["--nodes", "1"], "Invalid value for '--nodes'"),
         (["--tamper", "nonsense"], "Invalid value for '--tamper'"),
         (["--segment-size", "1"], "segment_size"),

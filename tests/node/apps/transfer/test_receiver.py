@@ -298,7 +298,7 @@ async def test_a_node_id_has_four_over_all_its_connections(
         await fourth.send(offered(b"content", "d").encode())
         await read_message(fourth, Resume.decode)
         fifth = again.open_stream(LABEL)
-        assert await refusal(fifth) == (RefusalCode.BUSY, "too many transfers at a time")
+        assert await refusal(fifth) == (RefusalCode.BUSY, "too many transfers at a time: at most 4")
 
 
 @pytest.mark.parametrize("settings", [{"parallel": 2}, {"count": 2}])

@@ -108,7 +108,7 @@ def test_three_wrong_codes_are_too_many(
         assert parley("receive", other(code), str(directory), "--at", at).code == 4
     ended = sender.finish()
     assert (ended.code, ended.last["exit"]) == (4, 4)
-    assert "too many tries with a wrong code" in ended.last["text"]
+    assert "no longer valid after 3 tries" in ended.last["text"]
     assert os.listdir(directory) == []
 
 
