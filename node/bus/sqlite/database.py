@@ -43,6 +43,7 @@ class Database:
         self._changes = 0
         self._others_wrote = False
         self._mend = False
+        self._roomy = 0  # the number of pages for which the disk had room
 
     def begin(self, now: float, writes: bool, durable: bool) -> Books:
         """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
@@ -83,6 +84,8 @@ class Database:
         if books is None or not (books.added or books.handed):
             return
         pages = books.cursor.execute("PRAGMA page_count").fetchone()[0]
+        if pages <= self._roomy and not books.added:
+            return
         growth = max(0, pages * PAGE_SIZE - os.stat(self.path).st_size)
         logged = LOGGED * books.added + LOGGED_PENDING * books.handed
         publishes = books.added > 0
@@ -91,6 +94,7 @@ class Database:
             raise BusFullError(
                 f"there is no room for it on the disk of {self.path}: the rest is left for {others}"
             )
+        self._roomy = pages
 
     def commit(self, durable: bool) -> None:
         """Record the transaction."""
@@ -106,6 +110,7 @@ class Database:
 
     def rolled_back(self, error: Exception) -> None:
         """The transaction failed: nothing of it stays."""
+        self._roomy = 0
         if self._connection is None or self.books is None:
             return
         try:
