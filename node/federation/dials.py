@@ -97,8 +97,9 @@ class Refused:
 class Tunnel:
     """A tunnel that counts at its neighbours, for the account or server where it begins.
 
-    `idle_since` returns when its last Data passed, or None while it is being opened; `close` resets
-    it. Whoever opens it sets both.
+    `idle_since` returns when its last Data passed, or when its Dial was sent if that isn't answered
+    yet; `close` resets it. The code that opens the tunnel sets both. With None it isn't closed for
+    others.
     """
 
     origin: NodeId

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import anyio
+
 from crypto.identity import NodeId
 from node.errors import TunnelRefusedError
 from node.federation.dials import Tunnel
@@ -54,11 +56,15 @@ class Opener:
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
         if not dials.make_room(after, path, self._now(), before=before, to=True):
             raise TunnelRefusedError(ResultCode.OVERLOADED, path.index(after) - 1)
-        counted = dials.begin(before, after, path)
+        counted, scope = dials.begin(before, after, path), anyio.CancelScope()
+        begun = self._now()
+        counted.idle_since, counted.close = lambda: begun, scope.cancel
         peer.live.measure_round_trip()
         expected = peer.live.round_trip.estimate
+        tunnel = None
         try:
-            tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
+            with scope:
+                tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
         except BaseException as error:
             dials.end(counted)
             if isinstance(error, TunnelRefusedError):
@@ -70,6 +76,10 @@ class Opener:
                 if error.code == ResultCode.DEADLINE_EXCEEDED and not silent:
                     raise TunnelRefusedError(error.code, path.index(after) - 1) from error
             raise
+        if tunnel is None or scope.cancel_called:  # it made way for another one
+            if tunnel is not None:
+                tunnel.stream.end(CloseCode.OVERLOADED)
+            raise TunnelRefusedError(ResultCode.OVERLOADED, path.index(after) - 1)
         count_idle(counted, tunnel.stream)
         tunnel.on_closed = partial(dials.end, counted)
         return tunnel

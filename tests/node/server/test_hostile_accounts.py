@@ -1,15 +1,21 @@
 """What accounts can have their home do, and for how long."""
 
+from functools import partial
+
+import anyio
 import pytest
 
 from crypto.identity import Identity
 from node.errors import CallRefused, TunnelRefusedError
 from node.federation.limits import DIALS_OF_ACCOUNT, TUNNELS_OF_ACCOUNT
 from node.node import Node
+from node.peer.peer import Peer
 from node.protocol.codes import ResultCode
+from node.streams.stream import Stream
 from node.tunnels.dialling import dial_tunnel
 from tests.node.network import config, eventually
 from tests.node.server.ring import servers
+from tests.node.server.test_blame import let_account
 from tests.node.server.test_reach import TRACE, asked, by_home, logged_in, offer
 
 ROW = [(0, 1), (1, 2)]
@@ -89,3 +95,39 @@ async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it(anyio_backe
             # The longest idle ones made way.
             await eventually(lambda: all(one.stream._error is not None for one in tunnels[:3]))
             assert all(one.stream._error is None for one in tunnels[3:])
+
+
+async def test_unanswered_dials_to_an_account_do_not_keep_others_from_it(
+    anyio_backend: str,
+) -> None:
+    async with servers(3, ROW, accounts="any") as three:
+        target, hostile, good = (
+            Node(Identity.create(), config=config(), clock=three.clock) for _ in range(3)
+        )
+        dialled: list[Stream] = []
+
+        async def keep(stream: Stream) -> None:
+            dialled.append(stream)
+            await anyio.sleep_forever()
+
+        async with target, hostile, good, anyio.create_task_group() as tasks:
+            await three.until(three.know_all)
+            to = [three.nodes[0].node_id, target.node_id]
+            await logged_in(three, target, 0)
+            let_account(target, keep)
+            codes: list[int] = []
+
+            async def dial(by: Peer) -> None:
+                with pytest.raises(TunnelRefusedError) as caught:
+                    await dial_tunnel(by, to=to, trace=TRACE, timeout=5)
+                codes.append(caught.value.code)
+
+            by_hostile = await logged_in(three, hostile, 0)
+            for number in range(TUNNELS_OF_ACCOUNT):
+                await three.clock.tick(0.2)
+                tasks.start_soon(dial, by_hostile)
+                await eventually(partial(lambda count: len(dialled) == count, number + 1))
+            tasks.start_soon(dial, await logged_in(three, good, 0))
+            await eventually(lambda: len(dialled) == TUNNELS_OF_ACCOUNT + 1)
+            await eventually(lambda: codes == [ResultCode.OVERLOADED])  # one of the hostile node
+            tasks.cancel_scope.cancel()
