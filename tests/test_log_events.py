@@ -29,12 +29,15 @@ TAKEN = vars(logging.makeLogRecord({})).keys() | {
 def calls(tree: ast.Module) -> Iterator[ast.Call]:
     """All that log a line, by a logger or by a ration, which is given one."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {*LEVELS, "log"}
+        ):
             of, first = ast.unparse(node.func.value), [ast.unparse(one) for one in node.args[:1]]
-            if LOGGER.fullmatch(of):
-                if node.func.attr in {*LEVELS, "log"}:
-                    yield node
-            elif node.func.attr == "log" and first and LOGGER.fullmatch(first[0]):
+            if LOGGER.fullmatch(of) or (
+                node.func.attr == "log" and first and LOGGER.fullmatch(first[0])
+            ):
                 yield node
 
 

@@ -1,5 +1,6 @@
 """`parley find` and `parley serve --announce`: who is here."""
 
+import ifaddr  # noqa: F401 - its import starts ldconfig, which no quick test may do
 import pytest
 
 from crypto.identity import NodeId
