@@ -88,7 +88,7 @@ class Node(Changing):
             if not isinstance(value, kind):
                 raise ConfigError(f"{name} is {value!r}; it must be of type {kind.__name__}")
         if observer is not None:
-            require_callable(observer, "observer=")
+            require_callable(observer, "observer=", plain=True)
         for option, thing, method in (("journal", journal, "begin"), ("clock", clock, "now")):
             if thing is not None and not hasattr(thing, method):
                 raise ConfigError(f"{option} is {thing!r}; it must be a {option.capitalize()}")

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lbm.codec import Encodable, encode_value
-from node.errors import APPLICATION_ERRORS, ConfigError, MalformedDataError
+from node.errors import APPLICATION_ERRORS, MalformedDataError
 from node.transport.options import require_callable
-from node.transport.waiting import is_async
 
 # The name of the note's field that holds its key, or a function that returns the key.
 KeepLastBy = str | Callable[[Any], Encodable]
@@ -17,12 +16,7 @@ class NoteKey:
 
     def __init__(self, name: str, given: KeepLastBy) -> None:
         if not isinstance(given, str):
-            require_callable(given, f"keep_last_by= of topic {name!r}", "note")
-            if is_async(given):
-                raise ConfigError(
-                    f"cannot use {given!r} as keep_last_by= of topic {name!r}: it is called while "
-                    "a note is published; use a plain function"
-                )
+            require_callable(given, f"keep_last_by= of topic {name!r}", "note", plain=True)
         self._name = name
         self._given = given
 

@@ -246,7 +246,7 @@ class Topic(Generic[N]):
     def tap(self, tap: Tap) -> Callable[[], None]:
         """Have `tap` told each note as it is published here, such as a bridge is; what is
         returned ends that. It must neither wait nor raise, nor keep what it is given."""
-        require_callable(tap, f"a tap of topic {self.name!r}", "data", "headers")
+        require_callable(tap, f"a tap of topic {self.name!r}", "data", "headers", plain=True)
         self._taps[tap] = None
 
         def untap() -> None:

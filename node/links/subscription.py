@@ -253,7 +253,7 @@ class LinkSubscription(Generic[D]):
         with self._reading:
             while True:
                 if self._left:
-                    raise anyio.ClosedResourceError
+                    raise anyio.ClosedResourceError(f"the subscription to {self.topic!r} was left")
                 if not self._parts:
                     if self._error is not None:
                         raise self._error

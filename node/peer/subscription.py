@@ -400,7 +400,7 @@ class Subscription(Generic[D]):
                         return
                     inbox.used()
                 if inbox.closed:
-                    raise anyio.ClosedResourceError
+                    raise anyio.ClosedResourceError(f"the subscription to {self.topic!r} was left")
                 if self._error is not None:
                     inbox.dropped = max(inbox.dropped, self._lost_at_end)
                     raise self._error
@@ -517,5 +517,5 @@ def checked_on_malformed(given: OnMalformed) -> OnMalformed:
                 f"on_malformed is {given!r}; it must be 'raise', 'skip' or a function"
             )
         return given
-    require_callable(given, "on_malformed=", "note", "error")
+    require_callable(given, "on_malformed=", "note", "error", plain=True)
     return given

@@ -11,21 +11,24 @@ from inspect import (
 from typing import Any, Final
 
 from node.errors import ConfigError
+from node.transport.waiting import is_async
 
 _SHOWN: Final = 64  # characters of a name in an error
 
 
 def require_callable(
-    function: object, what: str, *arguments: str, yields: bool = False
+    function: object, what: str, *arguments: str, yields: bool = False, plain: bool = False
 ) -> Callable[..., Any]:
     """Return `function`, checked. `what` describes it in errors, `arguments` are the names of the
     positional arguments that it is called with. Only with `yields` can it be an asynchronous
-    generator.
+    generator, and with `plain` it can't be asynchronous at all.
 
     Raises:
         ConfigError: it isn't callable, doesn't accept these arguments, or is a generator.
     """
     reason = _fault(function, arguments, yields=yields)
+    if reason is None and plain and is_async(function):
+        reason = "it is asynchronous, and would never be awaited; pass a plain function"
     if reason is not None:
         name = getattr(function, "__qualname__", None)
         shown = repr(function) if name is None else repr(str(name))

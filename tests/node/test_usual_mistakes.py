@@ -89,6 +89,30 @@ def test_functions_without_parameters(decorator: str) -> None:
         REGISTER[decorator][0](new_node(), "name", too_few)
 
 
+PLAIN: dict[str, Callable[[Peer, Any], object]] = {
+    "Topic.tap": lambda peer, function: new_node().topic("x").tap(function),
+    "observer=": lambda peer, function: Node(new_node().identity, observer=function),
+    "on_malformed=": lambda peer, function: peer.subscribe("x", on_malformed=function),
+    "keep_last_by=": lambda peer, function: new_node().topic("x", keep_last_by=function),
+}
+
+
+@pytest.mark.parametrize("option", PLAIN)
+async def test_async_functions_where_plain_ones_are_called(option: str, anyio_backend: str) -> None:
+    async with connected_nodes() as nodes:
+        with pytest.raises(ConfigError, match="it is asynchronous, and would never be awaited"):
+            PLAIN[option](nodes.peer, fine)
+
+
+async def test_the_error_of_reading_a_subscription_that_was_left(anyio_backend: str) -> None:
+    async with connected_nodes() as nodes:
+        nodes.server.topic("x")
+        async with nodes.peer.subscribe("x") as sub:
+            pass
+        with pytest.raises(anyio.ClosedResourceError, match="subscription to 'x' was left"):
+            await anext(sub)
+
+
 def test_a_namespace_says_the_same_when_it_is_added() -> None:
     for function in (too_many, too_few, yields):
         with pytest.raises(ConfigError, match=r"must be callable with|without self|generator"):
