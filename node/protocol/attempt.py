@@ -106,7 +106,7 @@ class Attempt:
             self.code, _ = parse_code_and_text(decode_handshake(event.payload))
             self._end("rejected")
         elif event.subcategory != RESUMED or self._accept is None:
-            raise violation("neither Resumed nor Reject")
+            raise violation(f"event 1/{event.subcategory}, neither Resumed nor Reject")
         else:
             self.rest = self._frames.rest()
             accepted = self._accept(*read_resumed(event.payload), now)

@@ -53,7 +53,7 @@ def parse_batch(batch: Event) -> list[Event]:
     while at < size:
         start = at + HEAD_SIZE
         if start >= size:
-            raise violation("a Batch ends within an event")
+            raise violation(f"a Batch of {size} bytes ends in the event at byte {at}")
         async_id, category, subcategory, length = _unpack_head(payload, at)
         at = start + length
         if at > size or not length:

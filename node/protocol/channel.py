@@ -30,7 +30,13 @@ from node.protocol.errors import LocalProtocolError, RemoteProtocolError, overlo
 from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
 from node.protocol.frames import frame
 from node.protocol.handshake import Agreed, known
-from node.protocol.limits import FRAME_HEADER_SIZE, IDLE_EVENTS, SEAL_GRACE
+from node.protocol.limits import (
+    FRAME_HEADER_SIZE,
+    IDLE_EVENTS,
+    OWN_KEY_UPDATES,
+    REKEY_TIMEOUT,
+    SEAL_GRACE,
+)
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.outbox import OutgoingEvent
 from node.protocol.rekey import Phase, Rekeying
@@ -133,7 +139,9 @@ class SecureChannel:
             LocalProtocolError: the other side would take it for a flood.
         """
         if not self._rekeying.own_updates.take(now):
-            raise LocalProtocolError("too many key updates in a row")
+            wait = f"{OWN_KEY_UPDATES.seconds:g} s"
+            reason = f"cannot update the keys of epoch {self._sender.epoch}: too many; wait {wait}"
+            raise LocalProtocolError(reason)
         return self._update(now)
 
     def _update(self, now: float) -> bytes:
@@ -161,7 +169,8 @@ class SecureChannel:
     def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
         """To be told of each event that `open` returned, if it was `sealed`, or while `tapped`."""
         if self._rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
-            raise violation("another event between a RekeyAnswer and its KeyUpdate")
+            between = f"event {event.category}/{event.subcategory} on stream {event.stream}"
+            raise violation(f"{between} between a RekeyAnswer and its KeyUpdate")
         if sealed:
             self._patience_left = self._patience
             self.patience_ends = NEVER
@@ -176,7 +185,7 @@ class SecureChannel:
         try:
             if subcategory == SEAL:
                 if not self._receiver.sealed and not self._idle_seals.take(now):
-                    raise overloaded("Seals that seal nothing")
+                    raise overloaded(f"more than {IDLE_EVENTS.burst:g} Seals that seal nothing")
                 return b""
             if subcategory == KEY_UPDATE:
                 self._key_update(cells, now)
@@ -224,9 +233,11 @@ class SecureChannel:
                 no answer to a RekeyOffer, or no KeyUpdate that ends a rekey.
         """
         if now >= self.patience_ends:
-            raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "no seal came in time")
+            late = f"no seal came within {self._patience:g} s for {self._receiver.unsealed} events"
+            raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, late)
         if now >= self._rekeying.deadline:
-            raise RemoteProtocolError(CloseCode.TIMEOUT, "the other side left a rekey unfinished")
+            late = f"the other side did not continue a rekey within {REKEY_TIMEOUT:g} s"
+            raise RemoteProtocolError(CloseCode.TIMEOUT, late)
         framed = b""
         if now >= self._last_rekey + self._rekey_interval:
             self._last_rekey = now
@@ -311,14 +322,15 @@ class SecureChannel:
     def _key_update(self, cells: Mapping[int, Any], now: float) -> None:
         receiver = self._receiver
         if cells[keys.EPOCH] != receiver.epoch + 1:
-            raise violation("a KeyUpdate with a wrong epoch")
+            reason = f"a KeyUpdate for epoch {cells[keys.EPOCH]} in epoch {receiver.epoch}"
+            raise violation(reason)
         number = cells.get(keys.REKEY_NUMBER)
         hash = receiver.suite.hash_algorithm
         if number is None and self._rekeying.update_due:
-            raise violation("a plain KeyUpdate in place of a rekey's")
+            raise violation(f"a plain KeyUpdate in place of that of rekey {self._rekeying.number}")
         if number is None:
             if not self._rekeying.updates.take(now):
-                raise overloaded("too many KeyUpdates")
+                raise overloaded(f"too many KeyUpdates: one more in epoch {receiver.epoch}")
             receiver.switch(next_secret(hash, receiver.secret))
         else:
             secret, commit = self._rekeying.take_receiving(number)
@@ -383,7 +395,7 @@ class PlainChannel:
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
         """No event of encryption has a meaning here."""
-        raise violation("an event of encryption on an unencrypted connection")
+        raise violation(f"event 1/{subcategory}, of encryption, on an unencrypted connection")
 
     def flush_seal(self, now: float) -> bytes:
         """Nothing is sealed."""

@@ -93,11 +93,16 @@ class CoreConfig:
                     require_name(parameter, name)
         key = self.network_key
         if key is not None and (len(key) != 32 or not any(key)):
-            raise ValueError("a network key is 32 bytes, not all zero")
+            raise ValueError(
+                f"a network key is 32 bytes, not all zero; this one has {len(key)} bytes"
+            )
         if self.network_key is not None and self.plaintext != "never":
-            raise ValueError("a node with a network key speaks no plaintext")
+            raise ValueError(
+                f"plaintext is {self.plaintext!r}; with a network key it must be 'never'"
+            )
         if self.plaintext != "never" and self.require:
-            raise ValueError("a node with a floor (require) speaks no plaintext")
+            reason = f"plaintext is {self.plaintext!r}; with a floor (require) it must be 'never'"
+            raise ValueError(reason)
         if len(encode_value(self.node_info)) > fixed.NODE_INFO_SIZE:
             raise ValueError(f"node information is at most {fixed.NODE_INFO_SIZE} bytes encoded")
         allowed = {parameter: self._allowed(parameter) for parameter in PARAMETERS}

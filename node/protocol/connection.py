@@ -198,7 +198,7 @@ class Connection(Lifetime):
         """The answer to PeerIdentified: the peer is trusted; the connection opens. What came
         with its Proof is `unread`."""
         if self._state is not State.DECIDING or self._opening is None:
-            raise LocalProtocolError("nobody waits to be accepted")
+            raise LocalProtocolError(f"no peer waits to be accepted in state {self._state.name}")
         self._step(self._opening.accept(), now)
 
     def refuse_peer(self, reason: str, now: float) -> None:
@@ -209,7 +209,7 @@ class Connection(Lifetime):
         elif self._session is not None:
             self._refuse(reason, now)
         else:
-            raise LocalProtocolError("there is nobody to be refused")
+            raise LocalProtocolError(f"there is no peer to refuse in state {self._state.name}")
 
     def _step(self, signal: Signal, now: float) -> None:
         """The handshake went on; where it is over, the connection is open."""

@@ -35,7 +35,7 @@ def parse_raw(data: bytes | memoryview) -> Event:
         raise violation(f"a raw event of {len(data)} bytes")
     stream, async_id, category, subcategory = RAW_HEAD.unpack_from(data)
     if not category or not subcategory:
-        raise violation("category or subcategory 0")
+        raise violation(f"event {category}/{subcategory}: category or subcategory 0")
     return Event(stream, async_id, category, subcategory, bytes(data[RAW_HEAD.size :]))
 
 

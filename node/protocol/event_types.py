@@ -58,21 +58,24 @@ def _check_data(cells: Mapping[int, Any]) -> None:
         return
     if keys.DATA in cells:
         if type(cells[keys.DATA]) is not bytes:
-            raise LbmDecodeError("data is a byte string in all formats but 16")
+            kind = type(cells[keys.DATA]).__name__
+            raise LbmDecodeError(f"data is a byte string in all formats but 16, not {kind}")
     elif formatted:
-        raise LbmDecodeError("a format without data")
+        raise LbmDecodeError(f"format {cells[keys.FORMAT]} without data")
 
 
 def _check_place(cells: Mapping[int, Any]) -> None:
     """An epoch and a number travel together."""
     if (keys.TOPIC_EPOCH in cells) is not (keys.NUMBER in cells):
-        raise LbmDecodeError("an epoch and a number go together")
+        alone = "an epoch" if keys.TOPIC_EPOCH in cells else f"number {cells[keys.NUMBER]}"
+        raise LbmDecodeError(f"{alone} alone: an epoch and a number go together")
 
 
 def _check_replaced(cells: Mapping[int, Any]) -> None:
     """Replaced notes have numbers below that of the note that follows them."""
     if keys.REPLACED in cells and cells[keys.REPLACED] >= cells.get(keys.NUMBER, 0):
-        raise LbmDecodeError("replaced is not below the number")
+        replaced, number = cells[keys.REPLACED], cells.get(keys.NUMBER, 0)
+        raise LbmDecodeError(f"replaced {replaced} is not below the number {number}")
 
 
 _CODE: Final = uint(0, LAST_CODE)

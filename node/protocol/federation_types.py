@@ -66,7 +66,8 @@ def _are_bytes(value: list[Any]) -> bool:
 def _check_dial(cells: Mapping[int, Any]) -> None:
     """Where to, or by which way: one of both."""
     if (keys.TO in cells) is (keys.PATH in cells):
-        raise LbmDecodeError("a Dial has a path or whom to reach")
+        has = "both" if keys.TO in cells else "neither"
+        raise LbmDecodeError(f"a Dial has a node to reach or a path; this one has {has}")
 
 
 EXPORTS_KIND: Final = Kind("an array of patterns", list, _is_exports)

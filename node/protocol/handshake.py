@@ -173,7 +173,8 @@ class Handshake:
             # A node with another key would have answered nothing at all.
             raise RemoteProtocolError(unopened.code, NO_NETWORK_KEY_THERE) from unopened
         if opened[:4] != (0, 0, CONNECTION, PROOF):
-            raise _refused("another event in place of the Proof")
+            other = f"event {opened.category}/{opened.subcategory} on stream {opened.stream}"
+            raise _refused(f"{other} in place of the Proof")
         self.keep_proof(event)
         self.proof_opened = True
         if seal is None:
@@ -192,13 +193,13 @@ class Handshake:
             raise _refused(reason) from error
         keep(opened.payload, proof)
         if proof.identity.node_id == self.config.identity.node_id:
-            raise _refused("the peer has our own node id")
+            raise _refused(f"the peer has our own node id, {proof.identity.node_id}")
         self.identity = proof.identity
         self.info = proof.info()
 
     def keep_proof(self, event: bytes) -> None:
         """Remember the other side's Proof event for the transcript."""
-        raise TypeError("either side keeps its own")
+        raise TypeError(f"{type(self).__name__} keeps no Proof")
 
     # What the connection asks for.
 
@@ -250,7 +251,7 @@ class Handshake:
 
 def _admit_none(stream: int) -> None:
     if stream:
-        raise RemoteProtocolError(CloseCode.BAD_RECORD, "a stream before the Proofs")
+        raise RemoteProtocolError(CloseCode.BAD_RECORD, f"stream {stream} before the Proofs")
 
 
 def known(value: T | None) -> T:
@@ -268,7 +269,8 @@ def raw_handshake_event(data: bytes) -> Event:
     """
     event = parse_raw(data)
     if event.category != CONNECTION or event.stream or event.async_id:
-        raise violation("an event that does not belong to a handshake")
+        place = f"stream {event.stream}, async id {event.async_id}"
+        raise violation(f"event {event.category}/{event.subcategory} ({place}) in a handshake")
     return event
 
 

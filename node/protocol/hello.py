@@ -158,8 +158,10 @@ def decode_handshake(payload: bytes) -> dict[int, Value]:
 
 def check_version(cells: Mapping[int, Value]) -> None:
     """Refuse another version than ours before anything else is read."""
-    if read_uint(cells, keys.VERSION) != VERSION:
-        raise RemoteProtocolError(CloseCode.UNSUPPORTED_VERSION, "another protocol version")
+    version = read_uint(cells, keys.VERSION)
+    if version != VERSION:
+        reason = f"protocol version {version}; this node has {VERSION}"
+        raise RemoteProtocolError(CloseCode.UNSUPPORTED_VERSION, reason)
 
 
 def parse_hello(cells: Mapping[int, Value]) -> Hello:
@@ -186,7 +188,8 @@ def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
     suite = _suite(read_map(cells, keys.SUITE))
     shares = _shares(cells)
     if list(shares) != [suite.kex]:
-        raise LbmDecodeError("a Reply has one share, for the kex it chose")
+        given = ascii(list(shares))[:80]
+        raise LbmDecodeError(f"a Reply with shares for {given}, which chose kex {suite.kex}")
     return ReplyRead(role, limits, suite, shares[suite.kex], _read_resume_ms(cells))
 
 
@@ -195,7 +198,7 @@ def parse_retry(cells: Mapping[int, Value]) -> str:
     asked = read_map(cells, keys.SUITE)
     kex = asked.get(1)
     if type(kex) is not str or len(asked) != 1:
-        raise LbmDecodeError("a Retry names one kex")
+        raise LbmDecodeError(f"a Retry names one kex, not {ascii(asked)[:80]}")
     return kex
 
 
@@ -209,10 +212,13 @@ def _read_shared(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
     read_bytes(cells, keys.RANDOM, size=RANDOM_SIZE)
     role = read_text(cells, keys.ROLE)
     if role not in ROLES:
-        raise LbmDecodeError("an unknown role")
+        raise LbmDecodeError(f"an unknown role: {ascii(role)[:80]}")
     plaintext = read_bool(cells, keys.PLAINTEXT, default=False)
-    if plaintext and any(key in cells for key in (keys.OFFER, keys.SUITE, keys.SHARES)):
-        raise LbmDecodeError("an unencrypted handshake with an offer, a suite or a share")
+    if plaintext:
+        for key in (keys.OFFER, keys.SUITE, keys.SHARES):
+            if key in cells:
+                reason = f"an unencrypted handshake with cell {key}: an offer, a suite or a share"
+                raise LbmDecodeError(reason)
     return role, Limits.from_cells(cells), plaintext
 
 
@@ -223,7 +229,7 @@ def _read_resume_ms(cells: Mapping[int, Value]) -> int:
 
 def _names(value: Value) -> tuple[str, ...]:
     if type(value) is not list or not {str}.issuperset(map(type, value)):
-        raise LbmDecodeError("an offer is an array of names for each parameter")
+        raise LbmDecodeError(f"an offer has an array of names, not {ascii(value)[:80]}")
     return tuple(value)
 
 
@@ -231,7 +237,10 @@ def _shares(cells: Mapping[int, Value]) -> dict[str, bytes]:
     shares = read_text_map(cells, keys.SHARES)
     result = {name: share for name, share in shares.items() if type(share) is bytes}
     if not result or len(result) != len(shares):
-        raise LbmDecodeError("shares are byte strings, at least one")
+        reason = (
+            f"{len(shares)} shares, {len(result)} of them byte strings: all must be, at least one"
+        )
+        raise LbmDecodeError(reason)
     return result
 
 
@@ -240,6 +249,6 @@ def _suite(chosen: Mapping[int, Value]) -> Suite:
     for number, parameter in PARAMETER_KEYS.items():
         name = chosen.get(number)
         if type(name) is not str:
-            raise LbmDecodeError("a suite names all five parameters")
+            raise LbmDecodeError(f"a suite without the name of its {parameter}")
         names[parameter] = name
     return Suite.of(names)

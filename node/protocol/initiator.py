@@ -64,7 +64,7 @@ class Initiator(Handshake):
         if not self.transcript:
             # As long as there are no keys of ours, a Reply in plain would pass for the answer
             # to a Hello in plain.
-            raise violation("an answer before our Hello")
+            raise violation(f"an answer of {len(data)} bytes before our Hello")
         event = raw_handshake_event(data)
         try:
             cells = decode_handshake(event.payload)
@@ -73,7 +73,7 @@ class Initiator(Handshake):
             if event.subcategory == RETRY:
                 return self._retry(data, parse_retry(cells))
             if event.subcategory != REPLY:
-                raise violation("neither Reply nor Retry nor Reject")
+                raise violation(f"event 1/{event.subcategory}, neither Reply nor Retry nor Reject")
             check_version(cells)
             self._reply(data, parse_reply(cells))
         except (LbmDecodeError, UnknownAlgorithmError) as error:
@@ -104,18 +104,21 @@ class Initiator(Handshake):
 
     def _retry(self, data: bytes, kex: str) -> bytes:
         if self._retried:
-            raise violation("a second Retry")
+            raise violation(f"a second Retry, for kex {ascii(kex)[:80]}")
         if not self._keys:
-            raise violation("a Retry to an unencrypted Hello")
+            raise violation(f"a Retry for kex {ascii(kex)[:80]} to an unencrypted Hello")
         if kex not in self.config.names("kex") or kex in self._keys:
-            raise violation("a Retry for a kex that was not offered or had its share")
+            asked = ascii(kex)[:80]
+            raise violation(f"a Retry for kex {asked}, which was not offered or had its share")
         self._retried = True
         self.transcript += data
         return self._hello(kex)
 
     def _reply(self, data: bytes, reply: ReplyRead) -> None:
         if (reply.suite is None) != (not self._keys):
-            raise violation("a Reply of another kind than the Hello")
+            kinds = ("unencrypted", "encrypted")
+            reply_kind, hello_kind = kinds[reply.suite is not None], kinds[bool(self._keys)]
+            raise violation(f"an {reply_kind} Reply to an {hello_kind} Hello")
         self.transcript += data
         self.remote_role = reply.role
         self.limits = self.config.limits.agreed_with(reply.limits)
@@ -136,4 +139,4 @@ class Initiator(Handshake):
             if name not in self.config.names(parameter):
                 raise violation(f"a Reply with a {parameter} that was not offered")
         if suite.kex not in self._keys:
-            raise violation("a Reply with a kex that had no share")
+            raise violation(f"a Reply with kex {suite.kex}, which had no share")

@@ -85,7 +85,8 @@ class Lifetime(Speaker):
         if self._state in (State.FAREWELL, State.ENDED):
             raise ConnectionClosedError(self._closing[0], "the connection is over")
         if resumption is None or not self.is_parted or not self.initiator:
-            raise LocalProtocolError("this session cannot be resumed from here")
+            reason = f"this session cannot be resumed from here in state {self._state.name}"
+            raise LocalProtocolError(reason)
         resume = resumption.next_attempt(self.config.network_key)
         if self._attempt is not None:
             self._attempt.give_up()
@@ -120,14 +121,14 @@ class Lifetime(Speaker):
     def refuse_resume(self, now: float) -> None:
         """The answer to ResumeAsked: there is no such session, or it is not to go on."""
         if self._state is not State.RESUMING:
-            raise LocalProtocolError("nobody waits to resume")
+            raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
         self._fail(RemoteProtocolError(CloseCode.UNKNOWN_SESSION, "no such session"), now)
 
     def hand_over(self) -> bytes:
         """The answer to ResumeAsked: the session goes on over this transport, and this connection
         is over without a word or a report. Returns what came after the Resume."""
         if self._state is not State.RESUMING:
-            raise LocalProtocolError("nobody waits to resume")
+            raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
         came = self._frames.rest()
         self._frames.clear()
         self._opening = None
@@ -138,7 +139,7 @@ class Lifetime(Speaker):
         """The answer to ResumeAsked where the session is closed: `data` of its remains, and no
         more."""
         if self._state is not State.RESUMING:
-            raise LocalProtocolError("nobody waits to resume")
+            raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
         self._wire.write(data)
         self._say_farewell(now)
         self._end(CloseCode.NORMAL, reason="the rest of a closed session was sent again")

@@ -123,7 +123,9 @@ class Multiplexer:
                 return True
             raise violation(f"event {category}/{subcategory} on stream 1")
         if category < STREAM:
-            raise violation("an event of category 1 off stream 0")
+            raise violation(
+                f"event {category}/{subcategory} on stream {stream}; category 1 has stream 0"
+            )
         known = self._streams.open.get(stream)
         if known is None:
             self._streams.admit(stream)
@@ -204,7 +206,7 @@ class Multiplexer:
         `credit` is what the other side named already for what we send, in bytes.
         """
         if not isinstance(label, str):  # the other side would end the connection
-            raise TypeError("a label is text")
+            raise TypeError(f"a label is text, not {type(label).__name__}")
         limits = self.limits
         if apart := label == TUNNEL_LABEL:
             window = credit = TUNNEL_WINDOW
@@ -218,7 +220,8 @@ class Multiplexer:
             cells[keys.WINDOW] = window
         payload = encode(cells)
         if len(payload) > limits.max_payload:
-            raise PayloadTooLargeError("the label is longer than a payload may be")
+            size, largest = len(payload), limits.max_payload
+            raise PayloadTooLargeError(f"a label with a payload of {size} bytes; at most {largest}")
         known = self._streams.open_local(credit or limits.stream_window, window, apart=apart)
         self.expected += 2
         self._control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
@@ -251,7 +254,8 @@ class Multiplexer:
         if not payload:
             payload = NO_PAYLOAD
         elif payload == NO_PAYLOAD and (category, subcategory) != (STREAM, DATA):
-            raise LocalProtocolError("the payload 0x00 means that the event has no payload")
+            refused = f"cannot send event {category}/{subcategory}"
+            raise LocalProtocolError(f"{refused}: the payload 0x00 means that it has none")
         elif lbm and self._padded:
             payload = pad(bytes(payload), self._config.padding, self.limits.max_payload)
         size, cost, credit, most = len(payload), 0, None, self.limits.max_payload

@@ -65,5 +65,5 @@ def _check(payload: bytes) -> Proof:
     identity = PublicIdentity.parse(read_array(cells, keys.IDENTITY_KEYS))
     info = encode_value(read_text_map(cells, keys.NODE_INFO, default={}))
     if len(info) > NODE_INFO_SIZE:
-        raise LbmDecodeError("too much node information")
+        raise LbmDecodeError(f"{len(info)} bytes of node information; at most {NODE_INFO_SIZE}")
     return Proof(identity, info)

@@ -114,7 +114,9 @@ class Rekeying:
             LocalProtocolError: more than the allowance in 10 s.
         """
         if not self._made.take(now):
-            raise LocalProtocolError("the last rekey is less than 10 s old")
+            wait = self._made.next_at() - now
+            reason = f"the last rekey is less than 10 s old: try again in {wait:.1f} s"
+            raise LocalProtocolError(reason)
         self._crossed = False
         self.phase = Phase.OFFERED
         self.deadline = now + REKEY_TIMEOUT
@@ -132,14 +134,15 @@ class Rekeying:
             RemoteProtocolError: `protocol-error`, too early; `overloaded`, too many.
         """
         if self.phase is Phase.SWITCHING:
-            raise violation("a RekeyOffer before the last rekey was over")
+            raise violation(f"a RekeyOffer before rekey {self.number} was over")
         if self.phase is Phase.OFFERED and self._initiator:
             if self._crossed:
-                raise violation("a second RekeyOffer before an answer")
+                raise violation(f"a second RekeyOffer before an answer, after rekey {self.number}")
             self._crossed = True
             return False
         if not self._seen.take(now):
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "too many rekeys in 10 s")
+            reason = f"too many rekeys in 10 s: one more after rekey {self.number}"
+            raise RemoteProtocolError(CloseCode.OVERLOADED, reason)
         if self.phase is Phase.OFFERED:  # ours crossed it, is forgotten and does not count
             self._ephemeral = None
             self._made.give_back()
@@ -157,7 +160,7 @@ class Rekeying:
             RemoteProtocolError: `protocol-error`, nobody asked.
         """
         if self.phase is not Phase.OFFERED or self._ephemeral is None:
-            raise violation("a RekeyAnswer that nobody asked for")
+            raise violation(f"a RekeyAnswer without an offer, after rekey {self.number}")
         # The other side measures between the arrivals of our offers. Counting from its
         # answer, no delay on the way can make the next one arrive too early.
         self._made.give_back()

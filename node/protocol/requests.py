@@ -68,7 +68,8 @@ class OutgoingRequests(Generic[T]):
             async_id = (start - 1 + offset) % LAST_ASYNC_ID + 1
             if base | async_id not in self.by_id:
                 return async_id
-        raise LocalProtocolError("65,535 requests of this stream wait for their answers")
+        stream = base >> 16
+        raise LocalProtocolError(f"65,535 requests of stream {stream} wait for their answers")
 
 
 class IncomingRequests(Generic[T]):

@@ -58,7 +58,7 @@ class Responder(Handshake):
         """
         event = raw_handshake_event(data)
         if event.subcategory != HELLO:
-            raise violation("another event in place of Hello")
+            raise violation(f"event 1/{event.subcategory} in place of Hello")
         try:
             cells = decode_handshake(event.payload)
             self._check_network_mac(cells, HELLO_LABEL)
@@ -85,7 +85,7 @@ class Responder(Handshake):
         """
         event = raw_handshake_event(data)
         if self._asked is not None:
-            raise violation("a Resume in place of the second Hello")
+            raise violation(f"a Resume in place of the second Hello, with kex {self._asked}")
         try:
             cells = decode_handshake(event.payload)
             self._check_network_mac(cells, RESUME_LABEL)
@@ -93,7 +93,9 @@ class Responder(Handshake):
         except LbmDecodeError as error:
             raise violation(f"a malformed Resume: {error}") from error
         if not self.config.resume_ms:
-            raise RemoteProtocolError(CloseCode.UNKNOWN_SESSION, "no session is resumed here")
+            raise RemoteProtocolError(
+                CloseCode.UNKNOWN_SESSION, "no session is resumed here: resume_ms is 0"
+            )
         return resume
 
     def keep_proof(self, event: bytes) -> None:
@@ -131,17 +133,20 @@ class Responder(Handshake):
 
     def _check_kind(self, hello: Hello) -> None:
         if hello.plaintext and self.config.plaintext == "never":
-            raise RemoteProtocolError(CloseCode.PLAINTEXT_REFUSED, "an unencrypted Hello")
+            reason = f"an unencrypted Hello, and plaintext is {self.config.plaintext!r}"
+            raise RemoteProtocolError(CloseCode.PLAINTEXT_REFUSED, reason)
         if not hello.plaintext and self.config.plaintext == "only":
-            raise violation("an encrypted Hello where only unencrypted ones are taken")
+            raise violation(f"an encrypted Hello, and plaintext is {self.config.plaintext!r}")
 
     def _check_repeated(self, cells: Mapping[int, Value]) -> None:
         if self._asked is None:
             return
         if _lasting(cells) != self._first:
             raise violation("the second Hello differs from the first")
-        if list(read_text_map(cells, keys.SHARES)) != [self._asked]:
-            raise violation("the second Hello has not the one share that was asked for")
+        given = list(read_text_map(cells, keys.SHARES))
+        if given != [self._asked]:
+            names = ascii(given)[:80]
+            raise violation(f"the second Hello has shares for {names}, not for {self._asked}")
 
     def _answer(self, cells: Mapping[int, Value], hello: Hello) -> tuple[bytes, bool]:
         suite, retry = choose(self.config, hello.offer, hello.shares)

@@ -123,5 +123,5 @@ def read_resumed(payload: bytes) -> tuple[int, int, bytes]:
 def _read_mac(cells: Mapping[int, Value]) -> bytes:
     mac = read_bytes(cells, keys.MAC)
     if len(mac) > 64:  # of the longest hash
-        raise LbmDecodeError("a mac has the size of its hash")
+        raise LbmDecodeError(f"a mac of {len(mac)} bytes; at most 64")
     return mac

@@ -103,7 +103,7 @@ class Resumption:
     def next_attempt(self, network_key: bytes | None) -> bytes:
         """The frame of a new attempt's Resume."""
         if self._attempt >= LAST_ATTEMPT:
-            raise LocalProtocolError("too many attempts")
+            raise LocalProtocolError(f"too many attempts to resume: {self._attempt}")
         self._attempt += 1
         return self._key.resume_frame(self.count, self._attempt, self.received, network_key)
 

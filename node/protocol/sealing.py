@@ -204,7 +204,7 @@ class Receiver(Direction):
         try:
             (stream,) = _unpack_stream(event)
         except StructError:
-            raise _bad_record("shorter than a stream id") from None
+            raise _bad_record(f"{len(event)} bytes, shorter than a stream id") from None
         lane = self._lanes.get(stream)
         if lane is None:
             if stream not in self._resting:
@@ -214,27 +214,29 @@ class Receiver(Direction):
         if self.each or event[:5] != aad:
             aad, start, seal = self._sealed_form(event, lane.sealed_aad)
         if len(event) < start + _LEAST_BLOB:
-            raise _bad_record("too short for its form")
+            raise _bad_record(f"{len(event)} bytes on stream {stream}, too short for its form")
         blob, chain = event[start:], self.chain
         if len(event) < LARGE_BLOB:
             value = chain.value = chain.hash(chain.value + lane.stream + blob).digest()
         else:
             value = chain.advance(lane.stream, blob)
         if not self.each and not compare_digest(value[:_CHAIN_PREFIX], event[5:_CHAIN_HEAD]):
-            raise _bad_record("the chain value differs")
+            raise _bad_record(f"the chain value of an event on stream {stream} differs")
         try:
             inner = lane.key.decrypt(blob, aad)
         except DecryptError as error:
-            raise _bad_record("does not decrypt") from error
+            raise _bad_record(f"an event on stream {stream} does not decrypt") from error
         async_id, category, subcategory = _unpack_head(inner)
         if not category or not subcategory:
-            raise violation("category or subcategory 0")
+            raise violation(f"event {category}/{subcategory}: category or subcategory 0")
         if seal is None and verify:
             self.unsealed += 1
             if self.unsealed > self.seal_events:
-                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "too many events unsealed")
+                reason = f"{self.unsealed} events unsealed; at most {self.seal_events}"
+                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, reason)
             if category == CONNECTION and subcategory in ALWAYS_SEALED:
-                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "an event came without seal")
+                reason = f"event {category}/{subcategory} came without seal"
+                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, reason)
         elif seal is not None and verify:
             self.verify(seal)
         return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal
@@ -257,7 +259,7 @@ class Receiver(Direction):
             start = 4 + self._signature_size
             return aad, start, event[4:start]
         if event[:5] != aad:
-            raise _bad_record("a form byte other than 0 and 1")
+            raise _bad_record(f"form byte {bytes(event[4:5])!r}; it is 0 or 1")
         start = _CHAIN_HEAD + self._signature_size
         return aad, start, event[_CHAIN_HEAD:start]
 
@@ -270,7 +272,8 @@ class Receiver(Direction):
                 self.verifier, self.suite.hash_algorithm, self.commit, self.chain.value, seal
             )
         except SignatureError as error:
-            raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "a wrong seal") from error
+            reason = f"a wrong seal in epoch {self.epoch}, over {self.unsealed} events"
+            raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, reason) from error
         self.sealed, self.unsealed = self.unsealed, 0
 
 

@@ -86,7 +86,7 @@ class SentBytes:
             RemoteProtocolError: `overloaded`, the other side never tells what it took.
         """
         if room < -(RESUME_EXEMPT + FRAME_HEADER_SIZE + self._exempt):
-            raise overloaded("it does not tell what it took")
+            raise overloaded(f"it does not tell what it took: {self.held} bytes are kept")
         return room
 
     def told_more(self, position: int) -> bool:
@@ -94,7 +94,7 @@ class SentBytes:
         `release`."""
         little = position - self._last < TELL_BYTES
         if position < self._last:
-            raise violation("a position that falls")
+            raise violation(f"a position that falls from {self._last} to {position}")
         self._last = position
         # One that was sent again may tell less than a Resume or Resumed told meanwhile.
         if position > self.told:
@@ -111,7 +111,7 @@ class SentBytes:
             RemoteProtocolError: `protocol-error`, it never sent so, or told more before.
         """
         if not self.told <= position <= self.sent:
-            raise violation("a position that cannot be")
+            raise violation(f"position {position} is not within {self.told}..{self.sent}")
         starts = list(accumulate(map(len, self.chunks), initial=self.told - self._done))
         count = bisect_right(starts, position) - 1
         del self.chunks[:count]

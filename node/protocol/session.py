@@ -166,7 +166,7 @@ class Session(StreamZero):
             if self._held is not self._reports:
                 self._hold(count, len(event[4]), vouched)
             if self._unread > self._control_buffer:
-                raise overloaded("it makes us answer and does not read")
+                raise overloaded(f"it makes us answer and does not read: {self._unread} bytes wait")
             if vouched and self.secure is not None:
                 left = 0  # a signature was verified
             is_data = event[3] == DATA and event[2] == STREAM
@@ -293,7 +293,10 @@ class Session(StreamZero):
         self._now = now
         keepalive = self.keepalive
         if keepalive.expired(now):
-            raise SilenceError(CloseCode.TIMEOUT, "nothing came, not even a Pong")
+            silent = keepalive.silent_for(now)
+            raise SilenceError(
+                CloseCode.TIMEOUT, f"nothing came for {silent:.0f} s, not even a Pong"
+            )
         if keepalive.rest_due(now):
             keepalive.rests()
             if self.secure is not None:

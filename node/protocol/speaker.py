@@ -136,7 +136,11 @@ class Speaker:
         is one of bytes that do not change until they were sent. Data that waits last on the stream
         is made longer instead, up to `join` bytes."""
         if not data or stream < 2:
-            raise LocalProtocolError("Data is at least one byte, on a stream of its own")
+            size = len(data)
+            reason = (
+                f"{size} bytes of Data on stream {stream}: at least 1 byte, on stream 2 or above"
+            )
+            raise LocalProtocolError(reason)
         mux = self._open().mux
         before = self.outbox.extend(stream, data, join) if join else 0
         if before:

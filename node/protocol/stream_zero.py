@@ -27,7 +27,13 @@ from node.protocol.errors import LocalProtocolError, overloaded, too_large, viol
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.event_types import EVENT_TYPES
 from node.protocol.keepalive import KeepAlive
-from node.protocol.limits import CONNECTION_STREAM_PAYLOAD, IDLE_EVENTS, PINGS, WAITING_PONGS
+from node.protocol.limits import (
+    CONNECTION_STREAM_PAYLOAD,
+    IDLE_EVENTS,
+    OWN_PINGS,
+    PINGS,
+    WAITING_PONGS,
+)
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.outbox import OutgoingEvent, Wire
 from node.protocol.reports import PongReceived, Report
@@ -81,7 +87,9 @@ class StreamZero:
         self._now = now
         async_id = self.keepalive.new_ping(now)
         if async_id is None:
-            raise LocalProtocolError("too many Pings")
+            raise LocalProtocolError(
+                f"too many Pings: {WAITING_PONGS} unanswered, or more than {OWN_PINGS.burst:g}"
+            )
         self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
         return async_id
 
@@ -101,7 +109,9 @@ class StreamZero:
             raise too_large(f"{len(payload)} bytes of payload on stream 0")
         if category == CONNECTION and subcategory in (PING, PONG, SEAL):
             if payload != NO_PAYLOAD:
-                raise violation("a payload where none may be")
+                raise violation(
+                    f"{len(payload)} bytes of payload in event 1/{subcategory}, which has none"
+                )
             self._without_payload(subcategory, async_id, vouched)
             return None
         kind = EVENT_TYPES.get(category << 8 | subcategory)
@@ -130,13 +140,13 @@ class StreamZero:
         elif subcategory == SEAL:
             self.channel.control(subcategory, {}, self._now)
         elif not self._pings.take(self._now):
-            raise overloaded("too many Pings")
+            raise overloaded(f"too many Pings: more than {PINGS.burst:g} at once")
         elif async_id:
             # A seal for a seal, so that neither side waits to send one alone.
             self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD, vouched))
             keepalive.pongs_waiting += 1
             if keepalive.pongs_waiting > WAITING_PONGS:
-                raise overloaded("too many Pongs wait")
+                raise overloaded(f"{keepalive.pongs_waiting} Pongs wait; at most {WAITING_PONGS}")
 
     def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
         mux = self.mux

@@ -103,7 +103,9 @@ class Streams:
         first = FIRST_INITIATOR_STREAM if self._initiator else FIRST_RESPONDER_STREAM
         stream = self._last_local + 2 if self._last_local else first
         if stream > LAST_STREAM:
-            raise LocalProtocolError("the stream ids of this connection are used up")
+            raise LocalProtocolError(
+                f"the stream ids of this connection are used up: the next is {stream}"
+            )
         self._last_local = stream
         self._ours += 1
         return self._add(

@@ -29,7 +29,7 @@ class SendCredit:
         """
         self.left += credit
         if self.left > LARGEST_CREDIT:
-            raise violation("more credit than 2^31 - 1")
+            raise violation(f"{self.left} of credit; at most {LARGEST_CREDIT}")
 
 
 class ReceiveWindow:
@@ -54,7 +54,7 @@ class ReceiveWindow:
             RemoteProtocolError: `protocol-error`, it came at no credit.
         """
         if self.left <= 0:
-            raise violation("an event came at no credit")
+            raise violation(f"an event that costs {cost} came with {self.left} of credit")
         self.left -= cost
 
     def resize(self, size: int) -> None:

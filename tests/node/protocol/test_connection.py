@@ -505,7 +505,9 @@ def test_nobody_waits_to_be_decided_on() -> None:
     for core in (early, pair.a.core):
         if core is not early:
             core.abort(pair.now, CloseCode.CONNECTION_LOST, "over")
-        with pytest.raises(LocalProtocolError, match="nobody to be refused"):
+        with pytest.raises(
+            LocalProtocolError, match=f"no peer to refuse in state {core.state.name}"
+        ):
             core.refuse_peer("x", pair.now)
 
 

@@ -4,8 +4,10 @@ import pytest
 
 from crypto.registry import NAMES, PARAMETERS, Suite
 from lbm import keys
-from lbm.codec import decode
+from lbm.codec import Value, decode
+from lbm.errors import LbmDecodeError
 from node.protocol.codes import SENTENCES, CloseCode
+from node.protocol.errors import RemoteProtocolError
 from node.protocol.hello import (
     check_version,
     hello_payload,
@@ -59,3 +61,33 @@ def test_reject_carries_the_fixed_sentence(code: int) -> None:
 
 def test_the_text_may_be_left_out() -> None:
     assert parse_code_and_text({keys.CODE: 64}) == (64, "")
+
+
+# A peer's text: with a character that must not reach a log, and longer than a line of it.
+HOSTILE = "\x1b[2J" + "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{keys.ROLE: HOSTILE}, {keys.SHARES: {HOSTILE: b"share"}}, {keys.SUITE: {1: HOSTILE, 2: "x"}}],
+    ids=["role", "shares", "suite"],
+)
+def test_an_error_quotes_the_peers_text_escaped_and_bounded(change: dict[int, Value]) -> None:
+    cells = decode(reply_payload(CONFIG, bytes(32), SUITE, b"share")) | change
+    read = parse_retry if keys.SUITE in change else parse_reply
+    with pytest.raises(LbmDecodeError, match=r"x1b.2Jxxx") as caught:
+        read(cells)
+    text = str(caught.value)
+    assert text.isprintable()
+    assert len(text) < 200
+
+
+def test_an_error_names_the_version_and_the_parameter() -> None:
+    with pytest.raises(RemoteProtocolError, match="version 2; this node has 1"):
+        check_version({keys.VERSION: 2})
+    cells = decode(reply_payload(CONFIG, bytes(32), SUITE, b"share"))
+    suite = cells[keys.SUITE]
+    assert isinstance(suite, dict)
+    del suite[3]
+    with pytest.raises(LbmDecodeError, match="hash"):
+        parse_reply(cells)
