@@ -85,6 +85,8 @@ class Feed(ABC):
             return
         self._put(batch)
         self.pump()
+        if not self._waiting:
+            return
         fanout = self._fanout
         if self._is_over:
             self._overflow()
@@ -194,7 +196,7 @@ class Feed(ABC):
 
     def _drained(self) -> None:
         """Something was handed on: whoever publishes may go on if little is left."""
-        if self._is_uncrowded:
+        if not self._waiting or self._is_uncrowded:
             self.lagging = False
             self._fanout.uncrowd(self)
 

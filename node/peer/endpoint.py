@@ -261,7 +261,8 @@ class Endpoint:
             except RemoteProtocolError as error:
                 live.core.abort(now, CloseCode(error.code), error.reason)
                 aborted = True
-        self.streams.reports_taken()
+        if self.streams.over:
+            self.streams.reports_taken()
 
     def transport_closed(self) -> None:
         """The transport is closed: nothing more will be reported."""

@@ -42,14 +42,14 @@ class StreamTable:
     the ids of those that don't carry calls, topics or named events. An id stays there until
     `reports_taken`: events that were decrypted before the stream was reset may follow."""
 
-    __slots__ = ("_live", "_over", "_streams", "requests", "restricted")
+    __slots__ = ("_live", "_streams", "over", "requests", "restricted")
 
     def __init__(self, live: LiveConnection, requests: StreamRequests) -> None:
         self._live = live
         self.requests = requests
         self._streams: dict[int, Stream] = {}
         self.restricted: set[int] = set()
-        self._over: set[int] = set()  # restricted ones
+        self.over: set[int] = set()  # restricted streams that ended since `reports_taken`
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -101,13 +101,12 @@ class StreamTable:
         """Both directions are over and its buffer is empty."""
         self._streams.pop(stream.id, None)
         if stream.id in self.restricted:
-            self._over.add(stream.id)
+            self.over.add(stream.id)
 
     def reports_taken(self) -> None:
         """All events that were decrypted so far have been delivered."""
-        if self._over:
-            self.restricted -= self._over
-            self._over.clear()
+        self.restricted -= self.over
+        self.over.clear()
 
     def receive(self, event: EventReceived) -> bool:
         """Take Data, or an event of an application, the bus or a restricted stream; returns whether
@@ -143,7 +142,7 @@ class StreamTable:
         """All streams end with the connection."""
         streams, self._streams = self._streams, {}
         self.restricted.clear()
-        self._over.clear()
+        self.over.clear()
         for stream in streams.values():
             stream.failed(PeerClosedError(code, text))
 
