@@ -214,7 +214,8 @@ class Directory:
         if refusal is None:
             self._spread(card)
         elif refusal is CardRefusal.FORGED:
-            raise violation("a card with a wrong signature: honest servers verify first")
+            which = f"card {card.number} of {card.origin.short}"
+            raise violation(f"{which} has a wrong signature: honest servers verify first")
         return card.origin if refusal in _OF_CLOCK else None
 
     def _hear_own(self, card: Card) -> None:
@@ -225,7 +226,7 @@ class Directory:
             card.envelope.verify(None if self._card is None else self._card.envelope)
         except SignatureError:
             self.cards.refused[CardRefusal.FORGED] += 1
-            raise violation("a forged card of ours") from None
+            raise violation(f"a forged card of ours, with number {card.number}") from None
         self._outdone = max(self._outdone, card.number)
 
     def _spread(self, card: Card) -> None:

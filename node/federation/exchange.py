@@ -90,12 +90,14 @@ class CardExchange:
                 return []
             if subcategory == codes.CARDS and self._met:
                 envelopes: list[bytes] = CARDS.read(payload)[keys.ENVELOPES]
-                if sum(map(len, envelopes)) <= LARGEST_CARDS:
+                size = sum(map(len, envelopes))
+                if size <= LARGEST_CARDS:
                     return envelopes
-                raise violation("more than 64 KiB of cards in an event")
+                raise violation(f"{size:,} bytes of cards in an event; at most {LARGEST_CARDS:,}")
         except LbmDecodeError as error:
             raise violation(f"of a stream of cards: {error}") from error
-        raise violation("a stream of cards begins with the one Have that it has")
+        place = "after" if self._met else "before"
+        raise violation(f"event {subcategory} {place} Have, with which a stream of cards begins")
 
     def _receive_have(self, payload: bytes) -> None:
         for origin, number in HAVE.read(payload)[keys.HAVE]:

@@ -68,8 +68,9 @@ class SegmentHead:
         """Read a body; raises JournalFormatError, also for another format or version."""
         with BodyReader("segment") as parsing:
             cells = parsing.cells(body)
-            if read_text(cells, keys.FORMAT) != keys.FORMAT_NAME:
-                raise JournalFormatError("not a journal")
+            name = read_text(cells, keys.FORMAT)
+            if name != keys.FORMAT_NAME:
+                raise JournalFormatError(f"not a journal: its format is {ascii(name)[:80]}")
             version = read_uint(cells, keys.VERSION)
             if version != keys.FORMAT_VERSION:
                 raise JournalFormatError(f"a journal of unknown version {version}")
@@ -173,7 +174,8 @@ class SessionEnd:
             code = cells.get(keys.CODE)
             chains, places = read_array(cells, keys.CHAINS), read_array(cells, keys.PLACES)
             if type(code) is not int or len(chains) != 2 or len(places) != 2:
-                raise JournalFormatError("a session end without code, chains or places")
+                has = f"code {ascii(code)[:40]}, {len(chains)} chains, {len(places)} places"
+                raise JournalFormatError(f"a session end has a code, 2 chains, 2 places, not {has}")
             if abs(code) > LARGEST_COUNT:
                 raise JournalFormatError(f"a session end with the code {code}, out of range")
             return cls(
@@ -324,7 +326,9 @@ class SegmentEnd:
             cells = parsing.cells(body[:-4])
             blocks = read_bytes(cells, keys.BLOCKS)
             if len(blocks) % 8 or SESSION.unpack(body[-4:])[0] != 9 + len(body):
-                raise JournalFormatError("a segment end that does not end as one")
+                raise JournalFormatError(
+                    f"a segment end of {len(body):,} bytes that does not end as one"
+                )
             return cls(
                 read_uint(cells, keys.RECORDS),
                 tuple(offset for (offset,) in _OFFSET.iter_unpack(blocks)),

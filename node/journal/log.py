@@ -121,7 +121,7 @@ class Log:
         """A session begins; returns its number."""
         number = self._next_session
         if number > _LAST_SESSION:
-            raise OverflowError("a run of a journal has 2^32 sessions at most")
+            raise OverflowError(f"session {number:,}: a run of a journal has 2^32 sessions at most")
         self._next_session = number + 1
         self._sessions[number] = session
         return number

@@ -18,6 +18,12 @@ from node.journal.fields import SESSION, BodyReader, Box, a_uint, box_list, byte
 _COUNTER: Final = Struct(">IQ")
 
 
+def _shape(value: object) -> str:
+    """Describe the type of a value, and the length of an array, for an error."""
+    kind = type(value).__name__
+    return f"a {kind} of {len(value)}" if isinstance(value, list) else f"a {kind}"
+
+
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
     """What never changes in a session; session starts and checkpoints both have it.
@@ -141,7 +147,7 @@ class DirectionCheckpoint:
     def read(cls, value: Any) -> "DirectionCheckpoint":
         """Read an entry; raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 7:
-            raise JournalFormatError("a direction is an array of seven")
+            raise JournalFormatError(f"a direction is an array of seven, not {_shape(value)}")
         packed = byte_string(value[6])
         if len(packed) % _COUNTER.size:
             raise JournalFormatError(
@@ -149,7 +155,8 @@ class DirectionCheckpoint:
             )
         counters = dict(_COUNTER.iter_unpack(packed))
         if len(counters) * _COUNTER.size != len(packed):
-            raise JournalFormatError("a stream has one counter")
+            more = len(packed) // _COUNTER.size - len(counters)
+            raise JournalFormatError(f"a stream has one counter: {more:,} of them are repeated")
         place, epoch, generation, updates, unsealed = map(a_uint, value[1:6])
         return cls(
             hash_value(value[0]),
@@ -181,11 +188,12 @@ class Generation:
     def read(cls, value: Any) -> "Generation":
         """Read an entry; raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 5:
-            raise JournalFormatError("a generation is an array of five")
+            raise JournalFormatError(f"a generation is an array of five, not {_shape(value)}")
         number, boxes = a_uint(value[0]), box_list(value[4])
         if not number:
             if value[1:4] != [None] * 3:
-                raise JournalFormatError("the handshake's generation has three nulls")
+                kinds = ", ".join(type(one).__name__ for one in value[1:4])
+                raise JournalFormatError(f"the handshake's generation has three nulls, not {kinds}")
             return cls(0, boxes)
         return cls(number, boxes, *map(hash_value, value[1:4]))
 
@@ -228,7 +236,8 @@ class Checkpoint:
                 raise JournalFormatError(f"a session has two directions, not {len(directions)}")
             generations = tuple(map(Generation.read, read_array(cells, keys.SECRETS)))
             if all(generation.number for generation in generations):
-                raise JournalFormatError("a session has a secret of generation 0")
+                numbers = ascii([generation.number for generation in generations])[:80]
+                raise JournalFormatError(f"session {session} has no generation 0: {numbers}")
             return cls(
                 session,
                 SessionFacts.read(cells),

@@ -150,7 +150,8 @@ class Answering:
         """
         if call.answered or not call.async_id:
             # After the final answer the id may be another call's.
-            raise LocalProtocolError("nobody waits for this answer")
+            call_id = f"async id {call.async_id}, stream {call.stream}"
+            raise LocalProtocolError(f"cannot answer the call ({call_id}): no caller waits for it")
         if not self._chunk_room.is_free(call):
             return 0
         return self._connection.send(call.stream, call.async_id, category, subcategory, payload)
@@ -339,7 +340,8 @@ class Answering:
     def _require_read(self) -> None:
         waiting = self._connection.outbox.count
         if waiting > UNREAD_EVENTS and (waiting > LAST_ASYNC_ID or not self._account.has_room()):
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
+            reason = f"it does not read its answers: {waiting} events wait"
+            raise RemoteProtocolError(CloseCode.OVERLOADED, reason)
 
     def _credit(self, call: IncomingCall) -> SendCredit:
         if call.credit is None:

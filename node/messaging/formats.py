@@ -123,7 +123,7 @@ def _require_text_keys(value: Encodable) -> None:
     while left:
         levels += 1
         if levels > MOST_ITEMS:
-            raise ValueError("too many items")
+            raise ValueError(f"too many items: at most {MOST_ITEMS:,}")
         item = left.pop()
         if isinstance(item, Mapping):
             if not all(isinstance(key, str) for key in item):
@@ -136,7 +136,7 @@ def _require_text_keys(value: Encodable) -> None:
 
 def _require_few(count: Callable[[bytes], int], data: bytes) -> None:
     if has_too_many(count, data):
-        raise ValueError("too many items")
+        raise ValueError(f"too many items: at most {MOST_ITEMS:,}")
 
 
 def _decode_msgpack(data: bytes) -> Any:
@@ -172,7 +172,7 @@ def _decode_cbor(data: bytes) -> Any:
     )
     value = decoder.decode()
     if stream.read(1):
-        raise ValueError("something follows the value")
+        raise ValueError(f"something follows the value of {stream.tell() - 1:,} bytes")
     return value
 
 
@@ -208,8 +208,9 @@ def _plain(value: Any) -> Value:
     while left:
         item = left.pop()
         if type(item) is dict:
-            if not all(type(key) in _SCALARS for key in item):
-                raise ValueError("a key is not a plain value")
+            for key in item:
+                if type(key) not in _SCALARS:
+                    raise ValueError(f"a key is a {type(key).__name__}, not a plain value")
             left += [inner for inner in item.values() if type(inner) not in _SCALARS]
         elif type(item) is list:
             left += [inner for inner in item if type(inner) not in _SCALARS]

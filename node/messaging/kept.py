@@ -53,7 +53,8 @@ def read_position(cells: Mapping[int, Any]) -> TopicPosition | None:
     if epoch is None and number is None:
         return None
     if epoch is None or number is None:
-        raise LbmDecodeError("an epoch and a number go together")
+        alone = "an epoch" if number is None else f"number {number}"
+        raise LbmDecodeError(f"{alone} alone: an epoch and a number go together")
     return TopicPosition(epoch, number)
 
 
@@ -68,7 +69,8 @@ def read_beginning(cells: Mapping[int, Any]) -> Beginning | None:
     if position is None and recovered is None:
         return None
     if position is None or recovered is None:
-        raise LbmDecodeError("a beginning without all of epoch, number and recovered")
+        missing = "recovered" if recovered is None else "epoch and number"
+        raise LbmDecodeError(f"a beginning without {missing}: it has epoch, number and recovered")
     return Beginning(position, recovered)
 
 

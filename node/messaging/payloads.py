@@ -46,17 +46,18 @@ class Tandem(NamedTuple):
         first, rest = _part(data)
         second, rest = _part(rest)
         if rest:
-            raise FormatError("something follows the second payload")
+            raise FormatError(f"{len(rest):,} bytes follow the second payload")
         return cls(first, second)
 
 
 def _part(data: bytes) -> tuple[bytes, bytes]:
     if len(data) < _LENGTH.size:
-        raise FormatError("a tandem payload that is cut off")
+        raise FormatError(f"a tandem payload that is cut off: a length of {len(data)} bytes")
     (size,) = _LENGTH.unpack_from(data)
     end = _LENGTH.size + size
     if len(data) < end:
-        raise FormatError("a tandem payload that is cut off")
+        has = len(data) - _LENGTH.size
+        raise FormatError(f"a tandem payload that is cut off: {has:,} of {size:,} bytes")
     return data[_LENGTH.size : end], data[end:]
 
 

@@ -156,7 +156,7 @@ def read_published(row: Row) -> Published:
         id, duplicate = row
         if type(duplicate) is bool and type(id) is str and is_id(id):
             return Published(id, duplicate)
-    raise LbmDecodeError("a row that is not an id and whether it is a duplicate")
+    raise LbmDecodeError(f"a row is an id and whether it is a duplicate, not {ascii(row)[:80]}")
 
 
 def read_delivery(row: Row) -> Delivery:
@@ -222,12 +222,13 @@ _STORED: Final = (_TEXT, _TEXT, _TEXT, _TEXT_OR_NULL, _NUMBER)
 def _shaped(row: object, *shape: tuple[type, ...]) -> list[Any]:
     """The elements of a row, if each has one of its types; numbers are not negative."""
     if type(row) is not list or len(row) != len(shape):
-        raise LbmDecodeError("a row of another length")
+        given = f"{len(row)} elements" if type(row) is list else type(row).__name__
+        raise LbmDecodeError(f"a row has {len(shape)} elements, not {given}")
     for element, types in zip(row, shape, strict=True):
         if type(element) not in types:
             raise LbmDecodeError(f"a row has a {type(element).__name__} in the wrong place")
         if type(element) is int and element < 0:
-            raise LbmDecodeError("a row has a negative number")
+            raise LbmDecodeError(f"a row has the negative number {element}")
     return row
 
 
@@ -248,7 +249,7 @@ def _check(is_right: bool, what: str) -> None:
 def _id(text: str) -> str:
     """An id, written as ids are (both numbers, no leading zeros)."""
     if not is_id(text):
-        raise LbmDecodeError("a row has text in place of an event's id")
+        raise LbmDecodeError(f"a row has {ascii(text)[:40]} in place of an event's id")
     return text
 
 

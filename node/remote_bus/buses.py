@@ -8,7 +8,7 @@ from contextlib import suppress
 import anyio
 
 from node.bus.bus import Bus
-from node.bus.bus_address import open_store
+from node.bus.bus_address import open_store, without_password
 from node.bus.config import BusConfig
 from node.errors import ConfigError, ParleyError, ungrouped
 from node.handlers.registry import Handlers
@@ -49,7 +49,8 @@ class Buses:
         else:
             bus, first = known
             if config is not None and config != first:
-                raise ConfigError("there is a bus at this address, with other settings")
+                address = without_password(url)
+                raise ConfigError(f"there is a bus at {address!r} already, with other settings")
         if allow is not None:
             self._offer(bus, allow)
         if known is None:

@@ -122,7 +122,7 @@ class RequestExecutor:
         for given in asked.events:
             weight += _decoded_weight(given.body)
         if not self._account.has_room(weight):
-            raise BusBusyError("there is no room for what is published")
+            raise BusBusyError(f"there is no room for {weight:,} bytes of events")
         self._account.charge(weight)
         try:
             published = await self._store.publish(

@@ -114,6 +114,7 @@ class FileReceiver:
                 raise Refusal(RefusalCode.BUSY, f"too many transfers at a time: at most {PER_PEER}")
             with anyio.fail_after(OFFER_TIMEOUT):
                 offer = await read_message(stream, FileOffer.decode)
+            name = ascii(offer.name)[:80]  # until it is known to be safe to show
             name = _checked_name(offer)
             if not await self._welcome(stream.peer, offer):
                 raise Refusal(RefusalCode.DECLINED, "no files are taken from you")

@@ -28,6 +28,7 @@ class Told(Watcher):
     stops: list[Exception | None] = field(default_factory=list)
     news: list[bool] = field(default_factory=list)
     refusals: list[int] = field(default_factory=list)
+    refused_names: list[str] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     at: int = 0
 
@@ -45,6 +46,7 @@ class Told(Watcher):
 
     def refused(self, name: str, peer: str, error: ParleyError) -> None:
         self.refusals.append(getattr(error, "code", -1))
+        self.refused_names.append(name)
 
     def retrying(self, name: str, error: Exception, number: int, pause: float) -> None:
         self.pauses.append(pause)

@@ -231,6 +231,7 @@ async def test_names_that_would_leave_or_hide(
     async with receiving(tmp_path) as place:
         code, _ = await refused(place, offered(b"content", name))
         assert code == RefusalCode.UNSAFE_NAME
+        assert place.told.refused_names == [ascii(name)[:80]]
         assert place.names() == []
         assert os.listdir(tmp_path) == ["in"]
 
