@@ -210,6 +210,13 @@ class Link(Reachable[Peer], LinkRequests):
         self._node.metrics.link_failures += 1
         super()._failed(why, seconds)
 
+    def _went(self, why: Exception) -> None:
+        # A dial beside the session can fail in the moment in which the session has ended.
+        peer = self._current
+        if peer is not None and peer.live.ended is not None:
+            why = _why_ended(peer.live)
+        super()._went(why)
+
     async def _attempt(self) -> Exception:
         peer = await self._dial()
         while True:
