@@ -196,7 +196,8 @@ async def test_a_server_that_trusts_us_no_more(anyio_backend: str) -> None:
             peer = await link.ready()
             await server.node.change_trust(OneOf([]))
             for failed in (peer, None):
-                await eventually(lambda: link.peer is None and link.pause >= 15)
+                await eventually(lambda: link.error is not None and link.pause >= 15)
+                assert link.peer is None
                 assert isinstance(link.error, NotTrustedError)
                 assert link.error.code == CloseCode.AUTHENTICATION_FAILED
                 sessions = link.sessions
