@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.quick import USUAL_SPEED
-
 pytestmark = pytest.mark.process
 
 CONFTEST = Path(__file__).with_name("conftest.py")
@@ -126,20 +124,18 @@ def test_a_quick_test_starts_no_process(tmp_path: Path) -> None:
     assert "1 passed, 3 deselected" in collect(tmp_path, source, "-m", "process").stdout
 
 
-@pytest.mark.parametrize(("usual", "outcome"), [(USUAL_SPEED, "failed"), (1e-4, "passed")])
-def test_a_quick_test_does_not_work_for_long(tmp_path: Path, usual: float, outcome: str) -> None:
-    """Unless the machine is slower than usual."""
+def test_a_quick_test_does_not_work_for_long(tmp_path: Path) -> None:
     source = (
         "import time\n"
         "from tests import quick\n"
-        f"quick.MOST_WORK, quick.USUAL_SPEED = 0.01, {usual}\n"
+        "quick.MOST_WORK = 0.01\n"
         "def test_it():\n"
         "    began = time.process_time()\n"
         "    while time.process_time() < began + 0.3: pass\n"
     )
     run = collect(tmp_path, source, "-m", "quick")
-    assert f"1 {outcome}" in run.stdout
-    assert ("mark it `slow`" in run.stdout) is (outcome == "failed")
+    assert "1 failed" in run.stdout
+    assert "mark it `slow`" in run.stdout
 
 
 @pytest.mark.parametrize(("loop", "module"), [("asyncio", "asyncio"), ("uvloop", "uvloop")])
