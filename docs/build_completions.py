@@ -1,9 +1,11 @@
 """Makes `node/cli/completion/completions.json` of the commands: shells are answered from it.
 
-`docs.build_reference` writes it together with the pages.
+python -m docs.build_completions            # write it
+python -m docs.build_completions --check    # fail if it is not up to date
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ import typer.main
 from typer.core import TyperArgument, TyperOption
 
 from node.cli.completion import suggestions
+from node.cli.completion.answering import TABLE
 from node.cli.completion.suggestions import NamesOf, OneOfThese
 from node.cli.main import app
 
@@ -86,3 +89,18 @@ def _of(parameter: Any) -> Any:
 
 def _first(text: str | None) -> str:
     return " ".join((text or "").partition("\n\n")[0].split())
+
+
+def main(arguments: list[str]) -> int:
+    """Write the table, or with `--check` report that it is out of date."""
+    text = build()
+    if arguments != ["--check"]:
+        TABLE.write_text(text, "utf-8")
+    elif TABLE.read_text("utf-8") != text:
+        print(f"{TABLE} is not what the commands say", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,26 +1,18 @@
-"""Makes the reference pages in docs/reference/api from the docstrings.
+"""Generate the API pages of the docs site from the docstrings.
 
-    python -m docs.build_reference            # write them
-    python -m docs.build_reference --check    # fail if one is not what the docstrings say
-
-With them it makes the table from which shells are answered (`build_completions`).
-
-Nothing is said here; whoever wants a page to read otherwise edits a docstring. What is
-public, and on which page, stands in `reference_pages`.
+`build_site` writes them below build/docs; they are not in git. `reference_pages` lists the public
+names of each page.
 """
 
 import ast
 import dataclasses
 import inspect
-import sys
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
-from docs import build_completions
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES, Page
 from docs.reference_shown import SHOWN, Shown
@@ -33,11 +25,9 @@ from docs.signatures import (
     signatures,
     type_text,
 )
-from node.cli.completion.answering import TABLE
 
-DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
+DIRECTORY: Final = "docs/reference/api"
 OURS: Final = ("node", "crypto", "lbm", "pipeline")
-_NOTE: Final = "<!-- Made by `python -m docs.build_reference`. Edit the docstrings instead. -->"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
 # Bases with an entry of their own, which pages of subclasses don't repeat; a reader of Node's page
 # looks there for what it offers.
@@ -51,9 +41,9 @@ _SPECIAL: Final = {
 
 
 def build() -> dict[str, str]:
-    """Every page's file name and text."""
-    pages = {f"{name}.md": _page(page) for name, page in PAGES.items()}
-    return {"README.md": _index(), **pages}
+    """Return the text of each page by its path in the tree."""
+    pages = {f"{DIRECTORY}/{name}.md": _page(page) for name, page in PAGES.items()}
+    return {f"{DIRECTORY}/README.md": _index(), **pages}
 
 
 def find(dotted: str) -> Any:
@@ -66,7 +56,7 @@ def find(dotted: str) -> Any:
 
 
 def _index() -> str:
-    lines = ["# The API", "", _NOTE, "", "All names that are public, a page for each subject."]
+    lines = ["# The API", "", "All names that are public, a page for each subject."]
     for name, page in PAGES.items():
         lines += ["", f"## {page.title}", ""]
         for dotted in page.names:
@@ -76,7 +66,7 @@ def _index() -> str:
 
 
 def _page(page: Page) -> str:
-    parts = [f"# {page.title}", _NOTE, page.intro]
+    parts = [f"# {page.title}", page.intro]
     parts.append(f"How to use it: [{page.howto}.md](../../howto/{page.howto}.md).")
     for dotted in page.names:
         parts += _entry(dotted)
@@ -228,28 +218,3 @@ def _documented(found: Any, name: str) -> str:
 
 def _code(text: str) -> str:
     return f"```python\n{text}\n```"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the pages, or with `--check` say which are not as they should be."""
-    texts = {DIRECTORY / name: text for name, text in build().items()}
-    texts[TABLE] = build_completions.build()
-    old = {
-        path: path.read_text("utf-8") for path in (*DIRECTORY.glob("*.md"), TABLE) if path.exists()
-    }
-    different = sorted(path for path in {*texts, *old} if texts.get(path) != old.get(path))
-    if arguments == ["--check"]:
-        for path in different:
-            print(f"{path} is not what docstrings and commands say", file=sys.stderr)
-        return 1 if different else 0
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    for path in different:
-        if path in texts:
-            path.write_text(texts[path], "utf-8")
-        else:
-            path.unlink()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

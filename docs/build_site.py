@@ -1,8 +1,9 @@
 """Build the docs site: `python -m docs.build_site`; with `--serve`, to read it while writing.
 
 The Markdown files stay where readers of the repository look for them. This copies them to one
-folder, as pages: README.md is the front page, each example becomes a page, and a link to a file
-that is not a page (a test, for example) becomes plain text. Zensical makes the site of them, as
+folder, as pages: README.md is the front page, each example becomes a page, the API pages are
+generated (`build_reference`), and a link to a file that is not a page (a test, for example) becomes
+plain text. Zensical makes the site of them, as
 `zensical.toml` says, and stops at a link or an anchor that leads nowhere.
 """
 
@@ -14,7 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from docs import build_reference
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs" / "pages"
@@ -40,13 +44,24 @@ _FETCHED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*(?:src|href)="(?:https
 def site_pages() -> dict[str, str]:
     """Return the page of each file that has one: a path in the tree, and one in the site."""
     pages = {source: page for source, page in _ELSEWHERE.items() if (ROOT / source).exists()}
-    for path in sorted((ROOT / "docs").rglob("*")):
-        if path.suffix in (".md", ".svg", ".png"):
-            source = path.relative_to(ROOT).as_posix()
+    paths = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.*")]
+    for source in sorted([*paths, *generated()]):
+        if source.endswith((".md", ".svg", ".png")):
             pages[source] = source.removeprefix("docs/").replace("README.md", "index.md")
     for path in sorted((ROOT / "examples").glob("[0-9]*.py")):
         pages[f"examples/{path.name}"] = f"examples/{path.stem}.md"
     return pages
+
+
+@cache
+def generated() -> dict[str, str]:
+    """Return the text of each generated page by the path that links name."""
+    return build_reference.build()
+
+
+def text_of(source: str) -> str:
+    """Return the text of a page, which is in the tree or generated."""
+    return generated().get(source) or (ROOT / source).read_text()
 
 
 def page_texts() -> Iterator[tuple[str, str | bytes]]:
@@ -61,7 +76,7 @@ def page_texts() -> Iterator[tuple[str, str | bytes]]:
         elif not source.endswith(".md"):
             yield page, (ROOT / source).read_bytes()
         else:
-            yield page, with_links((ROOT / source).read_text(), source, pages)
+            yield page, with_links(text_of(source), source, pages)
 
 
 def write_pages() -> None:
@@ -93,7 +108,7 @@ def with_links(text: str, source: str, pages: dict[str, str]) -> str:
         if target not in pages:
             return words if (ROOT / target).exists() else match[0]
         if words == posixpath.basename(target) and words.endswith(".md"):
-            title = _TITLE.search((ROOT / target).read_text())
+            title = _TITLE.search(text_of(target))
             words = title[1] if title else words
         start = posixpath.dirname(pages[source]) or "."
         return f"[{words}]({posixpath.relpath(pages[target], start)}{mark}{fragment})"

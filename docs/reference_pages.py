@@ -1,5 +1,5 @@
-"""Which page of docs/reference/api describes which public name, that is each in the `__all__` of
-`parley` and its modules; `build_reference` reads it."""
+"""The API pages and the public names on each: all that is in the `__all__` of `parley` and its
+modules."""
 
 from typing import Final, NamedTuple
 

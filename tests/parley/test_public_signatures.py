@@ -4,21 +4,16 @@ import ast
 import builtins
 import dataclasses
 import inspect
-import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, TypeVar, get_overloads
 
-import pytest
-
-from docs.build_reference import DIRECTORY, OURS, find
+from docs.build_reference import OURS, find
 from docs.reference_pages import PAGES
 from docs.reference_shown import SHOWN, Shown
-from docs.signatures import signature
 
 PUBLIC = {dotted for page in PAGES.values() for dotted in page.names}
 EXPORTED = {dotted.rpartition(".")[2] for dotted in PUBLIC}
@@ -96,39 +91,12 @@ def is_imported_from_ours(name: str, module: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("dotted", sorted(PUBLIC))
-def test_a_public_signature_names_public_types(dotted: str) -> None:
+def test_public_signatures_name_public_types() -> None:
     missing = {
         (where, name)
+        for dotted in PUBLIC
         for where, function in functions(dotted)
         for name in named_types(function)
         if name not in EXPORTED and is_ours(name, function.__module__)
     }
     assert missing == set()
-
-
-PAGES_TEXT = {path.name: path.read_text("utf-8") for path in DIRECTORY.glob("*.md")}
-_MODULE = re.compile(rf"\b(?:{'|'.join(OURS)})(?:\.\w+)+")
-
-
-@pytest.mark.parametrize("page", sorted(PAGES_TEXT))
-def test_a_page_names_no_internal_module(page: str) -> None:
-    internal = set()
-    for found in _MODULE.findall(PAGES_TEXT[page]):
-        parts = found.split(".")
-        # `node.bus` is a method of a node as well; three parts are a module's name, or in one.
-        if len(parts) > 2 and find_spec(".".join(parts[:2])) is not None:
-            internal.add(found)
-    assert internal == set()
-
-
-def test_a_function_with_overloads_is_shown_by_them() -> None:
-    shown = "\n".join(PAGES_TEXT.values())
-    found = [
-        signature(overload, where.rpartition(".")[2], function)
-        for dotted in sorted(PUBLIC)
-        for where, function in functions(dotted)
-        for overload in get_overloads(function)
-    ]
-    assert any("-> R" in text for text in found)
-    assert [text for text in found if text not in shown] == []
