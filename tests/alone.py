@@ -56,7 +56,7 @@ def is_well(test: str, done: "subprocess.CompletedProcess[str]") -> bool:
 @cache
 def _run(tests: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--numprocesses=0", "-rpfE", *tests],
+        [sys.executable, "-m", "pytest", "-q", "--numprocesses=0", "--every-loop", "-rpfE", *tests],
         cwd=ROOT,
         env={**os.environ, _HERE: "1", "PYTEST_ADDOPTS": ""},
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What all tests share: the examples and the seed of property tests, and the two event loops.
+"""What all tests share: the examples and the seed of property tests, and the event loops.
 
 Each run tries other examples. It prints its seed, and `--hypothesis-seed` repeats it. An async test
 that names no backend would never be awaited, and would pass: it is not collected. What needs a
@@ -96,7 +96,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="cut resumed sessions after each of their bytes, and search all states of their model",
     )
-    loops.add_option(parser)
+    loops.add_options(parser)
     parser.addoption(
         "--compiled",
         action="store_true",
@@ -146,8 +146,8 @@ def repeat(config: pytest.Config) -> str:
     return f"property tests: --hypothesis-seed={config.option.hypothesis_seed} repeats them"
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return repeat(config)
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [loops.report(config), repeat(config)]
 
 
 def pytest_terminal_summary(
@@ -160,7 +160,7 @@ def pytest_terminal_summary(
 
 @pytest.fixture(params=[pytest.param("asyncio"), pytest.param("trio")])
 def anyio_backend(request: pytest.FixtureRequest) -> object:
-    """Run each test marked `anyio` once on each backend, or on the one of `--loop`."""
+    """The event loop of a test marked `anyio`; `loops` says which tests run on which."""
     return loops.backend(request.config, str(request.param))
 
 

@@ -33,17 +33,35 @@ def test_an_async_test_without_a_backend_fails_the_collection(tmp_path: Path) ->
     assert "test_it.py::test_nothing" in run.stderr
 
 
-def test_async_tests_with_a_backend_run_once_on_each(tmp_path: Path) -> None:
-    source = (
-        "import pytest\n"
-        "@pytest.mark.anyio\n"
-        "async def test_marked(): pass\n"
-        "async def test_named(anyio_backend): pass\n"
-        "def test_plain(): pass\n"
-    )
-    run = collect(tmp_path, source)
+ASYNC = (
+    "import pytest\n"
+    "@pytest.mark.anyio\n"
+    "async def test_marked(): pass\n"
+    "async def test_named(anyio_backend): pass\n"
+    "@pytest.mark.anyio\n"
+    "@pytest.mark.parametrize('number', range(50))\n"
+    "async def test_many(number): pass\n"
+    "def test_plain(): pass\n"
+)
+
+
+def test_all_async_tests_run_on_asyncio_and_the_first_of_a_file_on_trio(tmp_path: Path) -> None:
+    run = collect(tmp_path, ASYNC)
     assert run.returncode == pytest.ExitCode.OK, run.stdout
-    assert "5 passed" in run.stdout
+    assert "54 passed, 51 deselected" in run.stdout
+    run = collect(tmp_path, ASYNC, "--every-loop")
+    assert "105 passed" in run.stdout
+
+
+def test_a_number_chooses_a_tenth_for_trio(tmp_path: Path) -> None:
+    tenths = []
+    for number in (20_003, 20_013, 20_014):
+        run = collect(tmp_path, ASYNC, "--collect-only", f"--trio-tenth={number}")
+        tenths.append(set(re.findall("::(.*trio.*)", run.stdout)))
+    one, same, other = tenths
+    assert one == same
+    assert 1 < len(one) < 20
+    assert one & other == {"test_marked[trio]"}
 
 
 @pytest.mark.parametrize("required", [False, True])
