@@ -104,7 +104,7 @@ def test_all_of_it_runs_on_a_connect_server(server: str, tmp_path: Path) -> None
     arguments += [f"--{name}={tmp_path / place}" for name, place in options.items()]
     run = subprocess.run(
         [sys.executable, "-m", "parley", "pipeline", *arguments],
-        env={**os.environ, "PATH": "/nowhere", "JAVA_HOME": "/nowhere"},
+        env={**os.environ, "PATH": "/proc/nowhere", "JAVA_HOME": "/proc/nowhere"},
         capture_output=True,
         text=True,
     )

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.anyio
 
 KEY: Final = seed("network key")
 OURS: Final = ReferenceIdentity.from_seeds(("ed25519", seed("ours ed25519")))  # our node's
-NOWHERE: Final = Path("/nonexistent/known_peers")
+NOWHERE: Final = Path("/proc/nonexistent/known_peers")
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,11 @@ def test_data_that_cannot_be_sent(
         ),
         (ELSEWHERE, 3, f"cannot reach {ELSEWHERE}: nobody listens there"),
         ("tcp://name.invalid:1", 3, "cannot reach tcp://name.invalid:1: "),
-        ("unix:///nonexistent/socket", 3, "cannot reach unix:///nonexistent/socket: there is no"),
+        (
+            "unix:///proc/nonexistent/socket",
+            3,
+            "cannot reach unix:///proc/nonexistent/socket: there is no",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [["call", "parley.echo"], ["ping"]])

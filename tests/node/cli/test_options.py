@@ -262,11 +262,15 @@ REFUSED = [
     (["--role", "king"], 2, "role is 'king'"),
     (["--resume", "601"], 2, "resume is 601.0; it must be 0..600"),
     (["--trust", "anyone"], 2, "trust is any, first-use, known"),
-    (["--trust", "/nonexistent/friends"], 6, "there is no file of known peers at"),
+    (["--trust", "/proc/nonexistent/friends"], 6, "there is no file of known peers at"),
     (["--plaintext", "--trust", "known"], 2, "trust 'known' does not go with plaintext"),
     (["--plaintext", "--require", "sha256"], 2, "cannot require sha256 with --plaintext"),
-    (["--identity", "/nonexistent/key"], 6, "cannot open the key file /nonexistent/key"),
-    (["--network-key", "/nonexistent/key"], 6, "cannot read /nonexistent/key: No such file"),
+    (["--identity", "/proc/nonexistent/key"], 6, "cannot open the key file /proc/nonexistent/key"),
+    (
+        ["--network-key", "/proc/nonexistent/key"],
+        6,
+        "cannot read /proc/nonexistent/key: No such file",
+    ),
     (["--network-key", "/dev/zero"], 6, "/dev/zero is too long"),
     (["--log-level", "loud"], 2, "--log-level loud: debug, info, warning or error"),
 ]

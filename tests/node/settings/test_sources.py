@@ -45,7 +45,7 @@ def test_nothing_said_is_the_defaults(monkeypatch: pytest.MonkeyPatch, write: Wr
     assert load_settings(environ=NOTHING) == load_settings(write(""), NOTHING) == Settings()
     for name in variables().values():
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PARLEY_HOME", "/nowhere")
+    monkeypatch.setenv("PARLEY_HOME", "/proc/nowhere")
     assert load_settings() == Settings()
     monkeypatch.setenv("PARLEY_NODE_ROLE", "server")
     assert load_settings() == Settings(node=NodeConfig(role="server"))
@@ -280,7 +280,11 @@ WRONG: list[tuple[str, object, str]] = [
     ("node.algorithms.kex", ["rot13"], "there is no kex 'rot13'"),
     ("node.algorithms.kex", [], "is not a list of texts"),
     ("node.require.cipher", ["aes"], "there is no cipher 'aes'"),
-    ("node.network_key_file", "/nowhere", "cannot read /nowhere: No such file or directory"),
+    (
+        "node.network_key_file",
+        "/proc/nowhere",
+        "cannot read /proc/nowhere: No such file or directory",
+    ),
     ("node.info", "x", "'x' is not a table"),
     ("serve.listen", ["http://x"], "it must start with tcp://, unix:// or via://"),
     ("serve.listen", [], "is not a list of texts"),

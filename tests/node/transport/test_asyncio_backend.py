@@ -255,9 +255,9 @@ def ended(other: socket.socket) -> bool:
 async def test_errors_are_translated(anyio_backend: object) -> None:
     backend = AsyncioBackend()
     with pytest.raises(UnreachableError, match="there is no such socket"):
-        await backend.connect(Address("unix", path="/nowhere/at/all"), Noted)
+        await backend.connect(Address("unix", path="/proc/nowhere/at/all"), Noted)
     with pytest.raises(UnreachableError, match="the directory does not exist"):
-        await backend.listen(Address("unix", path="/nowhere/at/all"), Noted)  # type: ignore[arg-type]  # not called
+        await backend.listen(Address("unix", path="/proc/nowhere/at/all"), Noted)  # type: ignore[arg-type]  # not called
 
 
 async def test_an_outlet_without_transport_takes_nothing(anyio_backend: object) -> None:

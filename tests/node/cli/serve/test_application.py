@@ -82,7 +82,7 @@ def app(node):
     node.handler
 
 async def later(node):
-    open("/nowhere/shop.db")
+    open("/proc/nowhere/shop.db")
 
 @asynccontextmanager
 async def opened(node):
@@ -103,7 +103,10 @@ async def test_a_function_that_fails_is_no_bug_of_parley_s(
     async with new_node() as node:
         for function, why in (
             ("app", f"AttributeError: 'Node' object has no attribute 'handler' ({place}, line 6)"),
-            ("later", f"[Errno 2] No such file or directory: '/nowhere/shop.db' ({place}, line 9)"),
+            (
+                "later",
+                f"[Errno 2] No such file or directory: '/proc/nowhere/shop.db' ({place}, line 9)",
+            ),
             ("opened", f"ValueError: no database ({place}, line 13)"),
         ):
             with pytest.raises(ConfigError) as failed:

@@ -178,7 +178,7 @@ def test_a_socket_that_is_served_is_not_taken_over(
         ("127.0.0.1:0", 2),
         ("tcp://127.0.0.1", 2),
         ("tcp://192.0.2.1:4000", 3),  # RFC 5737: nobody's address
-        ("unix:///nonexistent/socket", 3),
+        ("unix:///proc/nonexistent/socket", 3),
         ("unix://relative", 2),
         ("unix:///" + "x" * 200, 2),
     ],
