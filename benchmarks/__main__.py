@@ -9,23 +9,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from benchmarks import hop, isolation, paths, report
+from benchmarks import paths, report
 from benchmarks.cases import CASES
-from benchmarks.event import event_cost, handshake_cost
+from benchmarks.machine import machine
 from benchmarks.rounds import Against, rounds
-from benchmarks.store import machine
 from parley.errors import ConfigError
 from parley.settings import load_settings
 
-EVENT, PATHS, HOP, ISOLATION = "event", "paths", "hop", "isolation"
+PATHS = "paths"
 
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    options.add_argument(
-        "cases", nargs="*", metavar="CASE", help=", ".join([EVENT, PATHS, HOP, ISOLATION, *CASES])
-    )
+    options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join([PATHS, *CASES]))
     options.add_argument("--json", action="store_true", help="one JSON object a line")
     options.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
     options.add_argument("--rounds", type=int, default=5, help="of ours and the baseline")
@@ -49,7 +46,7 @@ def main() -> None:
     """Run the cases that were asked for, or all."""
     options = parser()
     given = options.parse_args()
-    known = [PATHS, *CASES] if given.beside else [EVENT, PATHS, HOP, ISOLATION, *CASES]
+    known = [PATHS, *CASES]
     unknown = set(given.cases) - set(known)
     if unknown:
         options.error(f"no such case: {', '.join(sorted(unknown))}")
@@ -60,27 +57,9 @@ def main() -> None:
     name_of_other = " ".join(given.beside) or "baseline"
     _begin({**machine(), "backend": given.backend}, name_of_other, as_json=given.json)
     for name in given.cases or known:
-        if name == EVENT:
-            costs = event_cost(given.seconds) | handshake_cost(given.seconds)
-            cost = {part: round(us, 2) for part, us in costs.items()}
-            text = ", ".join(f"{part} {us}" for part, us in cost.items())
-            print(json.dumps({"case": EVENT, **cost}) if given.json else f"{EVENT:18} {text}")
-            continue
         if name == PATHS:
             for row in paths.count_paths(beside=settings):
                 print(json.dumps({"case": PATHS, **row}) if given.json else paths.line(row))
-            continue
-        if name == HOP:
-            how = given.seconds, given.rounds, given.backend, given.quiet
-            for case in hop.NAMES:
-                row = hop.compare(case, *how)
-                text = json.dumps({"case": HOP, **row}) if given.json else hop.line(row)
-                print(text, flush=True)
-            continue
-        if name == ISOLATION:
-            for row in isolation.compare(given.seconds, given.rounds):
-                text = json.dumps({"case": ISOLATION, **row}) if given.json else isolation.line(row)
-                print(text)
             continue
         task = CASES[name].lasting(given.seconds)
         against: Against | None = ("baseline", task)

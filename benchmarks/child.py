@@ -8,32 +8,18 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, Final
 
 import anyio
 
-from benchmarks.clients import WORKS, Measure
-from benchmarks.sampler import Sampler
+from benchmarks.clients import WORKS
 from benchmarks.sides import Side
-from benchmarks.task import RAW_WORKS, Order, SideName
-
-LAST: Final = 19  # the niceness of a process that only gets what others leave
-
+from benchmarks.task import Order, SideName
 
 SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "ours": ("benchmarks.ours", "Ours"),
-    "journaled": ("benchmarks.journal", "Journaled"),
-    "target": ("benchmarks.tunnelled", "Target"),
-    "hop": ("benchmarks.tunnelled", "Hop"),
     "baseline": ("benchmarks.baseline", "Baseline"),
-    "events": ("benchmarks.dialects.native", "NativeEvents"),
-    "simproto": ("benchmarks.dialects.simproto", "SimProto"),
-    "named": ("benchmarks.dialects.named", "Named"),
-    "named-typed": ("benchmarks.dialects.named", "TypedNamed"),
-    "relay": ("benchmarks.dialects.relay", "RelayServer"),
     "zeromq": ("benchmarks.peers.zeromq_side", "ZeroMQ"),
     "zeromq-asyncio": ("benchmarks.peers.zeromq_asyncio_side", "ZeroMQAsyncio"),
     "zenoh": ("benchmarks.peers.zenoh_side", "Zenoh"),
@@ -66,60 +52,30 @@ async def hear() -> dict[str, Any]:
 
 
 async def serve(order: Order) -> None:
-    """Say where; then publish, or say what was sampled, whenever asked to."""
+    """Report where the server is, then publish whenever the parent says so."""
     async with side_of(order.side).serve(order.task) as (info, publish):
         say(info)
-        sampler = Sampler(active=order.task.profile)
-        with sampler:
-            while True:
-                asked = await hear()
-                if "publish" in asked:
-                    say({"sent": await publish(asked["publish"])})
-                else:
-                    say({"samples": sampler.samples})
+        while True:
+            asked = await hear()
+            say({"sent": await publish(asked["publish"])})
 
 
 async def work(order: Order, info: dict[str, Any]) -> None:
-    """Prepare, wait for the word, measure."""
-    async with prepared(order, info) as measure:
+    """Prepare, wait for the parent's line, measure."""
+    async with side_of(order.side).client(order.task, info) as client:
+        measure = await WORKS[order.task.work](client, order.task, hear)
         say({"ready": True})
         await hear()
-        with Sampler(active=order.task.profile) as sampler:
-            result = await measure()
-        say({**result, "samples": sampler.samples})
+        say(await measure())
         await hear()
-
-
-@asynccontextmanager
-async def prepared(order: Order, info: dict[str, Any]) -> AsyncIterator[Measure]:
-    """What an order wants measured, through a client of its side or without one."""
-    if order.task.work in RAW_WORKS:
-        from benchmarks.dialects.loads import LOADS
-
-        yield LOADS[order.task.work](order.side, order.task, info)
-        return
-    async with side_of(order.side).client(order.task, info) as client:
-        yield await WORKS[order.task.work](client, order.task, hear)
-
-
-def place(order: Order) -> None:
-    """Choose the cores, and who goes first on one that is shared with a hostile client."""
-    if order.task.work == "flood" and order.info is not None:
-        os.nice(LAST)
-    if not hasattr(os, "sched_setaffinity"):
-        return
-    cores = sorted(os.sched_getaffinity(0))
-    if order.task.one_core:
-        os.sched_setaffinity(0, {cores[-1]})
-    elif order.task.apart:
-        os.sched_setaffinity(0, {cores[0] if order.info is None else cores[-1]})
 
 
 def main(text: str) -> None:
     """Run an order."""
     order = Order.from_text(text)
     logging.basicConfig(level=logging.ERROR)  # how connections end is of no interest here
-    place(order)
+    if order.task.one_core and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     backend = "trio" if order.backend == "trio" else "asyncio"
     options = {"use_uvloop": order.backend == "uvloop"} if backend == "asyncio" else {}
     if order.info is None:

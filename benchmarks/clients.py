@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from benchmarks.dialects.pump import percentile
 from benchmarks.sides import Client, Connection, Pipelined, StreamConnection
 from benchmarks.task import Task, Work
 
@@ -68,29 +67,6 @@ async def _calls(opened: list[Connection], task: Task) -> Measure:
                     mine = opened[index :: task.count] or [opened[index % len(opened)]]
                     workers.start_soon(worker, mine)
         return {"operations": done, "value": done / (perf_counter() - start)}
-
-    return measure
-
-
-async def answers(client: Client, task: Task, line: Line) -> Measure:
-    """One call after another: their median and their 99th percentile, in microseconds."""
-    call, payload = (await client.open()).call, task.payload
-    for _ in range(WARM_UP):
-        await call(payload)
-
-    async def measure() -> dict[str, Any]:
-        taken: list[float] = []
-        end = perf_counter() + task.seconds
-        while (start := perf_counter()) < end:
-            await call(payload)
-            taken.append((perf_counter() - start) * 1e6)
-        taken.sort()
-        return {
-            "operations": len(taken),
-            "value": percentile(taken, 0.5),
-            "p99": percentile(taken, 0.99),
-            "worst": taken[-1],
-        }
 
     return measure
 
@@ -190,7 +166,6 @@ async def idle(client: Client, task: Task, line: Line) -> Measure:
 
 WORKS: dict[Work, Callable[[Client, Task, Line], Awaitable[Measure]]] = {
     "calls": calls,
-    "answers": answers,
     "notes": notes,
     "bulk": bulk,
     "handshakes": handshakes,

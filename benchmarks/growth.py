@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import store
 from benchmarks.cases import IN_FLIGHT
-from benchmarks.plots import plot_growth
 from benchmarks.process import most_connections
 from benchmarks.rounds import measure
 from benchmarks.task import SideName, Task
@@ -41,7 +39,7 @@ class Sweep:
     values: tuple[int, ...]
     sides: tuple[SideName, ...] = ("ours", "baseline")
     count: int = 1
-    memory: str = ""  # the title of the plot of what each holds, where that is measured
+    memory: str = ""  # the title of the rows of memory, where that is measured
 
     def task(self, value: int, seconds: float) -> Task:
         """The task at one of the values."""
@@ -77,7 +75,6 @@ SWEEPS: dict[str, Sweep] = {
         memory="Idle connections: memory of each at the server",
     ),
 }
-PLOTS = (*SWEEPS, "memory")
 
 
 def grow(name: str, seconds: float, quiet: float = 1.0) -> Iterator[dict[str, Any]]:
@@ -106,33 +103,20 @@ def grow(name: str, seconds: float, quiet: float = 1.0) -> Iterator[dict[str, An
 
 
 def main() -> None:
-    """Measure, and with `--save` store the figures and draw the plots."""
+    """Measure and print the named sweeps, or all."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     options.add_argument("sweeps", nargs="*", metavar="SWEEP", help=", ".join(SWEEPS))
     options.add_argument("--seconds", type=float, default=1.0, help="for each measurement")
     options.add_argument("--json", action="store_true", help="one JSON object a line")
-    options.add_argument("--save", action="store_true", help="write docs/performance")
     given = options.parse_args()
     unknown = set(given.sweeps) - set(SWEEPS)
     if unknown:
         options.error(f"no such sweep: {', '.join(sorted(unknown))}")
-    rows = []
     if most_connections() < COUNTS[-1] and not given.json:
         print(f"ulimit -n allows {most_connections():,} connections; more are left out")
     for name in given.sweeps or SWEEPS:
         for row in grow(name, given.seconds):
-            rows.append(row)
             print(json.dumps(row) if given.json else line(row), flush=True)
-    if given.save:
-        save(rows)
-
-
-def save(rows: list[dict[str, Any]]) -> None:
-    """Put rows in the place of older ones of the same sweeps, and draw the plots anew."""
-    names = {row["growth"] for row in rows}
-    kept = [row for row in store.load("growth") if row["growth"] not in names]
-    store.save("growth", kept + rows)
-    plot_growth(kept + rows, store.DIRECTORY)
 
 
 def line(row: dict[str, Any]) -> str:

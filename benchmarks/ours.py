@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from benchmarks.sides import Connection, Publish
 from benchmarks.task import Task
-from parley import Call, Identity, NamedEvent, Node, Peer, PeerClosedError, Stream, StreamResetError
+from parley import Call, Identity, Node, Peer, PeerClosedError, Stream, StreamResetError
 from parley.protocol import Value
 from parley.settings import load_settings
 
@@ -43,10 +43,6 @@ class Ours:
             @node.on_call("echo")
             async def echo(call: Call) -> Value:
                 return call.data
-
-            @node.on("echo")
-            async def reply(event: NamedEvent) -> Value:
-                return event.data
 
             @node.on_stream("sink")
             async def sink(stream: Stream) -> None:

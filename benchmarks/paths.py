@@ -1,9 +1,10 @@
 """How many function calls of our own packages each way takes: `python -m benchmarks paths`.
 
 Counts are steady where times are not. Two nodes in one process speak over loopback TCP, on plain
-asyncio, and `sys.setprofile` counts what both of them do for one operation; a coroutine that goes
-on after a wait counts once more. What is due by the clock (seals, timers) is counted as well, so
-that a slow machine counts a few more where operations come one at a time.
+asyncio, and `sys.setprofile` counts what both of them do for one operation; a coroutine that
+resumes after a wait counts once more. The count doesn't depend on the speed of the machine: seals
+are due by the number of events alone (`seal_delay_ms` is as long as it can be), and the result is
+the median of several blocks, so that a block in which another timer ran doesn't count.
 """
 
 import asyncio
@@ -19,9 +20,12 @@ from parley import Identity, Node, Peer
 from parley.settings import load_settings
 
 PACKAGES: Final = frozenset({"lbm", "crypto", "node", "parley"})
-WARM_UP: Final = 100
-COUNT: Final = 640
+WARM_UP: Final = 128
 IN_FLIGHT: Final = 64
+# Operations of a block: as many as one seal covers.
+BLOCK: Final = 64
+BLOCKS: Final = 9
+WITHOUT_CLOCK: Final = {"PARLEY_NODE_LIMITS_SEAL_DELAY_MS": "60000"}
 SMALL: Final = bytes(128)
 # Data of one event of a stream.
 LARGE: Final = bytes(64 * 1024)
@@ -126,20 +130,21 @@ PATHS: Final = {
 
 
 def count_paths(
-    count: int = COUNT, beside: Mapping[str, str] | None = None, names: Iterable[str] = PATHS
+    blocks: int = BLOCKS, beside: Mapping[str, str] | None = None, names: Iterable[str] = PATHS
 ) -> list[dict[str, Any]]:
-    """A row for each of these paths: function calls for one operation, both sides together, over
-    `count` operations; those by package; and with other settings, if there are any (variables)."""
+    """Return a row for each path: function calls for one operation, both sides together, in all
+    and by package, as the median of so many blocks of operations. With `beside`, the row also has
+    the count with these settings (variables)."""
     rows = []
     for name in names:
-        row = asyncio.run(_counted(name, count, {}))
+        row = asyncio.run(_counted(name, blocks, {}))
         if beside:
-            row["beside"] = asyncio.run(_counted(name, count, beside))["calls"]
+            row["beside"] = asyncio.run(_counted(name, blocks, beside))["calls"]
         rows.append(row)
     return rows
 
 
-async def _counted(name: str, count: int, settings: Mapping[str, str]) -> dict[str, Any]:
+async def _counted(name: str, blocks: int, settings: Mapping[str, str]) -> dict[str, Any]:
     what, path = PATHS[name]
     called: Counter[str] = Counter()
 
@@ -147,7 +152,8 @@ async def _counted(name: str, count: int, settings: Mapping[str, str]) -> dict[s
         if event == "call":
             called[frame.f_globals["__name__"].partition(".")[0]] += 1
 
-    config = load_settings(None, settings).node
+    config = load_settings(None, {**WITHOUT_CLOCK, **settings}).node
+    found: list[Counter[str]] = []
     async with (
         Node(Identity.create(), config=config) as client,
         Node(Identity.create(), config=config) as server,
@@ -155,14 +161,21 @@ async def _counted(name: str, count: int, settings: Mapping[str, str]) -> dict[s
         peer = await client.connect(await server.listen("tcp://127.0.0.1:0"))
         async with path(peer, server) as run:
             await run(WARM_UP)
-            sys.setprofile(note)
-            try:
-                await run(count)
-            finally:
-                sys.setprofile(None)
-    by_package = {package: round(called[package] / count, 1) for package in sorted(PACKAGES)}
-    each = sum(called[package] for package in PACKAGES) / count
-    return {"path": name, "what": what, "calls": round(each, 1), "packages": by_package}
+            for _ in range(blocks):
+                called.clear()
+                sys.setprofile(note)
+                try:
+                    await run(BLOCK)
+                finally:
+                    sys.setprofile(None)
+                found.append(Counter({package: called[package] for package in PACKAGES}))
+    middle = sorted(found, key=lambda counts: counts.total())[len(found) // 2]
+    return {
+        "path": name,
+        "what": what,
+        "calls": round(middle.total() / BLOCK, 1),
+        "packages": {package: round(middle[package] / BLOCK, 1) for package in sorted(PACKAGES)},
+    }
 
 
 def line(row: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from benchmarks.cases import Case
 from benchmarks.rounds import Measurement, Round
-from benchmarks.tables import number
 
 
 def headings(other: str) -> str:
@@ -81,3 +80,8 @@ def line(found: dict[str, Any]) -> str:
 def processor_time(side: dict[str, Any]) -> str:
     """Of one operation, in microseconds: the client's and the server's."""
     return f"{side['client_us']:.2f} + {side['server_us']:.2f}"
+
+
+def number(value: float) -> str:
+    """Digits in threes; one after the point below a hundred."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"

@@ -6,20 +6,17 @@ processor) is taken again, once; the quietest are kept.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from benchmarks.cpu import NOISE, Meter, wait_until_quiet
 from benchmarks.process import Child, resident
-from benchmarks.sampler import Samples
 from benchmarks.task import Backend, Order, SideName, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One round of one side: `client_us` and `server_us` are microseconds of processor time
-    for an operation, `others` the cores that all other processes used, `lost` a fraction,
-    `p99` the 99th percentile where the value is a median of times; samples are there if
-    the task asks for a profile."""
+    for an operation, `others` the cores that all other processes used, `lost` a fraction."""
 
     value: float
     operations: int
@@ -27,9 +24,6 @@ class Measurement:
     server_us: float
     others: float
     lost: float = 0.0
-    p99: float = 0.0
-    client_samples: Samples = field(default_factory=dict)
-    server_samples: Samples = field(default_factory=dict)
 
     @property
     def cpu_us(self) -> float:
@@ -86,11 +80,6 @@ def measure(
             used, others = meter.read()
             if task.work == "idle":
                 result["value"] = (sum(map(resident, servers)) - memory) / task.count
-            if task.profile:
-                server.say({"samples": True})
-                samples = server.hear()["samples"]
-            else:
-                samples = {}
     count = max(1, result["operations"])
     client_us, server_us = (seconds / count * 1e6 for seconds in (used[0], sum(used[1:])))
     return Measurement(
@@ -100,9 +89,6 @@ def measure(
         server_us=server_us,
         others=others,
         lost=result.get("lost", 0.0),
-        p99=result.get("p99", 0.0),
-        client_samples=result["samples"],
-        server_samples=samples,
     )
 
 

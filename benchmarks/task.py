@@ -6,22 +6,16 @@ process has to know when it begins, and travels on its command line.
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 Work = Literal[
     "calls",
-    "answers",
     "notes",
     "bulk",
     "handshakes",
     "idle",
     "streams",
-    "pump",
-    "turns",
-    "flood",
 ]
-# Those that need no client of ours: they write to the server's sockets themselves.
-RAW_WORKS: Final[frozenset[Work]] = frozenset({"pump", "turns", "flood"})
 
 PAYLOAD_SIZE = 128
 
@@ -31,9 +25,7 @@ class Task:
     """`size` is the payload of each operation in bytes; `count` is how many calls are in
     flight, or subscribers, idle connections or streams there are; `topics` how many the server
     has, of which one is published on. `settings` are variables
-    of docs/reference/settings.md, for our side. `unix` is a Unix socket in place of TCP,
-    `apart` the server on one core and whatever asks it on another. `how` says more for
-    some works."""
+    of docs/reference/settings.md, for our side. `how` is the directory of a peer's keys."""
 
     work: Work
     seconds: float
@@ -43,10 +35,7 @@ class Task:
     topics: int = 1
     batches: bool = False
     one_core: bool = False
-    apart: bool = False
-    unix: bool = False
     how: str = ""
-    profile: bool = False
     settings: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -70,15 +59,7 @@ class Task:
 Backend = Literal["uvloop", "asyncio", "trio"]
 SideName = Literal[
     "ours",
-    "journaled",
-    "target",
-    "hop",
     "baseline",
-    "events",
-    "simproto",
-    "named",
-    "named-typed",
-    "relay",
     "zeromq",
     "zeromq-asyncio",
     "zenoh",

@@ -1,102 +1,160 @@
-"""The command line: `python -m benchmarks.bus [CASE...] [--sides SIDE...] [--save]`.
+"""`python -m benchmarks.bus [CASE...]`: events per second that one or ten publishers publish.
 
-Names are checked before anything runs; what has `--save` is stored for
-docs/performance.md.
+Each publisher waits for one event before it publishes the next. The sides are the bus on SQLite,
+the bus on Redis, and Lightbus on the same redis-server. All sides run in each round with an empty
+store. A ratio compares the bus on Redis with Lightbus in the same round.
 """
 
 import argparse
 import json
-import sys
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any, Final, TypeAlias
 
-from benchmarks import store
-from benchmarks.bus import report
-from benchmarks.bus.cases import CASES, SIDES
-from benchmarks.bus.run import APPENDFSYNC, Effort, run
-from benchmarks.store import machine
+import anyio
 
+from benchmarks.cpu import wait_until_quiet
+from benchmarks.machine import machine
+from benchmarks.process import ChildError, LineProcess
+from parley.bus import open_bus
+from tests.redis_server import RedisServer, redis_program
 
-def parser() -> argparse.ArgumentParser:
-    """The options."""
-    options = argparse.ArgumentParser(prog="python -m benchmarks.bus", description=__doc__)
-    options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
-    options.add_argument("--sides", nargs="+", default=list(SIDES), metavar="SIDE")
-    options.add_argument("--seconds", type=float, default=1.0, help="to publish for")
-    options.add_argument("--events", type=int, default=20_000, help="to consume")
-    options.add_argument("--latencies", type=int, default=200, help="to take")
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--quiet", type=float, default=2.0, help="seconds to wait for an idle one")
-    options.add_argument("--backend", choices=["uvloop", "asyncio", "trio"], default="uvloop")
-    options.add_argument("--appendfsync", choices=APPENDFSYNC, default=APPENDFSYNC[0])
-    options.add_argument("--directory", type=Path, help="where SQLite's files are; temporary ones")
-    options.add_argument("--json", action="store_true", help="one JSON object a line")
-    options.add_argument("--save", action="store_true", help="store it for the page")
-    return options
+PUBLISHERS: Final = {"publish-1": 1, "publish-10": 10}
+# What each event carries: one field with this text.
+TEXT: Final = "x" * 128
+LIGHTBUS: Final = ("lightbus==1.1.2", "aioredis==1.3.1", "setuptools<80")
+
+# Publish with so many publishers for so many seconds; returns events per second.
+Publish: TypeAlias = Callable[[int, float], float]
 
 
 def main() -> None:
-    """Run the cases that were asked for, or all."""
-    options = parser()
+    """Run the named cases, or both."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks.bus", description=__doc__)
+    options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(PUBLISHERS))
+    options.add_argument("--seconds", type=float, default=1.0, help="for each measurement")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--quiet", type=float, default=2.0, help="seconds to wait for an idle one")
+    options.add_argument("--appendfsync", choices=["everysec", "always", "no"], default="everysec")
+    options.add_argument("--json", action="store_true", help="one JSON object a line")
     given = options.parse_args()
-    if unknown := [*set(given.cases) - set(CASES), *set(given.sides) - set(SIDES)]:
-        options.error(f"no such case or side: {', '.join(sorted(unknown))}")
+    if unknown := set(given.cases) - set(PUBLISHERS):
+        options.error(f"no such case: {', '.join(sorted(unknown))}")
     if not given.json:
-        print(", ".join(f"{name} {value}" for name, value in machine().items()))
-        print(f"appendfsync {given.appendfsync}, {given.backend}", flush=True)
-    effort = Effort(
-        seconds=given.seconds,
-        events=given.events,
-        latencies=given.latencies,
-        rounds=given.rounds,
-        quiet=given.quiet,
-        backend=given.backend,
-        appendfsync=given.appendfsync,
-        directory=given.directory,
-    )
-    show(given.cases or CASES, given.sides, effort, as_json=given.json, save=given.save)
+        print(", ".join(f"{name} {value}" for name, value in machine().items()), flush=True)
+    with ExitStack() as stack:
+        sides, left_out = open_sides(stack, given.appendfsync)
+        for name, why in left_out.items():
+            row = {"left_out": name, "reason": why}
+            print(json.dumps(row) if given.json else f"{name} is left out: {why}")
+        for case in given.cases or PUBLISHERS:
+            row = measure(case, sides, given.seconds, given.rounds, given.quiet)
+            print(json.dumps(row) if given.json else line(row), flush=True)
 
 
-def show(
-    cases: Iterable[str], sides: Iterable[str], effort: Effort, *, as_json: bool, save: bool
-) -> None:
-    """Measure cases of sides, print what was found, and store it if asked to."""
-    findings = run(_in_order(CASES, cases), _in_order(SIDES, sides), effort, _seen)
-    _seen("")
-    for name, why in findings.left_out.items():
-        row = {"left_out": name, "reason": why}
-        print(json.dumps(row) if as_json else f"{name} is left out: {why}")
-    rows = report.rows(findings)
-    if not as_json:
-        print(report.HEADINGS)
-    for row in rows:
-        print(json.dumps(row) if as_json else report.line(row), flush=True)
-    if save:
-        keep("bus" if effort.appendfsync == APPENDFSYNC[0] else f"bus-{effort.appendfsync}", rows)
+def measure(
+    case: str, sides: dict[str, Publish], seconds: float, rounds: int, quiet: float
+) -> dict[str, Any]:
+    """Return the median of each side, and the ratio of Redis to Lightbus by rounds."""
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for index in range(rounds):
+        for name in list(sides)[:: -1 if index % 2 else 1]:
+            wait_until_quiet(limit=quiet)
+            found[name].append(sides[name](PUBLISHERS[case], seconds))
+    row: dict[str, Any] = {"case": case, "unit": "events/s"}
+    row |= {name: round(median(values), 1) for name, values in found.items()}
+    if "redis" in found and "lightbus" in found:
+        pairs = zip(found["redis"], found["lightbus"], strict=True)
+        ratios = [ours / other for ours, other in pairs]
+        row["ratio"] = [round(of(ratios), 2) for of in (median, min, max)]
+    return row
 
 
-def _in_order(all_of_them: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    wanted = set(wanted)
-    return [name for name in all_of_them if name in wanted]
+def line(row: dict[str, Any]) -> str:
+    """Return a row as text."""
+    values = [f"{name} {value:,.0f}" for name, value in row.items() if isinstance(value, float)]
+    text = f"{row['case']:12} {', '.join(values)} {row['unit']}"
+    if "ratio" in row:
+        middle, least, most = row["ratio"]
+        text += f"; redis by lightbus {middle:.2f} ({least:.2f} to {most:.2f})"
+    return text
 
 
-def keep(name: str, rows: list[report.Row]) -> None:
-    """Put rows in the place of older ones of the same cases, in the order of the cases."""
-    measured = {_case_of(row) for row in rows}
-    kept = [row for row in store.load(name) if _case_of(row) not in measured]
-    order = list(CASES)
-    rows = sorted(kept + rows, key=lambda row: ("target" in row, order.index(_case_of(row))))
-    store.save(name, rows)
+def open_sides(stack: ExitStack, appendfsync: str) -> tuple[dict[str, Publish], dict[str, str]]:
+    """Return the sides that can run on this machine, and why the others cannot."""
+    sides: dict[str, Publish] = {"sqlite": _publish_on_sqlite}
+    if redis_program() is None:
+        return sides, dict.fromkeys(("redis", "lightbus"), "there is no redis-server")
+    server = stack.enter_context(RedisServer(appendfsync=appendfsync))
+
+    def publish_on_redis(publishers: int, seconds: float) -> float:
+        server.command("FLUSHALL")
+        return _publish(server.url, publishers, seconds)
+
+    sides["redis"] = publish_on_redis
+    try:
+        child = stack.enter_context(_lightbus(server.url))
+    except ChildError as error:
+        return sides, {"lightbus": str(error)}
+
+    def publish_on_lightbus(publishers: int, seconds: float) -> float:
+        server.command("FLUSHALL")
+        child.say({"publishers": publishers, "seconds": seconds, "text": TEXT})
+        return float(child.hear()["value"])
+
+    sides["lightbus"] = publish_on_lightbus
+    return sides, {}
 
 
-def _case_of(row: report.Row) -> str:
-    return str(row.get("case", row.get("target")))
+def _publish_on_sqlite(publishers: int, seconds: float) -> float:
+    with TemporaryDirectory(prefix="parley-bus-") as directory:
+        return _publish(f"sqlite:///{directory}/bus.db", publishers, seconds)
 
 
-def _seen(name: str) -> None:
-    """Say what runs, to whoever watches."""
-    if sys.stderr.isatty():
-        print(f"\r{name:40}", end="\r", file=sys.stderr, flush=True)
+def _publish(url: str, publishers: int, seconds: float) -> float:
+    async def work() -> float:
+        async with open_bus(url) as bus:
+            count = 0
+
+            async def repeat(end: float) -> None:
+                nonlocal count
+                while perf_counter() < end:
+                    await bus.publish("bench.measured", {"text": TEXT})
+                    count += 1
+
+            await bus.publish("bench.measured", {"text": TEXT})
+            began = perf_counter()
+            async with anyio.create_task_group() as group:
+                for _ in range(publishers):
+                    group.start_soon(repeat, began + seconds)
+            return count / (perf_counter() - began)
+
+    return anyio.run(work, backend_options={"use_uvloop": True})
+
+
+@contextmanager
+def _lightbus(url: str) -> Iterator[LineProcess]:
+    """Start Lightbus on the redis-server at `url`.
+
+    Raises:
+        ChildError: uv is missing, or Python 3.9 with Lightbus cannot be started.
+    """
+    if shutil.which("uv") is None:
+        raise ChildError("uv is not installed")
+    packages = [word for package in LIGHTBUS for word in ("--with", package)]
+    python = shutil.which("python3.9") or "3.9"
+    command = ["uv", "run", "--quiet", "--no-project", "--python", python, *packages, "python"]
+    with LineProcess([*command, str(Path(__file__).with_name("lightbus_child.py")), url]) as child:
+        try:
+            child.hear()
+        except ChildError as error:
+            raise ChildError(f"Python {python} does not run {LIGHTBUS[0]}") from error
+        yield child
 
 
 if __name__ == "__main__":

@@ -1,19 +1,14 @@
-"""The command line: `python -m benchmarks.peers [CASE...] [--peers PEER...] [--save]`.
-
-Names are checked before anything runs; what has `--save` is stored for docs/performance.md.
-"""
+"""The command line: `python -m benchmarks.peers [CASE...] [--peers PEER...]`."""
 
 import argparse
 import json
 import sys
 from collections.abc import Iterable
 
-from benchmarks import store
+from benchmarks.machine import machine
 from benchmarks.peers import report
 from benchmarks.peers.cases import PEER_CASES, PEERS
 from benchmarks.peers.run import Effort, run
-
-FILE = "peers"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,7 +20,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--quiet", type=float, default=1.0, help="seconds to wait for an idle one")
     options.add_argument("--json", action="store_true", help="one JSON object a line")
-    options.add_argument("--save", action="store_true", help="store it for the page")
     return options
 
 
@@ -36,15 +30,13 @@ def main() -> None:
     if unknown := [*set(given.cases) - set(PEER_CASES), *set(given.peers) - set(PEERS)]:
         options.error(f"no such case or peer: {', '.join(sorted(unknown))}")
     if not given.json:
-        print(", ".join(f"{name} {value}" for name, value in store.machine().items()), flush=True)
+        print(", ".join(f"{name} {value}" for name, value in machine().items()), flush=True)
     effort = Effort(given.seconds, given.rounds, given.quiet)
-    show(given.cases or PEER_CASES, given.peers, effort, as_json=given.json, save=given.save)
+    show(given.cases or PEER_CASES, given.peers, effort, as_json=given.json)
 
 
-def show(
-    cases: Iterable[str], peers: Iterable[str], effort: Effort, *, as_json: bool, save: bool
-) -> None:
-    """Measure cases beside peers, print what was found, and store it if asked to."""
+def show(cases: Iterable[str], peers: Iterable[str], effort: Effort, *, as_json: bool) -> None:
+    """Measure cases of these peers and print the rows."""
     findings = run(_in_order(PEER_CASES, cases), _in_order(PEERS, peers), effort, _seen)
     _seen("")
     for name, why in findings.left_out.items():
@@ -55,22 +47,6 @@ def show(
         print(report.HEADINGS)
     for row in rows:
         print(json.dumps(row) if as_json else "\n".join(report.lines(row)), flush=True)
-    if save:
-        keep(rows)
-
-
-def keep(rows: list[report.Row]) -> None:
-    """Store them in the place of older rows of the same peers and cases, with their aims."""
-    measured = {_name(row) for row in rows}
-    measured |= {("aim", row["case"]) for row in rows if "case" in row}
-    kept = [row for row in store.load(FILE) if _name(row) not in measured]
-    order = [*(("peer", name) for name in PEERS), *(("case", name) for name in PEER_CASES)]
-    order += [("aim", name) for name in PEER_CASES]
-    store.save(FILE, sorted(kept + rows, key=lambda row: order.index(_name(row))))
-
-
-def _name(row: report.Row) -> tuple[str, str]:
-    return next((kind, row[kind]) for kind in ("peer", "case", "aim") if kind in row)
 
 
 def _in_order(all_of_them: Iterable[str], wanted: Iterable[str]) -> list[str]:

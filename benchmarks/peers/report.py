@@ -7,11 +7,10 @@ needs for an operation, by what ours needs.
 
 from typing import Any
 
+from benchmarks.machine import core_is_compiled
 from benchmarks.peers.cases import AIMS, OURS, PEER_CASES, PEERS, STREAMS, Aim
 from benchmarks.peers.run import Findings
-from benchmarks.report import processor_time, spread, summary
-from benchmarks.store import core_is_compiled
-from benchmarks.tables import number
+from benchmarks.report import number, processor_time, spread, summary
 
 Row = dict[str, Any]
 

@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks import report
 from benchmarks.cases import CASES
-from benchmarks.event import event_cost, handshake_cost
 from benchmarks.process import Child, ChildError
 from benchmarks.rounds import Round, measure
 from benchmarks.task import Backend, Order, SideName, Task
@@ -53,27 +52,11 @@ def test_many_streams_on_one_connection() -> None:
     assert measure("ours", task, quiet=0).operations > 0
 
 
-def test_a_profile_is_taken_in_both_processes() -> None:
-    task = Task(work="notes", seconds=SHORT, profile=True)
-    found = measure("ours", task, quiet=0)
-    assert found.operations > 0
-    assert all(":" in name for name in [*found.client_samples, *found.server_samples])
-
-
 def test_settings_reach_our_side() -> None:
     settings = {"PARLEY_NODE_LIMITS_MAX_PAYLOAD": "1024"}
     task = Task(work="calls", seconds=SHORT, size=2000, settings=settings)
     with pytest.raises(ChildError):
         measure("ours", task, quiet=0)
-
-
-def test_the_cost_of_an_event() -> None:
-    assert all(us > 0 for us in event_cost(0.02).values())
-
-
-def test_the_cost_of_a_handshake() -> None:
-    cost = handshake_cost(0.02)
-    assert 0 < cost["exchange_us"] + cost["signatures_us"] < cost["handshake_us"]
 
 
 @pytest.mark.parametrize("side", ["ours", "baseline"])

@@ -15,7 +15,7 @@ def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["benchmarks", "benchmarks.growth", "benchmarks.profile", "benchmarks.tuning"]
+    "module", ["benchmarks", "benchmarks.bus", "benchmarks.growth", "benchmarks.peers"]
 )
 def test_an_unknown_name_is_refused(module: str) -> None:
     found = run(module, "nonsense")
@@ -28,7 +28,6 @@ def test_an_unknown_name_is_refused(module: str) -> None:
     [
         (["calls", "--beside", "resum=0"], "there is no setting"),
         (["calls", "--beside", "resume=soon"], "not a number"),
-        (["event", "--beside", "resume=0"], "no such case: event"),
         (["calls", "--beside", "resume=0", "--ours-only"], "not allowed with"),
     ],
 )
@@ -51,10 +50,9 @@ def test_our_side_stands_beside_itself_with_other_settings() -> None:
 
 def test_rows_are_json() -> None:
     options = ["--json", "--seconds", "0.05", "--rounds", "1", "--quiet", "0"]
-    found = run("benchmarks", "event", "calls-64", *options, "--ours-only")
+    found = run("benchmarks", "calls-64", *options, "--ours-only")
     assert found.returncode == 0, found.stderr
-    head, event, calls = map(json.loads, found.stdout.splitlines())
+    head, calls = map(json.loads, found.stdout.splitlines())
     assert head["machine"]["backend"] == "uvloop"
-    assert event["send_us"] > 0
     assert calls["ours"]["value"] > 0
     assert "baseline" not in calls

@@ -1,25 +1,16 @@
-"""What Parley is measured beside: rows, aims and tables; each peer runs for a moment where it is
+"""Rows and aims of what Parley is compared with; each peer runs for a moment where it is
 installed (`-m peers`), and no time is asserted."""
 
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from benchmarks import page
 from benchmarks.peers import __main__ as command
 from benchmarks.peers import report
 from benchmarks.peers.cases import AIMS, OURS, PEER_CASES, PEERS, Peer
 from benchmarks.peers.run import Effort, Findings, measure_side, run
-from benchmarks.peers.tables import (
-    peers_aims_table,
-    peers_best_table,
-    peers_cpu_table,
-    peers_machine,
-    peers_table,
-)
 from benchmarks.rounds import Measurement
 
 SHORT, FEW = 0.05, 4
@@ -98,40 +89,6 @@ def test_aims_are_of_cases_and_sides_that_are() -> None:
         assert aim.beside in (OURS, *PEERS)
 
 
-def test_tables() -> None:
-    rows = report.rows(findings())
-    assert "| `calls-64`, calls/s | 85.0 | 100 (0.85) | 35.0 (2.50) |" in peers_table(rows)
-    assert "| `notes-1`, notes/s | 300 |  | 100 (3.00) |" in peers_table(rows)
-    assert "| `calls-64`, us | 40.0 | 20.0 (0.50) | 60.0 (1.50) |" in peers_cpu_table(rows)
-    assert "| `calls-64` | 0.85 | 0.50 | Zenoh | 2.50 | 1.50 |" in peers_best_table(rows)
-    assert "| `notes-1` |  |  | Zenoh | 3.00 | 2.00 |" in peers_best_table(rows)
-    assert "idle" not in peers_cpu_table(rows)
-    assert "| `notes-1` | 3.00 of Zenoh, aim 1.5 | met |" in peers_aims_table(rows)
-    machine = {"cpu": "a", "cores": "2", "os": "b", "python": "c", "uvloop": "d", "core": "e"}
-    assert "Rounds: 2. Other processes used up to 0.01 cores" in peers_machine(machine, rows)
-
-
-def test_without_figures_the_tables_say_so(tmp_path: Path) -> None:
-    for part in ("peers-machine", "peers-best", "peers", "peers-cpu", "peers-aims"):
-        text = page.render(f"<!-- measured: {part} -->\n<!-- end -->", tmp_path)
-        assert "Nothing was measured yet." in text
-
-
-def test_rows_are_put_in_the_place_of_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    older: list[report.Row] = [
-        {"peer": "zenoh", "value": 1},
-        {"case": "notes-1", "value": 1},
-        {"case": "calls", "value": 1},
-        {"aim": "calls", "value": 1},
-        {"aim": "notes-1", "value": 1},  # beside a peer that is not measured now
-    ]
-    saved: list[report.Row] = []
-    monkeypatch.setattr("benchmarks.store.load", lambda name: older)
-    monkeypatch.setattr("benchmarks.store.save", lambda name, rows: saved.extend(rows))
-    command.keep([{"case": "notes-1", "value": 2}, {"peer": "baseline", "value": 2}])
-    assert [row["value"] for row in saved] == [2, 1, 1, 2, 1]
-
-
 def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = Peer("zenoh", "Absent", "no-package-of-this-name")
     monkeypatch.setitem(PEERS, "zenoh", absent)
@@ -145,16 +102,6 @@ def test_without_a_server_nats_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PATH", "")
     peer = replace(PEERS["nats"], package="anyio")  # whose package is there
     assert peer.missing() == "there is no nats-server on this machine"
-
-
-def test_an_unknown_name_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["peers", "calls", "--peers", "pigeons"])
-    with pytest.raises(SystemExit) as ended:
-        command.main()
-    assert ended.value.code == 2
-    assert "pigeons" in capsys.readouterr().err
 
 
 @pytest.mark.process

@@ -2,7 +2,6 @@
 
 from benchmarks.cases import CASES
 from benchmarks.task import Order, Task
-from benchmarks.tuning import TRIALS
 
 
 def test_a_task_comes_back_as_it_was() -> None:
@@ -11,7 +10,7 @@ def test_a_task_comes_back_as_it_was() -> None:
 
 
 def test_an_order_comes_back_as_it_was() -> None:
-    order = Order("ours", "trio", TRIALS[0].task(1.0), {"address": "tcp://127.0.0.1:1"})
+    order = Order("ours", "trio", CASES["calls"].lasting(1.0), {"address": "tcp://127.0.0.1:1"})
     assert Order.from_text(order.to_text()) == order
 
 

@@ -3,8 +3,7 @@ or tell too much, strangers with Resumes at full speed. Limits hold, memory stay
 are served meanwhile.
 
 Elsewhere: sessions that nobody comes back for (tests/node/resume/test_parted_limits.py), and the
-limits of one core (tests/node/protocol/test_resume_limits.py). How long others wait while strangers
-flood is measured by `python -m benchmarks.dialects ours-calm ours-resumes`.
+limits of one core (tests/node/protocol/test_resume_limits.py).
 """
 
 import gc
