@@ -1,8 +1,8 @@
 """Build the docs site: `python -m docs.build_site`; with `--serve`, to read it while writing.
 
 The Markdown files stay where readers of the repository look for them. This copies them to one
-folder, as pages: README.md is the front page, each example becomes a page, the API pages are
-generated (`build_reference`), and a link to a file that is not a page (a test, for example) becomes
+folder, as pages: README.md is the front page, each example becomes a page, the reference is
+generated (`generated`), and a link to a file that is not a page (a test, for example) becomes
 plain text. Zensical makes the site of them, as
 `zensical.toml` says, and stops at a link or an anchor that leads nowhere.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from docs import build_reference
+from docs import build_reference, log_events
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs" / "pages"
@@ -56,7 +56,7 @@ def site_pages() -> dict[str, str]:
 @cache
 def generated() -> dict[str, str]:
     """Return the text of each generated page by the path that links name."""
-    return build_reference.build()
+    return {**build_reference.build(), log_events.PAGE: log_events.build()}
 
 
 def text_of(source: str) -> str:

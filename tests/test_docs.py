@@ -56,11 +56,8 @@ ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
 # What has programs that run.
 WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md", *HOWTOS]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS.append(ROOT / "tests" / "README.md")
-INSIDE = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"]
-FOR_USERS = [document for document in DOCUMENTS if document not in INSIDE]
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -115,15 +112,6 @@ def test_links_of_the_pages_that_are_read_in_git_lead_somewhere() -> None:
             if "://" not in link and not is_generated and not target.exists():
                 broken.append((name_of(document), link))
     assert broken == []
-
-
-@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_the_places_that_contributors_are_sent_to_are_there(document: str) -> None:
-    text = (ROOT / document).read_text()
-    tops = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
-    places = re.findall(rf"`((?:{tops})/[\w/.]*)`", text)
-    assert len(places) > 40
-    assert [place for place in places if not (ROOT / place).exists()] == []
 
 
 Called = list[tuple[str, str]]
@@ -185,13 +173,6 @@ async def trace_of_a_tunnel() -> Called:
             await peer.close()
             await eventually(lambda: not three.federations[1].tunnels)
     return called
-
-
-@pytest.mark.parametrize("document", [*FOR_USERS, *EXAMPLES], ids=name_of)
-def test_users_import_parley_alone(document: Path) -> None:
-    text = document.read_text()
-    inside = re.compile(r"^\s*(?:from|import) (?:node|crypto|lbm|pipeline)\b.*", re.MULTILINE)
-    assert inside.findall(text) == []
 
 
 def named(module: ModuleType) -> dict[str, set[str]]:
@@ -521,35 +502,3 @@ def test_every_option_of_every_command_is_described() -> None:
     found = set(options(typer.main.get_command(app))) - {"--help"}
     assert "--passphrase-file" in found
     assert sorted(name for name in found if not re.search(rf"{name}\b", text)) == []
-
-
-# What is installed by default is the program alone: tools are asked for.
-_TOOLS = r"pytest|ruff|mypy|lint-imports|python -m (?:tests|benchmarks|docs)\b"
-TOOL = re.compile(rf"uv run (?!--group dev )(?:{_TOOLS})")
-NEEDS = re.compile(r"uv run (?!--extra pipeline )parley pipeline")
-
-
-def test_the_documents_ask_uv_for_what_they_need() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
-    assert settings["default-groups"] == []
-    texts = [ROOT / "README.md", ROOT / ".ci" / "run", *ROOT.glob("docs/**/*.md")]
-    texts += [*ROOT.glob("examples/*.py"), *ROOT.glob("benchmarks/**/*.py")]
-    for path in texts:
-        text = path.read_text("utf-8")
-        assert (path, TOOL.findall(text), NEEDS.findall(text)) == (path, [], [])
-
-
-def test_the_pipeline_can_read_whatever_hash_nodes_agreed_on() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    fast, pipeline = (extras["optional-dependencies"][name] for name in ("fast", "pipeline"))
-    assert next(needed for needed in fast if needed.startswith("blake3")) in pipeline
-
-
-def test_ci_runs_the_readme_s_commands_as_they_are() -> None:
-    ci = (ROOT / ".ci" / "run").read_text()
-    readme = (ROOT / "README.md").read_text()
-    commands = re.findall(r"^pip install uv && (uv run .*?)(?:\s+#|$)", readme, re.MULTILINE)
-    assert commands == ["uv run parley demo", "uv run --group dev pytest"]
-    for command in commands:
-        install = "pip install --quiet --disable-pip-version-check uv"
-        assert re.search(rf"^ +{install} && {command}$", ci, re.MULTILINE)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import overload
 
 import parley.errors
+from docs import log_events
 from docs.build_reference import OURS, build, find
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES
@@ -100,6 +101,21 @@ def test_the_pages_have_an_entry_for_each_name_and_name_no_internal_module() -> 
         if len(parts) > 2 and find_spec(".".join(parts[:2])) is not None:
             internal.add(found)
     assert internal == set()
+
+
+def test_the_page_of_log_events_is_complete() -> None:
+    """`build` raises if an event has no entry; each row has a logger and a level."""
+    rows = [row.split(" | ") for row in log_events.build().splitlines() if row.startswith("| `")]
+    assert len(rows) > 90
+    assert [row[0] for row in rows if not row[1] or not row[2]] == []
+    by_name = {row[0].strip("| `"): row[1:] for row in rows}
+    assert by_name["web.full"][0] == "`parley.web`"
+    assert by_name["connection.closed"][1] == "info, warning"
+    assert by_name["answer.unsent"][:3] == [
+        "`parley.gateway`, `parley.peer`",
+        "error, warning",
+        "`topic`",
+    ]
 
 
 def test_sections_become_lists() -> None:

@@ -1,16 +1,15 @@
-"""The rules for the code: comparisons in constant time, no secret in anything that is shown,
-keys dropped with their epoch, and one package that does cryptography.
+"""Secrets are compared in constant time, never shown, and dropped with their epoch.
+
+`.ci/check_source.py` looks for other comparisons, and import-linter for cryptography elsewhere.
 
 The keys of an epoch that is over while the connection goes on: test_row_21_key_updates.py.
 Reprs of single types stand with their types (`test_no_secret_in_repr` in tests/crypto); here
 is all that a whole node shows, in whatever it does.
 """
 
-import ast
 import base64
 import hmac
 import logging
-import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,45 +36,9 @@ from tests.node.network import PATIENCE, eventually
 from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair
 from tests.security.key_search import Witnesses, kept_keys
 
-ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("crypto", "lbm", "node", "parley", "pipeline")
 
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every file of ours, by its path."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text("utf-8"))
-
-
 # Constant-time comparison.
-
-SECRETIVE: Final = re.compile(
-    r"\b\w*(mac|tag|seal|signature|secret|digest|chain|commit|exporter|passphrase|private|hs)\b"
-)
-# Sizes, numbers and names are public; so is what stands in capitals.
-PUBLIC: Final = re.compile(r"len\([^()]*\)|\b[A-Z_.]*[A-Z]\w*\b|'[^']*'|\w+_(size|delay)")
-ALLOWED: Final = {
-    # A self-test of the machine, with keys that serve nothing else.
-    ("crypto/selftest.py", "ours.derive(share) == secret"),
-    ("crypto/selftest.py", "hashing.digest(b'abc').hex() != expected"),
-}
-
-
-@pytest.mark.pure
-def test_no_secret_is_compared_with_an_operator() -> None:
-    found = set()
-    for path, tree in modules():
-        if not path.startswith(("crypto/", "node/protocol/")):
-            continue
-        for each in ast.walk(tree):
-            if isinstance(each, ast.Compare) and not isinstance(each.ops[0], ast.Is | ast.IsNot):
-                sides = [
-                    PUBLIC.sub("", ast.unparse(side)) for side in (each.left, *each.comparators)
-                ]
-                if any(SECRETIVE.search(side) for side in sides):
-                    found.add((path, ast.unparse(each)))
-    assert found == ALLOWED
 
 
 @contextmanager
@@ -324,63 +287,3 @@ def test_no_key_outlives_its_connection(ending: str) -> None:
     assert [witness.epochs[True] > 0 for witness in witnesses] == [True, True]
     assert kept_keys(witnesses) == []
     assert {side.core.ended or side.state == "FAREWELL" for side in pair.sides} == {True}
-
-
-# One package that does cryptography.
-
-LIBRARIES: Final = {
-    *("cryptography", "nacl", "blake3", "Crypto"),
-    *("ssl", "secrets", "_ssl", "_hashlib"),
-}
-# TLS to a Redis, with the system's authorities: not ours, and nothing of ours rests on it.
-TLS_OUTSIDE: Final = {"node/bus/redis/redis_link.py": {"ssl"}}
-# Hashes of files and of simulations for people to compare, the names under which Redis knows
-# scripts, and the comparisons in constant time.
-HASHES_OUTSIDE: Final = {
-    "node/bus/redis/scripts.py": {"hashlib"},
-    "node/apps/simulate/federation/surroundings.py": {"hashlib"},
-    "node/cli/demo/file.py": {"hashlib"},
-    "node/cli/demo/responder.py": {"hashlib"},
-    "node/apps/transfer/hashes.py": {"hashlib"},
-    "node/apps/transfer/names.py": {"hashlib"},
-    "node/apps/transfer/partial.py": {"hashlib"},
-    "node/protocol/resume.py": {"hmac"},
-    "node/web/console/access.py": {"hashlib", "hmac"},
-    "node/web/console/site.py": {"hmac"},
-    # The name by which a page's policy knows its script.
-    "pipeline/report/page.py": {"hashlib"},
-    "node/protocol/sealing.py": {"hmac"},
-}
-
-
-def imported(tree: ast.Module) -> set[str]:
-    """The top names of all that a file imports, wherever in it."""
-    names: set[str] = set()
-    for each in ast.walk(tree):
-        if isinstance(each, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in each.names)
-        elif isinstance(each, ast.ImportFrom):
-            names.add((each.module or "").partition(".")[0])
-    return names
-
-
-@pytest.mark.pure
-def test_only_crypto_imports_cryptography_and_nacl() -> None:
-    """import-linter holds it too; this also sees what it is not asked about."""
-    found = {path: imported(tree) & LIBRARIES for path, tree in modules()}
-    outside = {
-        path: names for path, names in found.items() if names and not path.startswith("crypto/")
-    }
-    assert outside == TLS_OUTSIDE
-    text = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert "only crypto imports cryptography, nacl and blake3" in text
-
-
-@pytest.mark.pure
-def test_hashes_outside_crypto_protect_nothing() -> None:
-    found = {
-        path: names
-        for path, tree in modules()
-        if (names := imported(tree) & {"hashlib", "hmac"}) and not path.startswith("crypto/")
-    }
-    assert found == HASHES_OUTSIDE

@@ -1,0 +1,261 @@
+"""Check rules of the source that ruff and import-linter cannot express.
+
+    python .ci/check_source.py
+
+Prints each violation as `path: rule: what`, and exits with 1 if there is one that `ALLOWED` does
+not name, or if `ALLOWED` names one that is no longer there.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("crypto", "lbm", "node", "parley", "pipeline", "benchmarks", "docs", "examples")
+
+BEGINNING = "node/cli/beginning.py: private API: "
+COMPLETION = "node/cli/completion/command.py: private API: typer._click.shell_completion."
+EAGER = "node/transport/eager.py: private API: "
+# What the rules report and may stay for now. Remove an entry together with the code that it allows.
+ALLOWED = {
+    # To be replaced by public API.
+    BEGINNING + "._protected_args",
+    BEGINNING + "._runtime_param",
+    BEGINNING + "typer._coercion.RuntimeParam",
+    BEGINNING + "typer._coercion.build_runtime_param",
+    COMPLETION + "CompletionItem",
+    COMPLETION + "ShellComplete",
+    COMPLETION + "add_completion_class",
+    EAGER + "._asyncio_future_blocking",
+    EAGER + "._must_cancel",
+    EAGER + "asyncio.tasks._enter_task",
+    EAGER + "asyncio.tasks._leave_task",
+    # Spark offers no other way to its Java process.
+    "pipeline/spark.py: private API: ._gateway",
+    # Only coroutines call the first two; on trio, callbacks run in a task.
+    "node/bus/consumers/group_consumer.py: needs a task: describe",
+    "node/transport/ground.py: needs a task: running_library",
+    "node/transport/trio_backend.py: needs a task: spawn",
+    # A self-test with fixed keys that protect nothing.
+    "crypto/selftest.py: compared in variable time: hashing.digest(b'abc').hex() != expected",
+    "crypto/selftest.py: compared in variable time: ours.derive(share) == secret",
+    # The function that returns a text in any case.
+    "node/errors.py: reads strerror",
+}
+
+# Documented, although their names begin with an underscore.
+DOCUMENTED = {
+    *("_asdict", "_field_defaults", "_fields", "_make", "_replace"),  # NamedTuple
+    *("_exit", "_current_frames"),  # of os and sys
+}
+
+# anyio finds the event loop only in a task: callbacks run outside of all tasks, where these raise
+# NoEventLoopError. (Locks, events and semaphores find their loop when they are first awaited.)
+NEED_A_TASK = {
+    *("CancelScope", "create_task_group", "fail_after", "move_on_after"),
+    *("current_effective_deadline", "current_time", "current_token", "get_cancelled_exc_class"),
+}
+# These packages have tasks only, and no callbacks.
+TASKS_ONLY = ("node/apps/", "node/cli/", "node/testing/", "node/web/", "benchmarks/", "examples/")
+
+SECRET = re.compile(
+    r"\b\w*(mac|tag|seal|signature|secret|digest|chain|commit|exporter|passphrase|private|hs)\b"
+)
+# Sizes, numbers and names are public, and so are constants.
+PUBLIC = re.compile(r"len\([^()]*\)|\b[A-Z_.]*[A-Z]\w*\b|'[^']*'|\w+_(size|delay)")
+
+_LEVELS = ("debug", "info", "warning", "error", "exception", "critical", "log")
+Trees = dict[str, ast.Module]
+
+
+def parsed(packages: Iterable[str] = PACKAGES) -> Trees:
+    """Parse every file of the packages, by its path."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8"))
+        for package in packages
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path.resolve() == path  # not through the links in `parley`
+    }
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name not in DOCUMENTED
+
+
+def defined(tree: ast.AST) -> Iterator[str]:
+    """The private names that a file defines: functions, classes, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                yield name
+            case ast.Name(name, ast.Store()):
+                yield name
+            case ast.Attribute(ast.Name("self" | "cls"), name, ast.Store()):
+                yield name
+
+
+def private_api(trees: Trees) -> Iterator[str]:
+    """Imports and attributes of other people's packages whose names begin with an underscore.
+
+    Our own private attributes are used in the file that defines them, or through `self`; any other
+    private attribute belongs to somebody else.
+    """
+    own = {path: set(defined(tree)) for path, tree in trees.items()}
+    all_own = set().union(*own.values())
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            names: list[str] = []
+            match node:
+                case ast.Import(aliases):
+                    names = [alias.name for alias in aliases]
+                case ast.ImportFrom(str(module), aliases):
+                    names = [f"{module}.{alias.name}" for alias in aliases]
+                case ast.Attribute(ast.Name("self" | "cls"), name) if name not in all_own:
+                    names = [f".{name}"]
+                case ast.Attribute(ast.Name("self" | "cls")):
+                    pass
+                case ast.Attribute(_, name) if name not in own[path]:
+                    names = [f".{name}"]
+                case ast.Call(
+                    ast.Name("getattr" | "setattr" | "hasattr" | "delattr"),
+                    [_, ast.Constant(str(name)), *_],
+                ) if name not in own[path]:
+                    names = [f".{name}"]
+            for name in names:
+                if not name.startswith("parley.") and any(map(is_private, name.split("."))):
+                    yield f"{path}: private API: {name}"
+
+
+def outside_tasks(trees: Trees) -> Iterator[str]:
+    """Functions other than coroutines that use what anyio allows in tasks only."""
+    for path, tree in trees.items():
+        if path.startswith(TASKS_ONLY):
+            continue
+        imported = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anyio")
+            for alias in node.names
+        }
+        for function in _calling(tree, "module", NEED_A_TASK, NEED_A_TASK & imported):
+            yield f"{path}: needs a task: {function}"
+
+
+def _calling(above: ast.AST, inside: str, names: set[str], imported: set[str]) -> Iterator[str]:
+    """The functions that call `anyio.NAME`, or NAME where it was imported."""
+    for node in ast.iter_child_nodes(above):
+        function = inside
+        match node:
+            case ast.AsyncFunctionDef():
+                function = ""
+            case ast.FunctionDef(name):
+                function = name
+            case ast.Lambda():
+                function = "lambda"
+            case ast.Call(ast.Attribute(ast.Name("anyio"), name)) if name in names and inside:
+                yield inside
+            case ast.Call(ast.Name(name)) if name in imported and inside:
+                yield inside
+        yield from _calling(node, function, names, imported)
+
+
+def compared_secrets(trees: Trees) -> Iterator[str]:
+    """Comparisons of secrets with operators, whose duration depends on the secret."""
+    for path, tree in trees.items():
+        if not path.startswith(("crypto/", "node/protocol/")):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
+                sides = (ast.unparse(side) for side in (node.left, *node.comparators))
+                if any(SECRET.search(PUBLIC.sub("", side)) for side in sides):
+                    yield f"{path}: compared in variable time: {ast.unparse(node)}"
+
+
+def strerrors(trees: Trees) -> Iterator[str]:
+    """Uses of `strerror`, which is None where an OSError was made with a text alone."""
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            is_read = isinstance(node, ast.Attribute) and node.attr == "strerror"
+            if is_read and ast.unparse(node) != "os.strerror":
+                yield f"{path}: reads strerror"
+
+
+def unnamed_events(trees: Trees) -> Iterator[str]:
+    """Log calls that don't name their event."""
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(ast.Attribute(logger, level), arguments, keywords):
+                    of = ast.unparse(logger if level != "log" else (arguments or [logger])[0])
+                    is_log = level in _LEVELS
+                    is_log = is_log and bool(re.fullmatch(r"(\w+\.)*_?(logger|log|access)", of))
+                    if is_log and not any(keyword.arg == "extra" for keyword in keywords):
+                        yield f"{path}: log event without a name: {ast.unparse(node)[:60]}"
+
+
+def uncompilable(trees: Trees) -> Iterator[str]:
+    """What a compiled core does not do as an uncompiled one does."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    hook = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
+    for path in (*hook["pure"], *hook["also"]):
+        if not (ROOT / path).is_file():
+            yield f"pyproject.toml: no such file: {path}"
+    folders = tuple(f"{package}/" for package in hook["packages"])
+    core = {
+        path: tree
+        for path, tree in trees.items()
+        if (path.startswith(folders) and path not in hook["pure"]) or path in hook["also"]
+    }
+    for path, tree in core.items():
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                types = defaultdict(set)
+                for node in ast.walk(function):
+                    if isinstance(node, ast.ExceptHandler) and node.name and node.type:
+                        types[node.name].add(ast.unparse(node.type))
+                for name in (name for name, of in types.items() if len(of) > 1):
+                    yield f"{path}: errors of two types have one name: {function.name}, {name}"
+    made = {name for tree in core.values() for name, _ in _classes(tree)}
+    for path in trees.keys() - core.keys():
+        for name, bases in _classes(trees[path]):
+            for base in bases & made:
+                yield f"{path}: inherits from a compiled class: {name}({base})"
+
+
+def _classes(tree: ast.Module) -> Iterator[tuple[str, set[str]]]:
+    """The classes of a file with their bases, except errors: these can be inherited from."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not node.name.endswith("Error"):
+            yield node.name, {ast.unparse(base).partition("[")[0] for base in node.bases}
+
+
+def documents() -> Iterator[str]:
+    """Paths in documents that do not exist, and internal imports in documents for users."""
+    tops = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py")):
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
+        for place in re.findall(rf"`((?:{tops})/[\w/.]*[a-z])`", text):
+            if not (ROOT / place).exists() and name != "CHANGELOG.md":
+                yield f"{name}: no such file: {place}"
+        if name not in ("CONTRIBUTING.md", "docs/architecture.md"):
+            for line in re.findall(r"^ *(?:from|import) parley\._.*", text, re.MULTILINE):
+                yield f"{name}: internal import: {line.strip()}"
+
+
+def main() -> int:
+    trees = parsed()
+    rules = (private_api, outside_tasks, compared_secrets, strerrors, unnamed_events, uncompilable)
+    found = {line for rule in rules for line in rule(trees)} | set(documents())
+    for line in sorted(found - ALLOWED):
+        print(line, file=sys.stderr)
+    for line in sorted(ALLOWED - found):
+        print(f"{line}: no longer found; remove it from ALLOWED", file=sys.stderr)
+    return int(found != ALLOWED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

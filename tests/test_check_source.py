@@ -1,0 +1,60 @@
+"""Each rule of `.ci/check_source.py` finds what it forbids, and nothing in code that is right."""
+
+import ast
+import runpy
+from pathlib import Path
+
+import pytest
+
+CHECK = runpy.run_path(str(Path(__file__).parents[1] / ".ci" / "check_source.py"))
+
+WRONG = {
+    "private_api": [
+        "import asyncio._private",
+        "from asyncio.tasks import _enter_task",
+        "loop._ready.clear()",
+        "self._not_ours()",
+        "getattr(task, '_must_cancel', False)",
+    ],
+    "outside_tasks": [
+        "def callback():\n    with anyio.move_on_after(1): pass",
+        "from anyio import CancelScope\nscope = CancelScope()",
+        "async def coroutine():\n    return lambda: anyio.current_time()",
+    ],
+    "compared_secrets": ["given.mac == expected", "if shared_secret != other: pass"],
+    "strerrors": ["print(error.strerror)"],
+    "unnamed_events": ["logger.info('x')", "rate.log(logger, logging.INFO, 'x')"],
+    "uncompilable": [
+        "def f():\n    try: pass\n    except A as error: pass\n    except B as error: pass",
+    ],
+}
+RIGHT = """
+import anyio
+from asyncio import tasks
+from os import urandom as _urandom
+from parley._node.errors import ParleyError
+class Own:
+    def __init__(self, mac):
+        self._mac = mac
+    def is_it(self, other):
+        logger.info("x", extra={"event": "a.b"})
+        return compare_digest(other._mac, self._mac) and len(mac) == MAC_SIZE
+async def coroutine():
+    anyio.CancelScope()
+    return row._replace(a=1)
+"""
+
+
+@pytest.mark.parametrize("rule", WRONG)
+def test_a_rule_finds_what_it_forbids(rule: str) -> None:
+    for source in WRONG[rule]:
+        found = list(CHECK[rule]({"node/protocol/x.py": ast.parse(source)}))
+        assert any("node/protocol/x.py" in line for line in found), source
+    right = CHECK[rule]({"node/protocol/x.py": ast.parse(RIGHT)})
+    assert not [line for line in right if "x.py" in line]
+
+
+def test_a_subclass_of_a_compiled_class_is_found() -> None:
+    trees = {"lbm/x.py": "class A: pass", "node/x.py": "class B(A[int]): pass"}
+    found = CHECK["uncompilable"]({path: ast.parse(text) for path, text in trees.items()})
+    assert "node/x.py: inherits from a compiled class: B(A)" in list(found)
