@@ -18,6 +18,15 @@ MAGIC: Final = b"parley1 auditor key\n"
 _FILE: Final = Container(MAGIC, "an auditor's key file")
 
 
+def is_auditor_file(path: PathLike) -> bool:
+    """Return whether a file begins as an auditor's key file does; False if it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
 def save_auditor_key(
     path: PathLike,
     key: AuditorPrivateKey,

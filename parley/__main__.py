@@ -24,7 +24,7 @@ def main() -> None:
     # Imports make much and drop little: to look for garbage meanwhile is in vain. A command that
     # begins turns it on again, and has SIGINT as it usually is (`node.cli.beginning`).
     gc.disable()
-    if sys.argv[1:2] in (["serve"], ["run"], ["relay"]):
+    if sys.argv[1:2] in (["serve"], ["run"]):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks for settings, or for nothing
     try:
         from node.cli.main import main as run

@@ -55,7 +55,7 @@ class Exit(IntEnum):
     NOT_TRUSTED = 4
     ANSWERED = 5  # with a code other than 0, or refused by a bus
     FILE = 6  # a file or key problem
-    FINDINGS = 7  # a journal does not verify, a group of a bus lags behind, a claim does not hold
+    FINDINGS = 7  # a journal does not verify, or a group of a bus lags behind
 
 
 class Interrupted(ParleyError):

@@ -324,9 +324,8 @@ _EXIT: Final[dict[Exit, _Text]] = {
         "the sentence names the file; look at its path and permissions",
     ),
     Exit.FINDINGS: (
-        "a check failed: of a journal, of how far a group lags behind, or of what a simulated "
-        "federation did",
-        "parley journal verify, parley bus lag, parley simulate federation",
+        "a check failed: of a journal, or of how far a group lags behind",
+        "parley journal verify, parley bus groups",
         "read the findings: each says what is wrong, where, and what shows it",
     ),
 }

@@ -47,10 +47,9 @@ HELPS: Final[dict[str, Help]] = {
             "parley id new bob.key --algorithm ml-dsa-65,ed25519 --passphrase-file secret",
         ),
     ),
-    "id show": Help("Show whose key file it is.", ("parley id show", "parley id show bob.key")),
-    "id path": Help(
-        "Show where your own key is, which the first node that you run makes.",
-        ("parley id path",),
+    "id show": Help(
+        "Show the public part of a key file: a node's, by default your own, or an auditor's.",
+        ("parley id show", "parley id show bob.key"),
     ),
     "serve": Help(
         "Listen, answer parley.echo and parley.info, publish parley.clock, "
@@ -70,10 +69,6 @@ HELPS: Final[dict[str, Help]] = {
     "console": Help(
         "Print a link that opens the console of a server here once, within 10 minutes.",
         ("parley console", "parley console --act --port 7480"),
-    ),
-    "relay": Help(
-        "Relay messages between clients that are known by a UUID, until SIGINT or SIGTERM.",
-        ("parley relay --listen tcp://127.0.0.1:4748 --bridge news",),
     ),
     "find": Help(
         "Show who is announced on the local network; takes the extra `discovery`.",
@@ -132,10 +127,6 @@ HELPS: Final[dict[str, Help]] = {
         "Run nodes with made-up traffic in simulated time, and keep their journals.",
         ("parley simulate --nodes 4 --minutes 2 --journals journals",),
     ),
-    "simulate federation": Help(
-        "Run the core of many federated servers among faults in simulated time; say what held.",
-        ("parley simulate federation --servers 50 --seed 7",),
-    ),
     "bus": Help("Publish and consume events of a durable bus; look after it.", ()),
     "bus publish": Help(
         "Publish an event, or many, and print the ids.",
@@ -155,10 +146,6 @@ HELPS: Final[dict[str, Help]] = {
             "parley bus groups sqlite:///bus.db",
             "parley bus groups sqlite:///bus.db auth.user_registered",
         ),
-    ),
-    "bus lag": Help(
-        "Show how many events groups were not handed yet, and how many they have not acknowledged.",
-        ("parley bus lag sqlite:///bus.db auth.user_registered --max 1000",),
     ),
     "bus dlq": Help("Dead letters: list, replay or drop them.", ()),
     "bus dlq list": Help(
@@ -194,9 +181,6 @@ HELPS: Final[dict[str, Help]] = {
         "Make an auditor's key pair: a private key file, and the public key that nodes are told.",
         ("parley journal keygen --out auditor.key",),
     ),
-    "journal key": Help(
-        "Show the public key of an auditor's key file.", ("parley journal key auditor.key",)
-    ),
     "journal inspect": Help(
         "Show the segments, runs and sessions of the journals in a directory.",
         ("parley journal inspect journals --sessions",),
@@ -227,13 +211,17 @@ HELPS: Final[dict[str, Help]] = {
         ("parley pipeline report --tables tables --html report.html",),
     ),
     "peers": Help("Show and change known peers.", ()),
-    "peers list": Help("Show everybody who is on record.", ("parley peers list",)),
+    "peers list": Help(
+        "List the known peers, or with --accounts the nodes that have an account at a server here.",
+        ("parley peers list",),
+    ),
     "peers add": Help(
-        "Put a node on record by its id, under what you call it.",
+        "Record a node by its id, and under NAME; with --accounts give it an account.",
         ("parley peers add 5qwpznkpw6p27h37murnr6ojwbs6gvnsgqpj74wvvy3aqjorrlkq bob",),
     ),
     "peers forget": Help(
-        "Strike a peer out: its sessions end, and whoever answers under its names next is new.",
+        "Forget a peer: its sessions end, and the node that answers under its names next is new; "
+        "with --accounts remove its account.",
         ("parley peers forget tcp://127.0.0.1:4747",),
     ),
     "peers rename": Help(
@@ -259,16 +247,6 @@ HELPS: Final[dict[str, Help]] = {
     ),
     "context remove": Help(
         "Forget a context; key files and known peers stay.", ("parley context remove shop",)
-    ),
-    "accounts": Help("Show and change who has an account at a server of this machine.", ()),
-    "accounts list": Help("Show everybody who has an account.", ("parley accounts list",)),
-    "accounts add": Help(
-        "Give a node an account, or its account one more name.",
-        ("parley accounts add gjh7o3vmczh323dcm4esnkqtgek2ozre7tgnw7x5sdx6jnpylhda bob",),
-    ),
-    "accounts remove": Help(
-        "Take an account away: the node is not reached through this server any more.",
-        ("parley accounts remove bob",),
     ),
     "federation": Help(
         "Look at a federation of servers: who is there, which way, and what is wrong.", ()

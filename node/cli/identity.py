@@ -1,15 +1,17 @@
-"""`parley id`: making and showing identities, and where one's own is."""
+"""`parley id`: make and show key files."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from crypto.auditor_file import is_auditor_file, load_auditor_key
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
 from node.cli.algorithm_lists import parse_names
 from node.cli.completion.suggestions import algorithms
 from node.cli.given_files import file_path, read_passphrase
+from node.cli.journal.keygen import show_auditor_key
 from node.cli.options import Json, PassphraseFile
 from node.cli.output import Output
 from node.cli.own_key import make_own_key, own_key_path
@@ -54,7 +56,12 @@ def new(
 def show(
     path: KeyPath = None, passphrase_file: PassphraseFile = None, as_json: Json = False
 ) -> None:
-    """Show whose key file it is."""
+    """Show the public part of a key file: a node's, by default your own, or an auditor's."""
+    if path is not None and is_auditor_file(path):
+        show_auditor_key(
+            Output(as_json), path, load_auditor_key(path, read_passphrase(passphrase_file))
+        )
+        return
     if path is None:
         path = own_key_path()
         if not path.exists():
@@ -62,13 +69,6 @@ def show(
     encrypted = describe_keyfile(path)
     identity = load_identity(path, read_passphrase(passphrase_file))
     _show(Output(as_json), path, identity, encrypted)
-
-
-def show_path(as_json: Json = False) -> None:
-    """Show where your own key is, which the first node that you run makes."""
-    out, path = Output(as_json), own_key_path()
-    out.say(str(path))
-    out.done(path=str(path), exists=path.exists())
 
 
 def _show(out: Output, path: Path, identity: Identity, encrypted: bool) -> None:

@@ -30,19 +30,14 @@ class Family:
 
     help: str
     commands: "Mapping[str, str | Family]"
-    alone: str = ""  # the function for its name alone, which has the help then
 
 
 # Each command's function, below `node.cli`.
 COMMANDS: Final[Mapping[str, str | Family]] = {
-    "id": Family(
-        "Make and show identities.",
-        {"new": "identity.new", "show": "identity.show", "path": "identity.show_path"},
-    ),
+    "id": Family("Make and show identities.", {"new": "identity.new", "show": "identity.show"}),
     "serve": "serve.command.serve",
     "run": "application.command.run_application",
     "console": "console.console",
-    "relay": "relay.relay",
     "find": "find.find",
     "call": "call.call",
     "topics": "topics.command.topics",
@@ -53,11 +48,7 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
     "send": "transfer.send.send",
     "receive": "transfer.receive.receive",
     "demo": "demo.command.demo",
-    "simulate": Family(
-        "",
-        {"federation": "simulation.federation.federation_simulation"},
-        alone="simulation.journals.simulation",
-    ),
+    "simulate": "simulation.simulation",
     "bus": Family(
         "Publish and consume events of a durable bus; look after it.",
         {
@@ -65,7 +56,6 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
             "consume": "bus.consume.consume",
             "tail": "bus.stream.tail",
             "groups": "bus.groups.groups",
-            "lag": "bus.groups.lag",
             "dlq": Family(
                 "Dead letters: list, replay or drop them.",
                 {
@@ -84,7 +74,6 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         "Make an auditor's keys; look at, check, export and prune journals.",
         {
             "keygen": "journal.keygen.keygen",
-            "key": "journal.keygen.key",
             "inspect": "journal.inspect.inspect",
             "verify": "journal.verify.verify",
             "export": "journal.export.export",
@@ -116,14 +105,6 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
             "list": "context.command.list_contexts",
             "show": "context.command.show",
             "remove": "context.command.remove",
-        },
-    ),
-    "accounts": Family(
-        "Show and change who has an account at a server of this machine.",
-        {
-            "list": "accounts.list_accounts",
-            "add": "accounts.add",
-            "remove": "accounts.remove",
         },
     ),
     "federation": Family(
@@ -161,11 +142,6 @@ class _Commands(UserDict[str, Any]):
             group: Any = _Group(
                 name=name, help=found.help, no_args_is_help=True, epilog=epilog(path)
             )
-            if found.alone:
-                of_name = typer.Typer(name=name, add_completion=False, cls=_Group)
-                made = of_name.callback(invoke_without_command=True, epilog=epilog(path))
-                made(_function(found.alone))
-                group = typer.main.get_group(of_name)
             group.commands = _Commands(found.commands, f"{path} ")
             found = self.data[name] = group
         elif isinstance(found, str):

@@ -73,7 +73,7 @@ IdentityPath = Annotated[
     Path | None,
     typer.Option(
         "--identity",
-        help="Key file. Default: your own, which `parley id path` shows.",
+        help="Key file. Default: your own, which `parley id show` shows.",
         rich_help_panel=TRUST,
     ),
 ]

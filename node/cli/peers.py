@@ -1,4 +1,4 @@
-"""`parley peers`: shows and changes the file of known peers.
+"""`parley peers`: show and change the file of known peers, or of accounts at a server here.
 
 A change names exactly one peer; a name that fits several peers changes nothing and lists them. The
 format of the file is in `node.trust.known_peers`.
@@ -18,7 +18,7 @@ from node.cli.output import Output
 from node.cli.terminal import table_of_nodes
 from node.errors import AddressError, ConfigError, FileError
 from node.transport.address import Address
-from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
+from node.trust.known_peers import KnownPeer, KnownPeers, default_accounts, default_known_peers
 from node.trust.words import fingerprint
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
@@ -29,6 +29,13 @@ KnownPeersPath = Annotated[
         "--known-peers",
         metavar="FILE",
         help="Default: known_peers in $PARLEY_HOME or ~/.config/parley.",
+    ),
+]
+Accounts = Annotated[
+    bool,
+    typer.Option(
+        "--accounts",
+        help="Of the nodes that have an account at a server here, in place of the known peers.",
     ),
 ]
 Who = Annotated[
@@ -42,15 +49,18 @@ Who = Annotated[
 NewName = Annotated[str, typer.Argument(metavar="NEW-NAME", help="No commas, no blanks.")]
 
 
-def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
-    """Show everybody who is on record."""
-    known, out = _file(known_peers), Output(as_json)
+def list_peers(
+    accounts: Accounts = False, known_peers: KnownPeersPath = None, as_json: Json = False
+) -> None:
+    """List the known peers, or with --accounts the nodes that have an account at a server here."""
+    known, out = _file(known_peers, accounts), Output(as_json)
     peers = list(known)
     for peer in peers:
         out.event("peer", **_described(peer))
     if peers:
-        rows = ((str(peer.node_id), utc(peer), peer.names) for peer in peers)
-        out.table(table_of_nodes("peers on record", "first seen", rows))
+        rows = ((str(peer.node_id), utc(peer), _names(peer, out)) for peer in peers)
+        title, since = ("accounts", "added") if accounts else ("peers on record", "first seen")
+        out.table(table_of_nodes(title, since, rows))
     else:
         out.say(f"nobody is on record in {known.path}")
     out.done(count=len(peers), known_peers=str(known.path))
@@ -58,25 +68,38 @@ def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> Non
 
 def add(
     node_id: Annotated[str, typer.Argument(metavar="ID", help="The whole node id.")],
-    name: NewName,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="For people. No commas, no blanks.")
+    ] = None,
+    accounts: Accounts = False,
     known_peers: KnownPeersPath = None,
     as_json: Json = False,
 ) -> None:
-    """Put a node on record by its id, under what you call it."""
+    """Record a node by its id, and under NAME; with --accounts give it an account."""
     found = _node_id(node_id)
     if found is None:
         raise ConfigError(f"{node_id!r} is not a node id")
     out = Output(as_json)
-    known = KnownPeers(default_known_peers() if known_peers is None else known_peers)
+    known = _file(known_peers, accounts, must_exist=False)
     peer = known.add(found, name, datetime.now(UTC))
-    out.say(f"{peer.node_id} is {', '.join(peer.names)}")
+    names = ", ".join(peer.names)
+    if accounts:
+        out.say(f"{peer.node_id} has an account{' as ' if names else ''}{names}")
+    else:
+        out.say(f"{peer.node_id} is {names or 'known'}")
     out.say(f"words  {fingerprint(peer.node_id)}")
     out.done(**_described(peer), known_peers=str(known.path))
 
 
-def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
-    """Strike a peer out: its sessions end, and whoever answers under its names next is new."""
-    known, out = _file(known_peers), Output(as_json)
+def forget(
+    who: Who,
+    accounts: Accounts = False,
+    known_peers: KnownPeersPath = None,
+    as_json: Json = False,
+) -> None:
+    """Forget a peer: its sessions end, and the node that answers under its names next is new; with
+    --accounts remove its account."""
+    known, out = _file(known_peers, accounts), Output(as_json)
     peer = find_peer(known, who)
     if not known.forget(peer.node_id):
         raise ConfigError(f"{peer.node_id} has just been struck out of {known.path}")
@@ -87,10 +110,14 @@ def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) 
 
 
 def rename(
-    who: Who, new_name: NewName, known_peers: KnownPeersPath = None, as_json: Json = False
+    who: Who,
+    new_name: NewName,
+    accounts: Accounts = False,
+    known_peers: KnownPeersPath = None,
+    as_json: Json = False,
 ) -> None:
     """Give a peer another name; it keeps the addresses it is dialled at."""
-    known, out = _file(known_peers), Output(as_json)
+    known, out = _file(known_peers, accounts), Output(as_json)
     peer = find_peer(known, who)
     renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))
     out.effect = f"renamed {renamed.node_id}"
@@ -150,12 +177,18 @@ def _node_id(text: str) -> NodeId | None:
         return None
 
 
-def _file(path: Path | None) -> KnownPeers:
+def _file(path: Path | None, accounts: bool, *, must_exist: bool = True) -> KnownPeers:
     if path is None:
-        return KnownPeers(default_known_peers())
-    if not path.exists():
+        return KnownPeers(default_accounts() if accounts else default_known_peers())
+    if must_exist and not path.exists():
         raise FileError(f"there is no file of known peers at {path}")
     return KnownPeers(path)
+
+
+def _names(peer: KnownPeer, out: Output) -> list[str]:
+    """The names in the file, and the peer's petname if that is another one."""
+    petname = out.petnames.of(peer.node_id)
+    return [*peer.names, *([] if petname in (None, *peer.names) else [f"({petname})"])]
 
 
 def utc(peer: KnownPeer) -> str:

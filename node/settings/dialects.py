@@ -75,11 +75,12 @@ class NamedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """What `parley relay` is told.
+    """The event relay of `parley serve`.
 
     Attributes:
-        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: it is told
-            by its options.
+        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: no relay.
+        bridge: the topic of the node that the relay's broadcasts are notes of, and whose notes
+            the relay broadcasts; None: no bridge.
         allow_insecure: whether these may be addresses that other machines can reach.
         feedback: whether a sender is told that its target is not connected.
         values: the form of notes that are neither bytes nor text, at the other side of a
@@ -92,6 +93,7 @@ class RelaySettings:
 
     listen: tuple[str, ...] = ()
     allow_insecure: bool = False
+    bridge: str | None = None
     feedback: bool = True
     values: Rest = "cbor"
     limits: RelayLimits = field(default_factory=RelayLimits)

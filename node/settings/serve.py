@@ -46,7 +46,7 @@ class ServeSettings:
 
     Attributes:
         listen: addresses to listen on, `tcp://host:port` or `unix:///path`.
-        identity: a key file; None for the own key of whoever runs it (`parley id path`).
+        identity: a key file; None for the own key of whoever runs it (`parley id show`).
         passphrase_file: a file with that key file's passphrase.
         trust: any, first-use, known, or the path of a file of known peers.
         clock_interval: seconds between two notes of the topic `parley.clock`, at least

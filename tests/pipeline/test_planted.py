@@ -12,8 +12,6 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 from node.apps.simulate.tally import count
-from node.apps.simulate.tamper.plant import tamper
-from node.apps.simulate.tamper.planted import Fault, Planted
 from pipeline.again import unchanged
 from pipeline.bronze import ingest
 from pipeline.gold.cluster import read_gold
@@ -22,6 +20,8 @@ from pipeline.jobs import refresh
 from pipeline.silver import SilverStep, events, sessions
 from pipeline.tables import Tables
 from tests.node.apps.simulate.journals import Simulated, make
+from tests.node.apps.simulate.tamper.plant import tamper
+from tests.node.apps.simulate.tamper.planted import Fault, Planted
 from tests.node.journal.joined_tunnels import join, server, told
 from tests.node.journal.recorded import Recorded
 from tests.node.protocol.pair import ALICE, BOB

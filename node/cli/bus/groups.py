@@ -1,4 +1,4 @@
-"""`parley bus groups`, `lag` and `replay`: which groups read what, how far behind they are, and how
+"""`parley bus groups` and `replay`: which groups read what, how far behind they are, and how
 to move them.
 
 Looking changes nothing, so a monitor may look as often as it likes.
@@ -24,7 +24,7 @@ from node.cli.output import Output
 from node.cli.run import run
 from node.cli.stages import during
 from node.cli.terminal import table_of
-from node.errors import ParleyError
+from node.errors import ConfigError, ParleyError
 from node.logs import one_line
 
 
@@ -35,56 +35,37 @@ def groups(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Only of this event. Default: of all.")
     ] = None,
-    consumers: Annotated[bool, typer.Option("--consumers", help="Each consumer too.")] = False,
-) -> None:
-    """Show the groups of an event, or all events and groups: lag, pending, dead letters."""
-
-    async def looking(options: NodeOptions, out: Output) -> None:
-        async with opened(options, out, bus) as opened_bus:
-            with during(out, "counting what groups have not read"):
-                streams = [] if name is not None else await opened_bus.streams()
-                found = await opened_bus.groups(name)
-                # Of the store, since the names of these groups are whole already.
-                store = await opened_bus.opened()
-                who = [(g, await store.consumers(g.stream, g.name)) for g in found if consumers]
-        _streams(out, streams)
-        _groups(out, found)
-        if consumers:
-            _consumers(out, who)
-        out.done(groups=len(found))
-
-    run(options, looking, log_level="warning")
-
-
-@takes_node_options
-def lag(
-    options: NodeOptions,
-    bus: Bus,
-    name: Name,
     group: AnyGroup = None,
+    consumers: Annotated[bool, typer.Option("--consumers", help="Each consumer too.")] = False,
     most: Annotated[
         int | None,
         typer.Option(
-            "--max", min=0, help="Exit with 7 if more than this many are not acknowledged yet."
+            "--max",
+            min=0,
+            help="Exit with 7 if a group has more events that it has not acknowledged.",
         ),
     ] = None,
 ) -> None:
-    """Show how many events groups were not handed yet, and how many they have not acknowledged."""
+    """Show the groups of an event, or all events and groups: lag, pending, dead letters."""
+    if group is not None and name is None:
+        raise ConfigError(f"cannot show the group '{group}' of all events; give NAME")
     behind: list[str] = []
 
     async def looking(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
             with during(out, "counting what groups have not read"):
-                found = await wanted_groups(opened_bus, name, group)
-        for each in found:
-            # What the store cannot count may be any number.
-            late = most is not None and (each.lag is None or each.lag + each.pending > most)
-            if late:
-                behind.append(each.name)
-            out.event("lag", **_lag(each), behind=late)
-            shown = "unknown" if each.lag is None else f"{each.lag:,}"
-            mark = "\tbehind" if late else ""
-            out.say(f"{each.name}\tlag {shown}\tpending {each.pending:,}{mark}")
+                streams = [] if name is not None else await opened_bus.streams()
+                if name is not None and (group is not None or most is not None):
+                    found = await wanted_groups(opened_bus, name, group)
+                else:
+                    found = await opened_bus.groups(name)
+                # Of the store, since the names of these groups are whole already.
+                store = await opened_bus.opened()
+                who = [(g, await store.consumers(g.stream, g.name)) for g in found if consumers]
+        _streams(out, streams)
+        behind.extend(_groups(out, found, most))
+        if consumers:
+            _consumers(out, who)
         out.done(groups=len(found), behind=len(behind))
 
     run(options, looking, log_level="warning")
@@ -117,11 +98,17 @@ def _streams(out: Output, streams: list[StreamInfo]) -> None:
     out.table(table)
 
 
-def _groups(out: Output, groups: list[GroupInfo]) -> None:
+def _groups(out: Output, groups: list[GroupInfo], most: int | None) -> list[str]:
+    """Show them, and return the names of those that are further behind than `most`."""
+    behind = []
     head = ("event", "group", "lag", "pending", "retried", "dead", "consumers", "read up to")
     table = table_of("groups", *head)
     for each in groups:
-        out.event("group", **_lag(each), **_counts(each))
+        # What the store cannot count may be any number.
+        late = most is not None and (each.lag is None or each.lag + each.pending > most)
+        if late:
+            behind.append(each.name)
+        out.event("group", **_described(each), behind=late)
         table.add_row(
             escape(each.stream),
             escape(each.name),
@@ -133,6 +120,9 @@ def _groups(out: Output, groups: list[GroupInfo]) -> None:
             brief_moment(each.last_id),
         )
     out.table(table)
+    for name in behind:
+        out.say(f"behind: {name} has more than {most:,} events to acknowledge")
+    return behind
 
 
 def _consumers(out: Output, found: list[tuple[GroupInfo, list[ConsumerInfo]]]) -> None:
@@ -150,17 +140,12 @@ def _consumers(out: Output, found: list[tuple[GroupInfo, list[ConsumerInfo]]]) -
     out.table(table)
 
 
-def _lag(each: GroupInfo) -> dict[str, Any]:
+def _described(each: GroupInfo) -> dict[str, Any]:
     return {
         "stream": each.stream,
         "group": each.name,
         "lag": each.lag,
         "pending": each.pending,
-    }
-
-
-def _counts(each: GroupInfo) -> dict[str, Any]:
-    return {
         "redelivered": each.redelivered,
         "dead_lettered": each.dead_lettered,
         "consumers": each.consumers,

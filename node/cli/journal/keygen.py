@@ -1,4 +1,4 @@
-"""`parley journal keygen` and `key`: make an auditor's key pair, and show its public key.
+"""`parley journal keygen`: make an auditor's key pair.
 
 Only the public key is ever printed.
 """
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import load_auditor_key, save_auditor_key
+from crypto.auditor_file import save_auditor_key
 from node.cli.given_files import file_path, read_passphrase
 from node.cli.options import Json, PassphraseFile
 from node.cli.output import Output
@@ -29,21 +29,11 @@ def keygen(
     passphrase = read_passphrase(passphrase_file)
     made = AuditorPrivateKey.create()
     save_auditor_key(out, made, passphrase)
-    _show(Output(as_json), out, made)
+    show_auditor_key(Output(as_json), out, made)
 
 
-def key(
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An auditor's key file.", parser=file_path)
-    ],
-    passphrase_file: PassphraseFile = None,
-    as_json: Json = False,
-) -> None:
-    """Show the public key of an auditor's key file."""
-    _show(Output(as_json), path, load_auditor_key(path, read_passphrase(passphrase_file)))
-
-
-def _show(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
+def show_auditor_key(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
+    """Print the public key of an auditor's key file."""
     out.say(shown.public.text)
     out.remark(f"the private key is in {path}; nodes take the line above (--auditor)")
     out.done(path=str(path), auditor=shown.public.text)

@@ -104,6 +104,21 @@ NamedFlavourOption = Annotated[
         autocompletion=words(*FLAVOURS),
     ),
 ]
+RelayOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Relay messages between clients that are known by a UUID, there; repeatable.",
+        rich_help_panel=DIALECTS,
+    ),
+]
+BridgeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC",
+        help="Publish the relay's broadcasts as notes of this topic, and broadcast its notes.",
+        rich_help_panel=DIALECTS,
+    ),
+]
 
 
 @takes_node_options
@@ -119,6 +134,8 @@ def serve(
     simproto: SimprotoOption = None,
     named: NamedOption = None,
     named_flavour: NamedFlavourOption = None,
+    relay: RelayOption = None,
+    bridge: BridgeOption = None,
     allow_insecure: AllowInsecure = False,
     journal: JournalDirectory = None,
     auditor: Auditors = None,
@@ -159,6 +176,11 @@ def serve(
             named={
                 "listen": named,
                 "flavour": named_flavour,
+                "allow_insecure": allow_insecure or None,
+            },
+            relay={
+                "listen": relay,
+                "bridge": bridge,
                 "allow_insecure": allow_insecure or None,
             },
             journal=journal_told(journal, auditor, journal_fsync, journal_on_failure),
@@ -222,7 +244,7 @@ async def _serving(
             drains = 2 if settings.simproto.listen or settings.named.listen else 1
             with ending_signals(longest_end(node.config.drain_timeout, drains)) as signals:
                 addresses = [await node.listen(address) for address in settings.serve.listen]
-                await spoken.listen(settings.simproto, settings.named)
+                await spoken.listen(settings)
                 if kept is not None:
                     announce_journal(out, kept)
                 announce_bus(out, settings.bus)
@@ -246,7 +268,8 @@ async def _serving(
                         name = (await anext(signals)).name
                         supervisor.stopping()
                         tasks.cancel_scope.cancel()
-    say_closed(out, name)
+            counts = spoken.relay_counts()
+    say_closed(out, name, **counts)
 
 
 def told_by_options(settings: Settings, **tables: dict[str, Any]) -> Settings:
@@ -271,6 +294,8 @@ def _announce(
         out.say(f"speaking SimProto on {address}")
     for address in spoken.named.addresses:
         out.say(f"speaking named events ({spoken.named.flavour}) on {address}")
+    for address in spoken.relay.addresses:
+        out.say(f"relaying on {address}")
     for forward in spoken.forwards:
         out.say(f"forwarding {one_line(forward.topic.name)} of {forward.address}")
     out.event(
@@ -279,5 +304,6 @@ def _announce(
         addresses=addresses,
         simproto=spoken.simproto.addresses,
         named=spoken.named.addresses,
+        relay=spoken.relay.addresses,
         announced=announced,
     )

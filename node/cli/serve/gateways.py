@@ -12,9 +12,12 @@ from node.cli.serve.builtin import CLOCK_TOPIC
 from node.errors import ConfigError
 from node.gateways.forward import Forward
 from node.gateways.named.gateway import NamedGateway
+from node.gateways.relay.bridge import Bridge
+from node.gateways.relay.relay import Relay
 from node.gateways.simproto.gateway import SimProtoGateway
 from node.node import Node
-from node.settings import NamedSettings, Settings, SimProtoSettings
+from node.remote.requests import Call
+from node.settings import RelaySettings, Settings
 from node.settings.serve import parse_forward
 from node.trust.policies import TrustPolicy
 
@@ -26,19 +29,30 @@ class Spoken:
 
     simproto: SimProtoGateway
     named: NamedGateway
+    relay: Relay
     forwards: tuple[Forward, ...]
 
-    async def listen(self, simproto: SimProtoSettings, named: NamedSettings) -> None:
-        """Listen for both dialects.
+    async def listen(self, settings: Settings) -> None:
+        """Listen for all dialects.
 
         Raises:
             InsecureAddressError: others could reach an address, and that is not allowed.
             UnreachableError: one cannot be listened on.
         """
-        for address in simproto.listen:
-            await self.simproto.listen(address, allow_insecure=simproto.allow_insecure)
-        for address in named.listen:
-            await self.named.listen(address, allow_insecure=named.allow_insecure)
+        for gateway, spoken in (
+            (self.simproto, settings.simproto),
+            (self.named, settings.named),
+            (self.relay, settings.relay),
+        ):
+            for address in spoken.listen:
+                await gateway.listen(address, allow_insecure=spoken.allow_insecure)
+
+    def relay_counts(self) -> dict[str, int]:
+        """Return how many clients and messages the relay dropped; nothing without a relay."""
+        if not self.relay.addresses:
+            return {}
+        names = ("dropped", "undeliverable", "turned_away")
+        return {name: getattr(self.relay, name) for name in names}
 
 
 @asynccontextmanager
@@ -52,17 +66,37 @@ async def joined(
         ConfigError: a topic cannot be forwarded.
     """
     async with AsyncExitStack() as stack:
-        simproto, named = settings.simproto, settings.named
+        simproto, named, relay = settings.simproto, settings.named, settings.relay
         spoken = Spoken(
             SimProtoGateway(node, limits=simproto.limits, values=simproto.values),
             NamedGateway(node, flavour=named.flavour, format=named.format, limits=named.limits),
+            Relay(limits=relay.limits, feedback=relay.feedback),
             _forwards(node, settings.serve.forward, trust_of),
         )
         await stack.enter_async_context(spoken.simproto)
         await stack.enter_async_context(spoken.named)
+        await stack.enter_async_context(spoken.relay)
+        if relay.bridge is not None:
+            await stack.enter_async_context(_bridge(node, spoken.relay, relay, relay.bridge))
         for forward in spoken.forwards:
             await stack.enter_async_context(forward)
         yield spoken
+
+
+def _bridge(node: Node, relay: Relay, settings: RelaySettings, name: str) -> Bridge:
+    """Join the relay to a topic of the node, which also takes calls of that name."""
+    if not (name and settings.listen):
+        raise ConfigError(
+            f"cannot bridge the topic '{name}': it is empty, or no relay listens; give --relay ADDR"
+        )
+    topic = node.topics.get(name) or node.topic(name)
+
+    @node.on_call(name)
+    async def publish(call: Call) -> None:
+        """Publish the data of the call."""
+        await topic.publish(call.data)
+
+    return Bridge(relay, topic, node.node_id.uuid, values=settings.values)
 
 
 def _forwards(

@@ -68,7 +68,7 @@ def test_a_help_ends_with_examples(parley: Parley) -> None:
     assert """parley bus publish sqlite:///bus.db auth.user_registered '{"username""" in done.out
 
 
-@pytest.mark.parametrize("path", [(), ("bus",), ("bus", "dlq"), ("simulate",)])
+@pytest.mark.parametrize("path", [(), ("bus",), ("bus", "dlq")])
 def test_so_does_that_of_a_family(parley: Parley, path: tuple[str, ...]) -> None:
     examples = parley(*path, "--help").out.partition("For example:")[2].splitlines()
     shown = [line.strip() for line in examples if line.strip()]
@@ -80,7 +80,7 @@ def test_values_have_words_of_people(parley: Parley) -> None:
     lines = parley("simulate", "--help").out.splitlines()
     shown = {words[1]: words[2:4] for words in map(str.split, lines) if len(words) > 3}
     assert shown["--nodes"] == ["NUMBER", "[2<=x<=1000]"]
-    assert shown["--journals"][0] == "DIR"
+    assert shown["--auditor"][0] == "KEY"
     assert shown["--traffic"] == ["calls", "|"]
     assert shown["--one-suite"][0] == "All"  # what has no value shows none
 

@@ -165,24 +165,14 @@ def test_a_server_does_not_dial_itself(parley: Parley, tmp_path: Path) -> None:
     for command in (
         ["serve", "--forward", f"news={itself}"],
         ["serve", "--link", itself],
-        ["relay", "--bridge", f"news={itself}"],
     ):
         done = parley(*command, "--identity", str(key))
         assert (done.code, done.out) == (2, "")
         assert f"{itself} has the id of this node: give one of the two a key of its own" in done.err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["serve", "--listen", "tcp://127.0.0.1:0", "--forward", "news=tcp://127.0.0.1:1"],
-        ["relay", "--listen", "tcp://127.0.0.1:0", "--bridge", "news=tcp://127.0.0.1:1"],
-    ],
-)
-def test_a_server_does_not_trust_whom_nobody_was_asked_about(
-    parley: Parley, command: list[str]
-) -> None:
-    done = parley(*command)
+def test_a_server_does_not_trust_whom_nobody_was_asked_about(parley: Parley) -> None:
+    done = parley("serve", "--listen", "tcp://127.0.0.1:0", "--forward", "news=tcp://127.0.0.1:1")
     assert (done.code, done.out) == (4, "")
     assert "cannot trust the node at 'tcp://127.0.0.1:1': it is not on record" in done.err
 

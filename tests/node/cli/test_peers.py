@@ -177,3 +177,22 @@ def test_rename_to_what_cannot_be(
     assert done.code == 6
     assert reason in done.err
     assert known.path.read_bytes() == before
+
+
+def test_accounts_are_in_a_file_of_their_own(parley: Parley, tmp_path: Path) -> None:
+    path, option = tmp_path / "home" / "accounts", "--accounts"
+    assert parley("peers", "list", option).out == f"nobody is on record in {path}\n"
+    assert parley("peers", "add", str(ALICE), "alice", option).out.startswith(
+        f"{ALICE} has an account as alice\n"
+    )
+    assert parley("peers", "add", str(BOB), option, "--json").last["known_peers"] == str(path)
+    assert not (tmp_path / "home" / "known_peers").exists()
+    assert parley("peers", "add", str(ALICE), "anna").code == 0
+    head, columns, first, second = parley("peers", "list", option).out.splitlines()
+    assert (head, columns) == ("# accounts", "node id\tadded\tnames")
+    assert first.split("\t")[::2] == [str(ALICE), "alice, (anna)"]
+    assert second.split("\t")[::2] == [str(BOB), "-"]
+    taken = parley("peers", "add", str(BOB), "alice", option)
+    assert (taken.code, "has the name alice for" in taken.err) == (6, True)
+    assert parley("peers", "forget", ALICE.text[:4], option).code == 0
+    assert [peer.node_id for peer in KnownPeers(path)] == [BOB]

@@ -111,6 +111,6 @@ def test_every_command_can_be_imported(bare: Path, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
 
 
-@pytest.mark.parametrize("command", [("demo",), ("doctor",), ("simulate", "federation")])
+@pytest.mark.parametrize("command", [("demo",), ("doctor",)])
 def test_what_needs_no_extra_works(bare: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
     assert run(bare, tmp_path, "parley", *command, "--json").last["event"] == "done"

@@ -1,6 +1,5 @@
 """Simulated journals for tests, made once, and what an audit says of a directory of them."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,9 +70,3 @@ def audit(directory: Path, key: AuditorPrivateKey, node: str | None = None) -> A
         result.findings.extend(found.take_findings())
         result.sessions.extend(found.take_sessions())
     return result
-
-
-def listed(path: Path) -> list[dict[str, Any]]:
-    """The list of faults that a file has."""
-    faults: list[dict[str, Any]] = json.loads(path.read_text())["tampered"]
-    return faults

@@ -8,31 +8,25 @@ import pytest
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key
 from node.apps.simulate.tally import Tally, count
-from node.cli.simulation.journals import _named
-from tests.node.apps.simulate.journals import audit, listed
+from node.cli.simulation import _named
+from tests.node.apps.simulate.journals import audit
 from tests.node.cli.conftest import Parley
 
 SMALL = ("--nodes", "2", "--minutes", "0.05", "--one-suite")
 
 
-def test_journals_a_key_and_a_list_of_faults(parley: Parley, tmp_path: Path) -> None:
+def test_journals_and_a_key(parley: Parley, tmp_path: Path) -> None:
     place = tmp_path / "j"
-    done = parley(
-        *("simulate", *SMALL, "--journals", str(place), "--tamper", "drop", "--json"),
-    )
+    done = parley("simulate", *SMALL, "--journals", str(place), "--json")
     assert done.code == 0, done.err
     last = done.last
     assert last["event"] == "done"
     assert last["auditor_key_file"] == str(tmp_path / "auditor.key")
     key = load_auditor_key(tmp_path / "auditor.key")
     assert last["auditor"] == key.public.text
-    # It was counted before an event was taken out.
-    assert last["kept"]["records"]["event"] == count(place).total() + 1
+    assert last["kept"]["records"]["event"] == count(place).total()
     assert last["traffic"]["sessions"] >= 1
-    (fault,) = listed(Path(last["tamper_list"]))
-    assert Path(last["tamper_list"]) == tmp_path / "j.tampered.json"
-    (finding,) = audit(place, key).findings
-    assert (finding.kind, finding.place) == ("gap", fault["place"])
+    assert audit(place, key).findings == []
     again = parley("simulate", *SMALL, "--journals", str(place))
     assert (again.code, again.err) == (6, f"parley: {place} has journals already\n")
 
@@ -57,9 +51,7 @@ def test_for_people_and_for_an_auditor_elsewhere(parley: Parley, tmp_path: Path)
         (["--minutes", "0"], "--minutes is a number above 0"),
         (["--rate", "nan"], "--rate is a number above 0"),
         (["--latency", "-1"], "--latency is a number above 0"),
-        (["--tamper-list", "j/list"], "cannot write the list of faults to"),
         (["--nodes", "1"], "Invalid value for '--nodes'"),
-        (["--tamper", "nonsense"], "Invalid value for '--tamper'"),
         (["--segment-size", "1"], "segment_size"),
     ],
 )

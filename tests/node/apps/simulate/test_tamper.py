@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from node.apps.simulate.tamper.plant import tamper
-from node.apps.simulate.tamper.planted import Fault, Planted, save_list
-from node.apps.simulate.tamper.segment import Segment
-from node.apps.simulate.tamper.survey import survey
 from node.errors import FileError
 from node.journal.audit.rows import Finding
-from tests.node.apps.simulate.journals import Audited, Simulated, audit, listed
+from tests.node.apps.simulate.journals import Audited, Simulated, audit
+from tests.node.apps.simulate.tamper.plant import tamper
+from tests.node.apps.simulate.tamper.planted import Fault, Planted
+from tests.node.apps.simulate.tamper.segment import Segment
+from tests.node.apps.simulate.tamper.survey import survey
 
 # What an audit calls it; a forged end that comes early is for the other side's journal to tell.
 NAMES = {
@@ -116,10 +116,3 @@ def test_where_there_is_no_place_it_says_so(simulated: Simulated, copied: Path) 
         tamper(copied, [Fault.MISSING_SEGMENT], 0)
     with pytest.raises(FileError, match="no place is left for drop"):
         tamper(copied, [Fault.DROP] * 40, 0)
-
-
-def test_the_list(tmp_path: Path) -> None:
-    fault = Planted(Fault.DROP, "a.pjl", "node", "00", "sent", 3, 1)
-    save_list(tmp_path / "list", [fault])
-    (entry,) = listed(tmp_path / "list")
-    assert (entry["kind"], entry["place"], entry["detail"]) == ("drop", 3, "")

@@ -40,7 +40,7 @@ time.sleep(60)
 
 def left(parley: Parley, bus: str) -> tuple[int, int]:
     """Lag and pending of the group."""
-    (line,) = said(parley("bus", "lag", bus, NAME, *GROUP, "--json"), "lag")
+    (line,) = said(parley("bus", "groups", bus, NAME, *GROUP, "--json"), "group")
     return line["lag"], line["pending"]
 
 
@@ -255,7 +255,7 @@ def test_options_that_are_wrong(parley: Parley, bus: str, publish: Publish) -> N
 
 
 def test_looking_for_a_file_makes_none(parley: Parley, bus: str, tmp_path: Path) -> None:
-    for command in (("consume", *GROUP), ("tail",), ("lag",), ("trim", "--max-length", "1")):
+    for command in (("consume", *GROUP), ("tail",), ("groups",), ("trim", "--max-length", "1")):
         done = parley("bus", command[0], bus, NAME, *command[1:])
         assert (done.code, done.err) == (6, f"parley: there is no bus at {tmp_path}/bus.db\n")
     assert list(tmp_path.glob("bus*")) == []

@@ -1,5 +1,7 @@
 """`parley bus tail`, `groups` and `lag`: looking, which changes nothing."""
 
+import pytest
+
 from crypto.identity import Identity
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 from tests.node.cli.processes import Processes
@@ -40,7 +42,7 @@ def test_groups(parley: Parley, bus: str, publish: Publish) -> None:
     consume(parley, bus, "mailer", "--count", "2", "--consumer", "one")
     consume(parley, bus, "audit", "--idle", "0.05s", "--start", "new")
     done = parley("bus", "groups", bus, "--consumers", "--json")
-    assert (done.code, done.last) == (0, {"event": "done", "groups": 2})
+    assert (done.code, done.last) == (0, {"event": "done", "groups": 2, "behind": 0})
     streams = {line["name"]: line for line in said(done, "stream")}
     assert list(streams) == [NAME, "shop.paid"]
     assert (streams[NAME]["length"], streams[NAME]["last_id"]) == (3, ids[2])
@@ -72,22 +74,38 @@ def test_lag(parley: Parley, bus: str, publish: Publish) -> None:
     publish(3)
     consume(parley, bus, "mailer", "--count", "1")
     consume(parley, bus, "audit", "--idle", "0.05s", "--start", "new")
-    done = parley("bus", "lag", bus, NAME)
-    audit, mailer = done.out.splitlines()
-    assert (done.code, done.err, audit) == (0, "", "audit\tlag 0\tpending 0")
-    # What was fetched with the first one and given back is pending.
-    assert mailer in {f"mailer\tlag {2 - n}\tpending {n}" for n in range(3)}
-    assert parley("bus", "lag", bus, NAME, "--max", "2").code == 0
-    done = parley("bus", "lag", bus, NAME, "--max", "1")
-    assert (done.code, done.out.splitlines()) == (7, [audit, f"{mailer}\tbehind"])
-    assert parley("bus", "lag", bus, NAME, "--max", "1", "--group", "audit").code == 0
-    done = parley("bus", "lag", bus, NAME, "--max", "1", "--json")
-    assert [(line["group"], line["behind"]) for line in said(done, "lag")] == [
-        ("audit", False),
-        ("mailer", True),
-    ]
-    assert (done.code, done.last) == (7, {"event": "done", "groups": 2, "behind": 1})
-    done = parley("bus", "lag", bus, NAME, "--group", "nobody")
-    assert (done.code, done.err) == (1, f"parley: there is no group nobody of {NAME}\n")
-    done = parley("bus", "lag", bus, "shop.orderd", "--max", "0")
-    assert (done.code, done.err) == (1, "parley: no group reads shop.orderd\n")
+    for name in ([], [NAME]):
+        assert parley("bus", "groups", bus, *name, "--max", "2").code == 0
+        done = parley("bus", "groups", bus, *name, "--max", "1")
+        late = "behind: mailer has more than 1 events to acknowledge"
+        assert (done.code, done.out.splitlines()[-1]) == (7, late)
+        done = parley("bus", "groups", bus, *name, "--max", "1", "--json")
+        assert [(line["group"], line["behind"]) for line in said(done, "group")] == [
+            ("audit", False),
+            ("mailer", True),
+        ]
+        assert (done.code, done.last) == (7, {"event": "done", "groups": 2, "behind": 1})
+    only = parley("bus", "groups", bus, NAME, "--max", "1", "--group", "audit", "--json")
+    assert (only.code, only.last["groups"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ([NAME, "--group", "nobody"], 1, f"there is no group nobody of {NAME}"),
+        (["shop.orderd", "--max", "0"], 1, "no group reads shop.orderd"),
+        (["--group", "audit"], 2, "cannot show the group 'audit' of all events; give NAME"),
+    ],
+)
+def test_no_such_group(
+    parley: Parley,
+    bus: str,
+    publish: Publish,
+    arguments: list[str],
+    code: int,
+    sentence: str,
+) -> None:
+    publish(1)
+    consume(parley, bus, "mailer", "--count", "1")
+    done = parley("bus", "groups", bus, *arguments)
+    assert (done.code, done.err) == (code, f"parley: {sentence}\n")

@@ -21,7 +21,7 @@ def test_all_commands(parley: Parley, redis_url: str, publish: Publish, loop: st
     group = ("--group", "mailer")
     assert [line.get("id") for line in run("tail")] == [*ids, None]
     assert len(run("consume", *group, "--count", "2", "--batch", "2")) == 3
-    (behind, _) = run("lag", *group, "--max", "0", code=7)
+    (behind, _) = run("groups", *group, "--max", "0", code=7)
     assert {behind["lag"], behind["pending"]} == {0, 1}
     assert run("groups")[0]["group"] == "mailer"
     fails = ("--exec", "false", "--max-attempts", "1", "--retry-delay", "0s", "--count", "1")

@@ -93,7 +93,7 @@ def test_a_shell_is_answered(
     ("line", "expected"),
     [
         ("parley bus dlq r", {"replay"}),
-        ("parley simulate f", {"federation"}),
+        ("parley demo f", set()),
         ("parley --v", {"--version"}),
         ("parley call --kex=x25519-", {"--kex=x25519-mlkem768"}),
         ("parley call --js", {"--json"}),

@@ -212,7 +212,7 @@ def test_hostile_names_and_descriptions_in_files(shell: Shell, home: Path) -> No
         typing.complete(f"parley call {PLACE} safe.01", "safe.019")
         typing.complete("parley ping @", "alice")
         typing.complete("parley peers forget al", "ice ")
-        typing.complete("parley bus lag sqlite:///saf", "e.db ")
+        typing.complete("parley bus groups sqlite:///saf", "e.db ")
     assert sorted(here.iterdir()) == before
 
 

@@ -1,4 +1,4 @@
-"""`parley journal keygen` and `key`: pairs that are made, and what is shown of them."""
+"""`parley journal keygen` and `id show`: pairs that are made, and what is shown of them."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_a_pair_is_made(parley: Parley, tmp_path: Path) -> None:
     assert AuditorKey.parse(made.out.strip()) == private.public
     assert str(path) in made.err
     assert path.stat().st_mode & 0o777 == 0o600
-    shown = parley("journal", "key", str(path), "--json")
+    shown = parley("id", "show", str(path), "--json")
     assert shown.lines == [{"event": "done", "path": str(path), "auditor": private.public.text}]
     assert private.private_bytes().hex() not in made.out + made.err + shown.out
 
@@ -42,9 +42,9 @@ def test_a_passphrase(parley: Parley, tmp_path: Path, monkeypatch: pytest.Monkey
     path = str(tmp_path / "auditor.key")
     made = parley("journal", "keygen", "--out", path, "--passphrase-file", str(passphrase))
     assert made.code == 0
-    assert parley("journal", "key", path).code == 6
-    shown = parley("journal", "key", path, "--passphrase-file", str(passphrase))
+    assert parley("id", "show", path).code == 6
+    shown = parley("id", "show", path, "--passphrase-file", str(passphrase))
     assert shown.out == made.out
     identity = str(tmp_path / "identity")
     assert parley("id", "new", identity).code == 0
-    assert "not an auditor's key file" in parley("journal", "key", identity).err
+    assert parley("id", "show", identity, "--json").last["algorithms"] == ["ed25519"]

@@ -1,6 +1,6 @@
 """What is to happen, in order."""
 
-from node.apps.simulate.federation.agenda import Agenda
+from tests.node.apps.simulate.federation.agenda import Agenda
 
 
 def test_events_happen_by_their_time_and_then_in_the_order_they_were_put_down() -> None:

@@ -5,8 +5,8 @@ from itertools import chain
 
 import pytest
 
-from node.apps.simulate.federation.oracle import Truth
-from node.apps.simulate.federation.plan import FederationPlan
+from tests.node.apps.simulate.federation.oracle import Truth
+from tests.node.apps.simulate.federation.plan import FederationPlan
 
 
 @pytest.mark.parametrize(

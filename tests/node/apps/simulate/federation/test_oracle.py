@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.apps.simulate.federation.oracle import Truth
+from tests.node.apps.simulate.federation.oracle import Truth
 
 
 def truth(edges: list[tuple[int, int]], servers: int, **denied: tuple[int, ...]) -> Truth:

@@ -1,18 +1,15 @@
 """A simulated federation as a whole: what holds, the same each time, and a fault that is planted
 is found."""
 
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
-from node.apps.simulate.federation.report import CLAIMS, FederationReport
-from node.apps.simulate.federation.run import simulate_federation
 from node.protocol.codes import ResultCode
-from tests.node.cli.conftest import Parley
+from tests.node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
+from tests.node.apps.simulate.federation.report import CLAIMS, FederationReport
+from tests.node.apps.simulate.federation.run import simulate_federation
 
 # What each misbehaviour breaks.
 BREAKS = {
@@ -23,7 +20,7 @@ BREAKS = {
     Misbehaviour.FORK: "dials",
     Misbehaviour.BACK: "dials",
 }
-ARGUMENTS = ("simulate", "federation", "--servers", "6", "--seed", "3", "--minutes", "2")
+PLAN = FederationPlan(servers=6, seed=3, minutes=2)
 
 
 def run(plan: FederationPlan) -> FederationReport:
@@ -95,55 +92,16 @@ def test_who_is_cut_off_is_dialled_in_vain() -> None:
     assert report.answers[ResultCode.UNREACHABLE] > 0
 
 
-def test_the_command_says_what_held(parley: Parley, tmp_path: Path) -> None:
-    trace = tmp_path / "trace"
-    done = parley(*ARGUMENTS, "--trace", str(trace))
-    assert done.code == 0, done.err
-    for word in ("cards passed on", "what held", "simulated  ", "trace      "):
-        assert word in done.out
-    assert len(trace.read_text().splitlines()) > 100
-    as_json = parley(*ARGUMENTS, "--json")
-    assert as_json.code == 0
-    (last,) = as_json.lines
-    assert (last["event"], last["held"], last["servers"]) == ("done", True, 6)
-    assert last["trace"] in done.out
-
-
-def test_the_command_says_what_did_not_hold(parley: Parley) -> None:
-    done = parley(*ARGUMENTS, "--misbehave", "lie", "--json")
-    assert done.code == 7
-    broken, last = done.lines
-    assert (broken["event"], broken["claim"]) == ("broken", "truth")
-    assert (last["held"], last["broken"]["truth"]) == (False, 1)
-    done = parley(*ARGUMENTS, "--misbehave", "lie")
-    assert done.code == 7
-    assert re.search(r"^broken     at [\d.]+ s, truth: server ", done.out, re.MULTILINE)
-
-
 @pytest.mark.process
-def test_another_process_gives_the_same_trace(parley: Parley) -> None:
-    program = [sys.executable, "-m", "parley", *ARGUMENTS, "--json"]
+def test_another_process_gives_the_same_trace() -> None:
+    code = (
+        "from tests.node.apps.simulate.federation.plan import FederationPlan\n"
+        "from tests.node.apps.simulate.federation.run import simulate_federation\n"
+        f"print(simulate_federation({PLAN!r}, lambda *_: None).trace)"
+    )
     # Sets of bytes are in another order there.
     env = {"PYTHONHASHSEED": "7", "PATH": ""}
-    there = subprocess.run(program, capture_output=True, text=True, check=True, env=env)
-    assert parley(*ARGUMENTS, "--json").last["trace"] in there.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--seed", "1", "federation"], "options stand behind federation"),
-        (["federation", "--servers", "1"], "Invalid value for '--servers'"),
-        (["federation", "--servers", "1025"], "Invalid value for '--servers'"),
-        (["federation", "--clocks", "241"], "Invalid value for '--clocks'"),
-        (["federation", "--misbehave", "x"], "Invalid value for '--misbehave'"),
-        (["federation", "--minutes", "nan"], "Invalid value for '--minutes'"),
-        ([], "Missing option '--journals'."),
-    ],
-)
-def test_what_is_asked_for_must_make_sense(
-    parley: Parley, arguments: list[str], sentence: str
-) -> None:
-    done = parley("simulate", *arguments)
-    assert done.code == 2
-    assert sentence in done.err
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout.strip() == run(PLAN).trace

@@ -1,15 +1,15 @@
 """What is watched on the wires: it finds what it is to find, and nothing else."""
 
-from node.apps.simulate.federation.plan import FederationPlan
-from node.apps.simulate.federation.spread import Spread
-from node.apps.simulate.federation.watch import (
+from node.federation.card import read_card, sign_card
+from tests.node.apps.simulate.federation.plan import FederationPlan
+from tests.node.apps.simulate.federation.spread import Spread
+from tests.node.apps.simulate.federation.watch import (
     KEPT,
     Breaches,
     CardReader,
     DialWatch,
     SessionWatch,
 )
-from node.federation.card import read_card, sign_card
 
 A, B = b"a" * 32, b"b" * 32
 TRACE = b"t" * 16

@@ -1,10 +1,10 @@
 """One direction of a session: in order, at its pace, and not after it is cut."""
 
 from node.apps.simulate.draws import Draws
-from node.apps.simulate.federation.agenda import Agenda
-from node.apps.simulate.federation.plan import SENT_AGAIN
-from node.apps.simulate.federation.weight import weigh
-from node.apps.simulate.federation.wires import BANDWIDTH, OVERHEAD, Lane
+from tests.node.apps.simulate.federation.agenda import Agenda
+from tests.node.apps.simulate.federation.plan import SENT_AGAIN
+from tests.node.apps.simulate.federation.weight import weigh
+from tests.node.apps.simulate.federation.wires import BANDWIDTH, OVERHEAD, Lane
 
 
 def lane(agenda: Agenda, loss: float = 0.0) -> Lane:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from node.apps.simulate.draws import Draws
-from node.apps.simulate.tamper import chains, events
-from node.apps.simulate.tamper.planted import Fault, Planted
-from node.apps.simulate.tamper.segment import Segment
-from node.apps.simulate.tamper.survey import Stretch, WrittenJournals, WrittenSession, survey
 from node.errors import FileError
 from node.journal.segments import read_end
+from tests.node.apps.simulate.tamper import chains, events
+from tests.node.apps.simulate.tamper.planted import Fault, Planted
+from tests.node.apps.simulate.tamper.segment import Segment
+from tests.node.apps.simulate.tamper.survey import Stretch, WrittenJournals, WrittenSession, survey
 
 _CHANGES: Final[dict[Fault, events.Change]] = {
     Fault.BIT_FLIP: events.bit_flip,

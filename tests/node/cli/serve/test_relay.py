@@ -1,4 +1,4 @@
-"""`parley relay` as a real process: clients at it, and a node that bridges it."""
+"""The event relay of `parley serve` as a real process: clients at it, and its node's topic."""
 
 import socket
 from pathlib import Path
@@ -12,6 +12,7 @@ from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 from tests.reference.dialects.relay_raw import RelayRaw
 
+HERE = ("--listen", "tcp://127.0.0.1:0")
 ONE, TWO = b"\x11" * 16, b"\x22" * 16
 
 
@@ -31,12 +32,13 @@ def client(address: str, uuid: bytes) -> RelayRaw:
 
 
 def test_clients_meet_over_tcp_and_unix(processes: Processes, tmp_path: Path) -> None:
-    places = ("--listen", "tcp://127.0.0.1:0", "--listen", f"unix://{tmp_path}/relay")
-    running = processes.start("relay", *places, "--no-feedback", "--clients", "2", "--json")
+    file = tmp_path / "parley.toml"
+    file.write_text("[relay]\nfeedback = false\n[relay.limits]\nclients = 2\n")
+    places = ("--relay", "tcp://127.0.0.1:0", "--relay", f"unix://{tmp_path}/relay")
+    running = processes.start("serve", *HERE, *places, "--config", str(file), "--json")
     ready = running.event("ready")
-    assert set(ready) == {"event", "addresses"}
     one, two = (
-        client(address, uuid) for address, uuid in zip(ready["addresses"], (ONE, TWO), strict=True)
+        client(address, uuid) for address, uuid in zip(ready["relay"], (ONE, TWO), strict=True)
     )
     with one.sock, two.sock:
         one.send(b"\x33" * 16, b"to nobody")
@@ -44,7 +46,7 @@ def test_clients_meet_over_tcp_and_unix(processes: Processes, tmp_path: Path) ->
         assert two.read_message().payload == b"direct"
         two.broadcast(b"to all")
         assert one.read_message().payload == b"to all"
-        host, port = ready["addresses"][0].removeprefix("tcp://").rsplit(":", 1)
+        host, port = ready["relay"][0].removeprefix("tcp://").rsplit(":", 1)
         with socket.create_connection((host, int(port)), timeout=10) as third:
             assert third.recv(1) == b""
         running.send(SIGINT)
@@ -66,15 +68,14 @@ def test_a_bridge_joins_two_nodes_and_a_relay(processes: Processes, parley: Parl
     far = processes.start("pub", "news", "--wait", "1", "--json", "--fresh", typing=True)
     (source,) = far.event("ready")["addresses"]
     running = processes.start(
-        *("relay", "--bridge", f"news={source}", "--node", "tcp://127.0.0.1:0", "--json"),
-        "--fresh",
+        *("serve", *HERE, "--relay", "tcp://127.0.0.1:0", "--bridge", "news", "--json"),
+        *("--forward", f"news={source}", "--fresh"),
     )
     ready = running.event("ready")
-    assert ready["topic"] == "news"
-    (near,) = ready["node_addresses"]
+    (near,) = ready["addresses"]
     reader = processes.start("sub", near, "news", "--count", "3", "--json")
     reader.event("subscribed")
-    one = client(ready["addresses"][0], ONE)
+    one = client(ready["relay"][0], ONE)
     with one.sock:
         one.broadcast(b"from the relay")
         assert reader.event("note")["data"] == "from the relay"
@@ -92,20 +93,16 @@ def test_a_bridge_joins_two_nodes_and_a_relay(processes: Processes, parley: Parl
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--listen", "tcp://0.0.0.0:0"], "--allow-insecure"),
-        (["--listen", "nowhere"], "cannot use the address 'nowhere': it must start with"),
-        (["--node", "tcp://127.0.0.1:0"], "cannot use --node tcp://127.0.0.1:0 without --bridge"),
-        (["--bridge", "=tcp://127.0.0.1:1"], "TOPIC=ADDR"),
-        (["--bridge", ""], "cannot use --bridge '': the topic is empty"),
-        (["--clients", "0"], "clients is 0"),
-        (["--longest-frame", "63"], "longest_frame is 63"),
-        (["--write-buffer", "1"], "write_buffer is 1"),
+        (["--relay", "tcp://0.0.0.0:0"], "--allow-insecure"),
+        (["--relay", "nowhere"], "cannot use the address 'nowhere': it must start with"),
+        (["--bridge", "news"], "cannot bridge the topic 'news'"),
+        (["--relay", "tcp://127.0.0.1:0", "--bridge", ""], "cannot bridge the topic ''"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
     parley: Parley, arguments: list[str], sentence: str
 ) -> None:
-    done = parley("relay", *arguments)
+    done = parley("serve", *HERE, *arguments)
     assert (done.code, done.out) == (2, "")
     assert sentence in done.err
     assert done.err.count("\n") == 1
@@ -113,10 +110,12 @@ def test_what_cannot_be_is_one_sentence(
 
 def test_settings_stand_below_options(processes: Processes, tmp_path: Path) -> None:
     file = tmp_path / "parley.toml"
-    lines = ["[relay]", f'listen = ["unix://{tmp_path}/a"]', "feedback = false"]
+    lines = ["[relay]", f'listen = ["unix://{tmp_path}/b"]', 'bridge = "news"']
     file.write_text("\n".join([*lines, "[relay.limits]", "clients = 1"]))
-    running = processes.start("relay", "--config", str(file), "--feedback")
-    assert running.line() == f"relaying on unix://{tmp_path}/a"
+    place = f"unix://{tmp_path}/a"
+    running = processes.start("serve", *HERE, "--config", str(file), "--relay", place)
+    assert running.line().startswith("listening on ")
+    assert running.line() == f"relaying on {place}"
     one = client(f"unix://{tmp_path}/a", ONE)
     with one.sock:
         one.send(TWO)

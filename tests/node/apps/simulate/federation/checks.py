@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from node.apps.simulate.federation.oracle import Truth
-from node.apps.simulate.federation.servers import SimulatedServer
-from node.apps.simulate.federation.world import FederationWorld
+from tests.node.apps.simulate.federation.oracle import Truth
+from tests.node.apps.simulate.federation.servers import SimulatedServer
+from tests.node.apps.simulate.federation.world import FederationWorld
 
 # Pairs of servers of which paths are looked at: all of them up to 16 servers.
 MOST_PAIRS: Final = 256

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from node.apps.simulate.draws import Draws
-from node.apps.simulate.federation.agenda import Agenda
-from node.apps.simulate.federation.plan import QUICKEST, SENT_AGAIN, SLOWEST
+from tests.node.apps.simulate.federation.agenda import Agenda
+from tests.node.apps.simulate.federation.plan import QUICKEST, SENT_AGAIN, SLOWEST
 
 BANDWIDTH: Final = 12.5e6  # bytes a second and direction: 100 Mbit/s
 # Bytes that an event takes besides its payload.

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from node.apps.simulate.draws import Draws
-from node.apps.simulate.tamper.events import flipped, planted
-from node.apps.simulate.tamper.planted import Fault, Planted
-from node.apps.simulate.tamper.segment import Segment
-from node.apps.simulate.tamper.survey import Stretch, WrittenSession
-from node.apps.simulate.tamper.wires import Chains
 from node.journal import keys
 from node.journal.bodies import SessionEnd
 from node.journal.fields import parse_event_head
 from node.journal.sessions import Checkpoint
 from node.protocol.codes import CloseCode
+from tests.node.apps.simulate.tamper.events import flipped, planted
+from tests.node.apps.simulate.tamper.planted import Fault, Planted
+from tests.node.apps.simulate.tamper.segment import Segment
+from tests.node.apps.simulate.tamper.survey import Stretch, WrittenSession
+from tests.node.apps.simulate.tamper.wires import Chains
 
 # Codes that a forger might prefer: went well, went away, was busy.
 _CODES: Final = (CloseCode.NORMAL, CloseCode.GOING_AWAY, CloseCode.TIMEOUT, CloseCode.OVERLOADED)

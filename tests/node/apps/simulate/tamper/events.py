@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from node.apps.simulate.draws import Draws
-from node.apps.simulate.tamper.planted import Fault, Planted
-from node.apps.simulate.tamper.segment import HEAD, Segment
-from node.apps.simulate.tamper.survey import Stretch
-from node.apps.simulate.tamper.wires import Shape
 from node.journal import keys
 from node.journal.records import HEAD_SIZE
+from tests.node.apps.simulate.tamper.planted import Fault, Planted
+from tests.node.apps.simulate.tamper.segment import HEAD, Segment
+from tests.node.apps.simulate.tamper.survey import Stretch
+from tests.node.apps.simulate.tamper.wires import Shape
 
 # How many events are looked at before another stretch is taken.
 _TRIES: Final = 64

@@ -3,11 +3,8 @@
 It says what was done, not what should be found.
 """
 
-import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 
 class Fault(StrEnum):
@@ -39,9 +36,3 @@ class Planted:
     place: int | None = None
     count: int = 0
     detail: str = ""
-
-
-def save_list(path: Path, planted: Iterable[Planted]) -> None:
-    """Write the list as JSON; raises OSError."""
-    faults = [asdict(fault) for fault in planted]
-    path.write_text(json.dumps({"tampered": faults}, indent=2) + "\n", "utf-8")

@@ -7,15 +7,15 @@ from typing import Any
 
 from lbm import keys
 from lbm.decoder import decode
-from node.apps.simulate.federation.agenda import Agenda
-from node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
-from node.apps.simulate.federation.spread import Spread
-from node.apps.simulate.federation.watch import Breaches, CardReader, DialWatch, SessionWatch
 from node.federation.card import Card, read_card
 from node.federation.exchange import CardEvent
 from node.federation.limits import ATTEMPTS, HOP_ALLOWANCE
 from node.protocol.codes import CARDS
 from node.protocol.federation_types import LONGEST_PATH
+from tests.node.apps.simulate.federation.agenda import Agenda
+from tests.node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
+from tests.node.apps.simulate.federation.spread import Spread
+from tests.node.apps.simulate.federation.watch import Breaches, CardReader, DialWatch, SessionWatch
 
 # What is told to whoever waits for the answer of a Dial: its code, and the index of its author.
 Answered = Callable[[int, int | None], None]

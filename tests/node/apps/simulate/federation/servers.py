@@ -4,10 +4,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from crypto.identity import NodeId
-from node.apps.simulate.federation.links import KeptLink, KeptSession
-from node.apps.simulate.federation.plan import Misbehaviour
-from node.apps.simulate.federation.surroundings import Answered, Surroundings
-from node.apps.simulate.federation.tunnels import USED, SimulatedTunnel
 from node.federation.card import Card
 from node.federation.dials import Here, Onward, Refused, encode_dial
 from node.federation.directory import Directory
@@ -15,6 +11,10 @@ from node.federation.exchange import CardEvent
 from node.federation.paths import Path
 from node.protocol.codes import CARDS, ResultCode
 from node.protocol.errors import RemoteProtocolError
+from tests.node.apps.simulate.federation.links import KeptLink, KeptSession
+from tests.node.apps.simulate.federation.plan import Misbehaviour
+from tests.node.apps.simulate.federation.surroundings import Answered, Surroundings
+from tests.node.apps.simulate.federation.tunnels import USED, SimulatedTunnel
 
 # 2026-01-01 00:00 UTC, in ms.
 EPOCH_MS: Final = 1_767_225_600_000

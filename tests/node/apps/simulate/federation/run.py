@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from node.apps.simulate.federation.checks import check
-from node.apps.simulate.federation.plan import FederationPlan
-from node.apps.simulate.federation.report import FederationReport
-from node.apps.simulate.federation.weight import weigh
-from node.apps.simulate.federation.world import FederationWorld, Passed
+from tests.node.apps.simulate.federation.checks import check
+from tests.node.apps.simulate.federation.plan import FederationPlan
+from tests.node.apps.simulate.federation.report import FederationReport
+from tests.node.apps.simulate.federation.weight import weigh
+from tests.node.apps.simulate.federation.world import FederationWorld, Passed
 
 # Servers that are weighed; the others are like them.
 _WEIGHED: Final = 4

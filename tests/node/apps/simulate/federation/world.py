@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from node.apps.simulate.draws import Draws
-from node.apps.simulate.federation.links import KeptLink
-from node.apps.simulate.federation.oracle import Truth
-from node.apps.simulate.federation.plan import NOTICED, REDIALLED, STARTING, FederationPlan
-from node.apps.simulate.federation.servers import Neighbour, SimulatedServer
-from node.apps.simulate.federation.surroundings import Surroundings
 from node.federation.limits import CARD_INTERVAL
 from node.protocol.federation_types import LONGEST_PATH
+from tests.node.apps.simulate.federation.links import KeptLink
+from tests.node.apps.simulate.federation.oracle import Truth
+from tests.node.apps.simulate.federation.plan import NOTICED, REDIALLED, STARTING, FederationPlan
+from tests.node.apps.simulate.federation.servers import Neighbour, SimulatedServer
+from tests.node.apps.simulate.federation.surroundings import Surroundings
 
 # One Dial in so many has a path that somebody made up, and one in so many steps of it leads
 # anywhere.

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from node.apps.simulate.federation.plan import NOTICED, REDIALLED
-from node.apps.simulate.federation.surroundings import Answered, Surroundings
-from node.apps.simulate.federation.watch import SessionWatch
-from node.apps.simulate.federation.wires import Lane
+from tests.node.apps.simulate.federation.plan import NOTICED, REDIALLED
+from tests.node.apps.simulate.federation.surroundings import Answered, Surroundings
+from tests.node.apps.simulate.federation.watch import SessionWatch
+from tests.node.apps.simulate.federation.wires import Lane
 
 # Seconds that a link stays away, on average: some longer than cards remember them.
 AWAY: Final = 25.0

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from node.apps.simulate.federation.watch import Breach
+from tests.node.apps.simulate.federation.watch import Breach
 
 # What is claimed of a federation, by the names that a report has for it.
 CLAIMS: Final = {

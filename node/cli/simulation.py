@@ -1,7 +1,6 @@
 """`parley simulate`: journals to work on, kept by real nodes with made-up traffic and time.
 
-It counts by itself what it reports. The list of planted faults is kept outside of the journals,
-where nothing that checks them looks.
+It counts by itself what it reports.
 """
 
 from collections import Counter
@@ -20,10 +19,7 @@ from crypto.auditor import AuditorKey, AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key, save_auditor_key
 from node.apps.simulate.plan import Plan, Traffic
 from node.apps.simulate.tally import Counts, Tally, count
-from node.apps.simulate.tamper.plant import tamper
-from node.apps.simulate.tamper.planted import Fault, save_list
 from node.apps.simulate.world import Keeping, simulate
-from node.cli.completion.suggestions import words
 from node.cli.log_lines import set_up_logging
 from node.cli.options import Json, Loop
 from node.cli.output import Output
@@ -36,12 +32,11 @@ from node.protocol.codes import result_label
 
 KEY_FILE = "auditor.key"
 DATA = "Traffic"
-FAULTS = "Tampering"
 
 
 JournalsOption = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Where the journals go; made if it is not there.  [required]"),
+    Path,
+    typer.Option(metavar="DIR", help="Where the journals go; made if it is not there."),
 ]
 NodesOption = Annotated[int, typer.Option(min=2, max=1_000, help="How many nodes.")]
 MinutesOption = Annotated[float, typer.Option(help="Simulated minutes, above 0.")]
@@ -95,28 +90,10 @@ OneSuiteOption = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-TamperingOption = Annotated[
-    list[Fault] | None,
-    typer.Option(
-        "--tamper",
-        help="Plant this fault in the journals; repeatable.",
-        rich_help_panel=FAULTS,
-        autocompletion=words(*Fault),
-    ),
-]
-TamperListOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Where the planted faults are listed. Default: DIR.tampered.json",
-        rich_help_panel=FAULTS,
-    ),
-]
 
 
 def simulation(
-    context: typer.Context,
-    journals: JournalsOption = None,
+    journals: JournalsOption,
     nodes: NodesOption = 3,
     minutes: MinutesOption = 1.0,
     seed: SeedOption = 0,
@@ -128,17 +105,10 @@ def simulation(
     burst: BurstOption = None,
     latency: LatencyOption = 0.005,
     one_suite: OneSuiteOption = False,
-    tampering: TamperingOption = None,
-    tamper_list: TamperListOption = None,
     loop: Loop = "asyncio",
     as_json: Json = False,
 ) -> None:
     """Run nodes with made-up traffic in simulated time, and keep their journals."""
-    if context.invoked_subcommand is not None:
-        _check_nothing_is_given(context)
-        return
-    if journals is None:
-        raise ConfigError("Missing option '--journals'.")
     set_up_logging("error")
     out = Output(as_json)
     plan = Plan(
@@ -152,8 +122,8 @@ def simulation(
         traffic=frozenset(traffic or Traffic),
         mixed=not one_suite,
     )
-    listed = tamper_list or journals.with_name(f"{journals.name}.tampered.json")
-    _check_places(journals, listed)
+    if journals.is_dir() and list_segments(journals):
+        raise FileError(f"{journals} has journals already")
     journals.mkdir(mode=0o700, parents=True, exist_ok=True)
     key, key_file = _auditor(auditor, journals.absolute().parent / KEY_FILE)
     began = perf_counter()
@@ -162,15 +132,9 @@ def simulation(
     with staged(out) as stage:
         stage("counting what was kept")
         counts = count(journals)
-        stage("planting faults")
-        faults = tamper(journals, tampering or (), seed)
-    if faults:
-        save_list(listed, faults)
     _show(out, tally, counts, seconds)
     if key_file is not None:
         out.say(f"auditor    {key_file}")
-    if faults:
-        out.say(f"tampered   {len(faults)} times; listed in {listed}")
     out.done(
         journals=str(journals),
         auditor=key.text,
@@ -179,17 +143,7 @@ def simulation(
         simulated_seconds=plan.seconds,
         kept=counts.fields(),
         traffic=tally.fields(),
-        tampered=len(faults),
-        tamper_list=str(listed) if faults else None,
     )
-
-
-def _check_nothing_is_given(context: typer.Context) -> None:
-    """Options before the name of another simulation are not for it, and would be lost."""
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(f"options stand behind {context.invoked_subcommand}")
 
 
 def _simulated(out: Output, plan: Plan, keeping: Keeping, loop: str) -> Tally:
@@ -207,17 +161,6 @@ def _positive(option: str, value: float, least: float | None = None) -> float:
     if not (0 < value < 1e6 or value == least):
         raise ConfigError(f"{option} is a number above 0, or 0 where that is allowed")
     return value
-
-
-def _check_places(journals: Path, listed: Path) -> None:
-    """What is counted and tampered with shall be this simulation's alone."""
-    if journals.is_dir() and list_segments(journals):
-        raise FileError(f"{journals} has journals already")
-    if listed.absolute().is_relative_to(journals.absolute()):
-        raise ConfigError(
-            f"cannot write the list of faults to '{listed}': it is inside the journals' directory "
-            f"'{journals}'; choose a place outside"
-        )
 
 
 def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:
