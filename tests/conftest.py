@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import alone, compiled, loops, quick
+from tests import alone, compiled, loops, quick, watchdog
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 from tests.scheduling import Shares, import_share, in_order
 
@@ -131,6 +131,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     settings.load_profile("parley")
     quick.watch()
+    watchdog.configure(config)
     loops.configure(config)
     compiled.configure(config)
 
@@ -215,8 +216,14 @@ def freeze_after_many(config: pytest.Config) -> None:
         gc.freeze()
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-timeout
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
+    return watchdog.watch(item, settings.timeout)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    watchdog.limit_waits(pyfuncitem)
     return alone.run_alone(pyfuncitem)
 
 

@@ -10,7 +10,7 @@ are therefore the places of their tests.
 from collections import Counter
 from contextlib import suppress
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]  # it has no types
@@ -70,6 +70,22 @@ class Shares(LoadGroupScheduling):  # type: ignore[misc]  # as above
     """`--dist=loadgroup`, with our groups, and the others in pieces."""
 
     pieces: dict[str, str] | None = None
+
+    def remove_node(self, node: Any) -> str | None:
+        """Return the test that ended a process, and share out the others that it had.
+
+        pytest-xdist's own method would run that test again, and end all processes one by one.
+        """
+        work: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
+        left = [(unit, test) for unit, tests in work.items() for test in tests if not tests[test]]
+        if not left:
+            return None
+        (unit, ended), *others = left
+        work[unit][ended] = True
+        self.workqueue.update((unit, work[unit]) for unit, _ in others)
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return ended
 
     def _split_scope(self, nodeid: str) -> str:
         """The name of what a test is given out with."""
