@@ -1,4 +1,4 @@
-"""Checks what is in a built wheel: our five packages and nothing else, and the console's page.
+"""Checks what is in a built wheel: our five packages and nothing else, and the files of pages.
 
 Most of the names are general, so anything else at the top level would be an accident.
 """
@@ -20,10 +20,14 @@ def main(path: str) -> None:
     missing = [name for name in PACKAGES if f"{name}/py.typed" not in names]
     if missing:
         sys.exit(f"no py.typed in {missing}")
-    static = Path("node/web/console/static")
-    pages = [f"{static}/{file.name}" for file in static.iterdir()]
+    pages = [
+        str(file)
+        for folder in ("node/web/console/static", "pipeline/report")
+        for file in Path(folder).iterdir()
+        if file.is_file()
+    ]
     if lost := [page for page in pages if page not in names]:
-        sys.exit(f"the console's page lacks {lost}")
+        sys.exit(f"the wheel lacks {lost}")
     print(f"{path}: {', '.join(sorted(PACKAGES))}, {len(names)} files")
 
 

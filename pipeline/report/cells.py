@@ -1,18 +1,18 @@
-"""The cells of the report's tables: names made fit to be shown, nodes, sessions, codes, pictures.
+"""The texts of the report's cells: names, nodes, sessions, codes and captions.
 
-Every text that a stranger chose goes through `visible`. What comes out of it has no control, format
-or private characters and a bounded length; it is still text, to be escaped on its way into a page.
+Every text that a peer chose goes through `visible`, which removes control, format and private
+characters and limits the length. The template escapes the result.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 from unicodedata import category
 
 from node.protocol.codes import ResultCode, code_name
-from pipeline.gold.meanings import FAULT, WEIGHTS
+from pipeline.gold.meanings import KINDS
 from pipeline.report import units
-from pipeline.report.html import Child, Markup, Number, element
+from pipeline.report.figures import CallRow, FindingRow, SessionSummary
 
 NAME_LIMIT: Final = 80  # characters that are shown of a name
 MARKS: Final = 2  # combining marks in a row, of which more pile up over other lines
@@ -77,95 +77,81 @@ def _common(one: str, other: str) -> int:
     return size
 
 
-_SESSION_SIZE: Final = 12
-PAGE_ID: Final = 128  # digits of a page's place: those of a session id of 32 bytes, as text
+NODE_ID: Final = 52  # characters of the node id with which the name of a segment begins
+PAGE_ID: Final = 128  # digits of the anchor of a session's page: a session id of 32 bytes, as text
+SEGMENT_LIMIT: Final = 120  # characters that are shown of the name of a segment
+MOST_CODES: Final = 6  # error codes that are shown for a row of calls
 
 
-def closed_cell(code: int | None) -> str:
-    """The name of what ended a session."""
+def page_id(session: str) -> str:
+    """Return the anchor of a session's page: hexadecimal, whatever the name of the session."""
+    return f"session-{session.encode(errors='backslashreplace').hex()[:PAGE_ID]}"
+
+
+def kind_id(kind: str) -> str:
+    """Return the anchor at which a kind of finding is explained; hexadecimal for unknown kinds."""
+    return f"kind-{kind if kind in KINDS else kind.encode(errors='backslashreplace').hex()}"
+
+
+def closed_name(code: int | None) -> str:
+    """Return the name of the code with which a session ended."""
     return "no end in the journal" if code is None else code_name(code)
 
 
 def result_name(code: int) -> str:
-    """The name of a result's code; of one without a name, the number."""
+    """Return the name of a result code, or the number if it has no name."""
     try:
         return ResultCode(code).name.lower().replace("_", "-")
     except ValueError:
         return str(code)
 
 
-def weight_cell(weight: str) -> Markup:
-    """A finding's weight, in its colour and in a word; sorted by how heavy it is."""
-    known = weight if weight in WEIGHTS else FAULT
-    made = element("span", known, class_=f"weight {known}")
-    return Markup(made.html, list(WEIGHTS).index(known))
+def error_codes(row: CallRow) -> str:
+    """Return the most frequent error codes of some calls, with their counts."""
+    codes = sorted((row.error_codes or {}).items(), key=lambda one: -one[1])
+    named = [f"{result_name(code)}: {units.count(number)}" for code, number in codes[:MOST_CODES]]
+    return ", ".join([*named, *(["…"] if len(codes) > MOST_CODES else [])]) or units.NOTHING
 
 
-def name_cell(name: str | None) -> Markup:
-    """A stranger's name; apart from what surrounds it, whichever way it is written."""
-    if not name:
-        return element("em", "none" if name is None else "empty")
-    return element("bdi", visible(name), class_="name")
+def meaning(kind: str) -> tuple[str, str, str]:
+    """Return what a kind of finding proves, what it does not prove, and what to do."""
+    known = KINDS.get(kind)
+    if known is None:
+        return "This version does not know it.", units.NOTHING, "Read it with a newer version."
+    return known.proves, known.proves_not, known.advice
 
 
-def node_cell(node: str | None, nodes: Nodes) -> Child:
-    """A node's name, if it is known, and its short id; the whole one is told on pointing at it."""
-    if node is None:
-        return units.NOTHING
-    code = element("code", visible(nodes.short(node)), class_="nowrap", title=visible(node))
-    name = nodes.name(node)
-    return code if name is None else element("span", element("bdi", name), " ", code)
+def place_of(row: FindingRow, nodes: Nodes) -> str:
+    """Return the segment of a finding, and the offset in it."""
+    segment = row.segment or ""
+    named = visible(nodes.short(segment[:NODE_ID]) + segment[NODE_ID:], SEGMENT_LIMIT)
+    return named if row.offset is None else f"{named} at {row.offset}"
 
 
-def session_cell(session: str | None, pages: Container[str] = ()) -> Child:
-    """The beginning of a session's id, which leads to its page if there is one; the whole one is
-    told on pointing at it."""
-    if session is None:
-        return units.NOTHING
-    short = visible(session[:_SESSION_SIZE]) + ("…" if len(session) > _SESSION_SIZE else "")
-    code = element("code", short, class_="nowrap", title=visible(session))
-    return element("a", code, href=f"#{page_id(session)}") if session in pages else code
+def description(talk: SessionSummary) -> str:
+    """Return a sentence about a session, to follow the names of its nodes."""
+    when = "" if talk.started is None else f" on {units.time(talk.started)} UTC"
+    long = "" if talk.duration_us is None else f", for {units.duration(talk.duration_us)}"
+    suite = "" if talk.suite is None else f", with {visible(talk.suite)}"
+    return (
+        f"{when}{long}{suite}: {units.counted(talk.events, 'event')}, "
+        f"{units.size(talk.wire_bytes)} on the wire. "
+        f"{units.counted(talk.journals, 'journal')} {'has' if talk.journals == 1 else 'have'} it. "
+        f"It ended with: {ending(talk)}."
+    )
 
 
-def page_id(session: str) -> str:
-    """Where in the page a session's own page is; as hexadecimal, whatever it is named."""
-    return f"session-{session.encode(errors='backslashreplace').hex()[:PAGE_ID]}"
-
-
-def count_cell(number: float | None) -> Number:
-    """A whole number."""
-    return Number(units.count(number), number)
-
-
-def size_cell(number: float | None) -> Number:
-    """Bytes."""
-    return Number(units.size(number), number)
-
-
-def duration_cell(micros: float | None) -> Number:
-    """Microseconds."""
-    return Number(units.duration(micros), micros)
-
-
-def time_cell(micros: int | None, *, fine: bool = False) -> Child:
-    """Microseconds since the epoch as a time in UTC, to the second or, `fine`, the millisecond."""
-    if micros is None:
-        return units.NOTHING
-    text = units.time(micros) + (f".{micros // 1_000 % 1_000:03}" if fine else "")
-    return Markup(element("span", text, class_="nowrap").html, micros)
-
-
-def picture(address: str, alt: str, caption: str) -> Markup:
-    """An image with a caption, as wide as the page; `alt` describes it to readers who cannot see
-    it."""
-    image = element("img", src=address, alt=alt)
-    frame = element("div", image, class_="picture", role="region", tabindex="0", aria_label=caption)
-    return element("figure", frame, element("figcaption", caption))
+def ending(row: SessionSummary) -> str:
+    """Return how a session ended: once if both ends agree, else for both."""
+    told = [closed_name(code) for code in (row.initiator_code, row.responder_code)]
+    if row.journals < 2:  # the other end has no journal here
+        told = [name for name in told if name != closed_name(None)] or told[:1]
+    return told[0] if len(set(told)) == 1 else f"{told[0]}; responder: {told[1]}"
 
 
 def first_of(what: str, shown: int, of: int | None, limit: int) -> str:
-    """A caption that says how much of all there is stands in a table of at most `limit` rows, and
-    how to get the rest."""
+    """Return a caption for a table of at most `limit` rows: how many of all rows it has, and which
+    option shows more."""
     cut = shown == limit if of is None else shown < of
     if not cut:
         return f"{what}."

@@ -1,95 +1,123 @@
-"""The report as one HTML page, of the figures that `pipeline.report.queries` collects.
+"""The report as one HTML page, made from the figures that `pipeline.report.queries` collects.
 
-The page loads nothing and escapes every name. The one script that it has sorts, filters and turns
-the pages of tables; a policy in the page forbids every other one, by the script's hash, and all
-that might be loaded.
+The template `page.html` escapes every value. The page loads nothing. Its only script sorts, filters
+and pages tables; a policy in the page forbids all other scripts, by the script's hash, and all
+loading.
 """
 
 from base64 import b64encode
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from pipeline.report import units
-from pipeline.report.cells import Nodes
-from pipeline.report.federation import federation_section
-from pipeline.report.figures import Figures
-from pipeline.report.findings import NODE_ID, findings_section
-from pipeline.report.html import Html, Markup, element
-from pipeline.report.sections import (
-    calls_section,
-    nodes_section,
-    reading_section,
-    topics_section,
-    traffic_section,
-)
-from pipeline.report.sessions import session_pages, sessions_section
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.gold.meanings import FAULT, NOTICE, UNCHECKED, WEIGHTS
+from pipeline.report import cells, units
+from pipeline.report.cells import NODE_ID, Nodes
+from pipeline.report.figures import EVENT_ROWS, TOP_NODES, Figures, FindingRow
+from pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
 
 _HERE: Final = Path(__file__).parent
-_STYLE: Final = Html((_HERE / "style.css").read_text(encoding="utf-8"))
-_SCRIPT: Final = Html((_HERE / "tables.js").read_text(encoding="utf-8"))
+# Both are our own files, and the only values that the template does not escape.
+_STYLE: Final = Markup((_HERE / "style.css").read_text(encoding="utf-8"))  # noqa: S704
+_SCRIPT: Final = Markup((_HERE / "tables.js").read_text(encoding="utf-8"))  # noqa: S704
 _HASH: Final = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
-_POLICY: Final = (
-    f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_HASH}'"
+_TEMPLATES: Final = Environment(
+    loader=FileSystemLoader(_HERE),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
 )
-_TITLE: Final = "Parley: what the journals say"
+_TEMPLATES.globals |= {
+    "units": units,
+    "WEIGHTS": WEIGHTS,
+    "BARS": BARS,
+    "EVENT_ROWS": EVENT_ROWS,
+    "TOP_NODES": TOP_NODES,
+    "title": "Parley: what the journals say",
+    "style": _STYLE,
+    "script": _SCRIPT,
+    "policy": (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_HASH}'"
+    ),
+} | {
+    function.__name__: function
+    for function in (
+        cells.closed_name,
+        cells.description,
+        cells.ending,
+        cells.error_codes,
+        cells.first_of,
+        cells.kind_id,
+        cells.meaning,
+        cells.page_id,
+        cells.place_of,
+        cells.result_name,
+        cells.visible,
+    )
+}
+_BUCKETS: Final = {1: "second", 60: "minute", 3_600: "hour", 86_400: "day", 604_800: "week"}
+_SECOND: Final = 1_000_000
 
 
 def render(figures: Figures, names: Mapping[str, str] | None = None) -> str:
-    """The page for figures that were collected.
+    """Return the page for these figures.
 
-    `names` are those by which the reader knows nodes, by node id.
+    `names` maps node ids to the names by which the reader knows the nodes.
     """
     nodes = Nodes(_all_nodes(figures), names)
-    pages = {talk.session for talk in figures.talks}
-    sections = (
-        ("findings", "Findings", findings_section(figures, nodes, pages)),
-        ("traffic", "Traffic", traffic_section(figures, nodes)),
-        ("calls", "Calls", calls_section(figures, nodes)),
-        ("topics", "Topics", topics_section(figures, nodes)),
-        ("sessions", "Sessions", sessions_section(figures, nodes, pages)),
-        ("nodes", "Nodes", nodes_section(figures, nodes)),
-        ("federation", "Federation", federation_section(figures, nodes)),
-        ("reading", "How to read this", reading_section()),
+    findings_about: defaultdict[str | None, list[FindingRow]] = defaultdict(list)
+    for finding in figures.findings:
+        findings_about[finding.session].append(finding)
+    answered = [row for row in figures.by_topic if row.p50_us is not None]
+    whole = figures.bucket % _SECOND == 0 and _BUCKETS.get(figures.bucket // _SECOND)
+    return _TEMPLATES.get_template("page.html").render(
+        figures=figures,
+        nodes=nodes,
+        pages={talk.session for talk in figures.talks},
+        tiles=_tiles(figures),
+        verdict=_verdict(figures),
+        findings_about=findings_about,
+        width=whole or units.duration(figures.bucket),
+        answered=min(len(answered), BARS),
+        slowest=max(answered, key=lambda row: row.p99_us or 0, default=None),
+        pictures=_pictures(figures, nodes),
     )
-    links = [element("li", element("a", title, href=f"#{id}")) for id, title, _ in sections]
-    body = element(
-        "body",
-        element("header", element("h1", _TITLE), *_introduction(figures)),
-        element("nav", element("ul", *links), aria_label="Sections"),
-        # Before all others: one that is shown stands in front of them.
-        *session_pages(figures, nodes, pages),
-        element(
-            "main",
-            *(
-                element("section", element("h2", title), *parts, id=id)
-                for id, title, parts in sections
-            ),
-        ),
-        element("script", Markup(_SCRIPT)),
-    )
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", _TITLE),
-        element("style", Markup(_STYLE)),
-    )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en').html}\n"
 
 
-def _introduction(figures: Figures) -> list[Markup]:
-    if figures.first is None:
-        return [element("p", "The tables have no events.")]
-    when = f"Events from {units.time(figures.first)} to {units.time(figures.last)} UTC."
-    if figures.refreshed is not None:
-        when += f" Tables made {units.time(figures.refreshed)} UTC."
-    verified = units.share(figures.verified, figures.journaled)
-    tiles = (
+def _pictures(figures: Figures, nodes: Nodes) -> dict[str, str | None]:
+    """Return the addresses of the images, None where there is nothing to draw."""
+    arrows = [(edge.sender, edge.receiver, edge.events) for edge in figures.edges]
+    by_node: Counter[str] = Counter()
+    for link in figures.links:
+        by_node.update({link.before: link.tunnels, link.after: link.tunnels})
+    busiest = {node for node, _ in by_node.most_common(TOP_NODES)}
+    tunnels = [
+        (link.before, link.after, link.tunnels)
+        for link in figures.links
+        if busiest.issuperset((link.before, link.after))
+    ]
+    has_answers = any(row.p50_us is not None for row in figures.by_topic)
+    return {
+        "traffic": traffic_plot(figures.traffic, figures.bucket, nodes)
+        if figures.traffic
+        else None,
+        "latency": latency_plot(figures.by_topic) if has_answers else None,
+        "topics": topics_plot(figures.topic_notes) if figures.topics else None,
+        "nodes": graph_plot(arrows, figures.node_rows, nodes) if arrows else None,
+        "federation": graph_plot(tunnels, figures.servers, nodes) if tunnels else None,
+    }
+
+
+def _tiles(figures: Figures) -> list[tuple[str, str, str]]:
+    """Return the totals: a name, a number and a note each; those of calls need an auditor's key."""
+    tiles = [
         ("Nodes", units.count(figures.nodes), f"{units.count(figures.journals)} with a journal"),
         (
             "Sessions",
@@ -97,28 +125,42 @@ def _introduction(figures: Figures) -> list[Markup]:
             f"{units.count(figures.both_ends)} seen from both ends",
         ),
         ("Events", units.count(figures.events), f"{units.size(figures.wire_bytes)} on the wire"),
-        ("Verified", verified, f"of {units.counted(figures.journaled, 'record')} of events"),
+        (
+            "Verified",
+            units.share(figures.verified, figures.journaled),
+            f"of {units.counted(figures.journaled, 'record')} of events",
+        ),
         ("Calls", units.count(figures.calls), f"between {units.counted(figures.pairs, 'pair')}"),
         ("Notes", units.count(figures.notes), f"in {units.counted(figures.topic_count, 'topic')}"),
-    )
-    shown = tiles if figures.has_key else tiles[:4]
-    return [
-        element("p", when, class_="soft"),
-        element(
-            "dl",
-            *(
-                element(
-                    "div",
-                    element("dt", name),
-                    element("dd", value),
-                    element("dd", note, class_="note"),
-                    class_="tile",
-                )
-                for name, value, note in shown
-            ),
-            class_="tiles",
-        ),
     ]
+    return tiles if figures.has_key else tiles[:4]
+
+
+def _verdict(figures: Figures) -> dict[str, str]:
+    """Return the verdict on all findings: its look, its text and details."""
+    sums = dict.fromkeys((FAULT, UNCHECKED, NOTICE), 0)
+    for row in figures.finding_kinds:
+        sums[row.weight if row.weight in sums else FAULT] += row.findings
+    checked = (
+        f"{units.count(figures.verified)} of {units.counted(figures.journaled, 'record')} of "
+        f"events in {units.counted(figures.journals, 'journal')} "
+        f"{'was' if figures.verified == 1 else 'were'} verified."
+    )
+    if sums[FAULT]:
+        look, text = "fault", f"{units.counted(sums[FAULT], 'fault')} found."
+    elif not figures.journaled:
+        look, text, checked = "unchecked", "There was nothing to check.", ""
+    elif sums[UNCHECKED]:
+        look, text = "unchecked", "No faults found in what could be checked."
+    else:
+        look, text = "good", "No faults found."
+    others = []
+    if sums[UNCHECKED]:
+        others.append(f"{units.counted(sums[UNCHECKED], 'thing')} that could not be checked")
+    if sums[NOTICE]:
+        others.append(units.counted(sums[NOTICE], "notice"))
+    besides = f" Besides: {' and '.join(others)}." if others else ""
+    return {"look": look, "text": text, "details": f"{checked}{besides}".strip()}
 
 
 def _all_nodes(figures: Figures) -> set[str]:
