@@ -32,7 +32,6 @@ def places(commands):
     for found in commands.values():
         if isinstance(found, Family):
             yield from places(found.commands)
-            yield from filter(None, [found.alone])
         else:
             yield found
 
