@@ -63,7 +63,7 @@ EVENTS: Final = {
     "follow.ended": "a topic elsewhere is not followed any more",
     "follow.failed": "a mistake of ours ended that",
     "forward.again": "a forwarded topic is linked again, after so many seconds `without`",
-    "forward.failed": "its node cannot be reached",
+    "forward.failed": "the subscription was refused or has ended; `link.failed` is for the connection",
     "forward.linked": "it is linked",
     "forward.lost": "so many of its notes were lost; told when the number has doubled",
     "forward.misfit": "a note does not fit the topic here; told once",

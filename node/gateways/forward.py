@@ -7,13 +7,14 @@ subscribe to the topic here.
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmEncodeError
 from node.backoff import Pauses
-from node.errors import ConfigError, ParleyError
+from node.errors import ParleyError
 from node.handlers.topic import Topic
 from node.links.redial import Redial, random_fraction
 from node.logs import one_line
@@ -21,7 +22,6 @@ from node.messaging.notes import DROPPED_HEADER
 from node.node import Node
 from node.peer.peer import Peer
 from node.peer.subscription import Subscription
-from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.transport.address import Address
 from node.transport.waiting import Changes
@@ -29,22 +29,21 @@ from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.forward")
 
-# Characters of another node's reason for a refusal that are logged.
-
 
 class Forward:
-    """Carries the notes of `topic` from the node at `address` to the topic of that name of
-    `node`, as long as its `async with` lasts.
+    """Publishes the notes of `topic` of the node at `address` on the topic of the same name of
+    `node`, while its `async with` block is active.
 
-    The topic exists from the start; one that `node` has already is shared. A link that is lost
-    or refused is dialled again after the `pauses` (`draw` gives the random part of them, 0 to
-    1), for as long as it takes. `data` goes along with the subscription. `notes` counts what
-    was published here, `cuts` how often a link was lost.
+    The topic exists from the start; a topic that `node` already has is shared. The other node is
+    kept reachable by a `Link`, which dials again after growing `pauses` (`draw` gives the random
+    part of them, 0 to 1); a subscription that is refused or ends is repeated after the same pauses.
+    `data` is sent with the subscription. `notes` counts the notes published here, `cuts` how often
+    the subscription was lost.
 
-    Two nodes cannot forward one topic to each other, since each note would circulate for ever:
+    Two nodes cannot forward one topic to each other, since each note would circulate forever:
     while this node forwards, the other's subscription to the topic here is rejected, and while
-    the other is subscribed, no link is made. Rings of three or more nodes are not detected, nor
-    are two nodes that connect without encryption.
+    the other is subscribed, this node doesn't forward. Rings of three or more nodes are not
+    detected, nor are two nodes that connect without encryption.
 
     Raises:
         AddressError: not an address. ConfigError: it carries no node id, and no `trust` policy
@@ -62,18 +61,15 @@ class Forward:
         pauses: Pauses | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
-        target = Address.parse(address)
-        if target.node_id is None and trust is None:
-            raise ConfigError(f"{target.place} carries no node id, and no trust policy is given")
         self.node = node
-        self.address = str(target)
+        self._new_link = partial(node.link, address, trust=trust, pauses=pauses, draw=draw)
+        self._link = self._new_link()
+        target = Address.parse(address)
+        self.address, self._place = str(target), target.place
         self.topic: Topic[Any] = node.topics.get(topic) or node.topic(topic)
         self.notes = 0  # published here
-        self.cuts = 0  # how often a link was lost
-        self._place = target.place
-        self._trust = trust
+        self.cuts = 0  # how often the subscription was lost
         self._data = data
-        self._peer: Peer | None = None
         self._subscription: Subscription | None = None
         self._lost = 0  # over earlier links
         self._misfits = 0  # notes that cannot be published here
@@ -96,7 +92,7 @@ class Forward:
     @property
     def peer(self) -> Peer | None:
         """The node whose topic it is, while there is a link."""
-        return self._peer if self.is_linked else None
+        return self._link.peer if self.is_linked else None
 
     @property
     def lost(self) -> int:
@@ -128,6 +124,7 @@ class Forward:
         if not self._redial.is_over:
             raise ParleyError(f"{self!r} is already running; make another one")
         self._since = loop.now()
+        self._link = await self._new_link().__aenter__()
         self._redial.begin(loop)
         return self
 
@@ -142,6 +139,7 @@ class Forward:
             return
         cuts, self._without = self.cuts, self.seconds_without_link
         await self._redial.stop()
+        await self._link.aclose(graceful=False)
         self.cuts = cuts  # this was not a cut
 
     # Inside.
@@ -151,7 +149,7 @@ class Forward:
         self._said = words
         logger.log(
             logging.DEBUG if words == said else logging.WARNING,
-            "topic %r of %s: %s; dialled again in %.1f s",
+            "topic %r of %s: %s; subscribed again in %.1f s",
             self.topic.name,
             self._place,
             words,
@@ -160,13 +158,10 @@ class Forward:
         )
 
     async def _attempt(self) -> Exception:
-        """Dial, and carry notes until the link is over; returns why it is."""
-        peer = await self.node.connect(self.address, trust=self._trust)
+        """Wait for a session, and forward notes until the subscription ends; returns the reason."""
         try:
-            return await self._carry(peer)
+            return await self._carry(await self._link.next_session())
         finally:
-            # Close is written, and the core sees to the rest.
-            peer.live.drop(CloseCode.GOING_AWAY)
             self.cuts += self.is_linked
             self._parted()
 
@@ -174,7 +169,7 @@ class Forward:
         async with peer.subscribe(self.topic.name, self._data) as subscription:
             leave = self.topic.add_source(peer.node_id)
             try:
-                self._met(peer, subscription)
+                self._met(subscription)
                 async for notes in subscription.batches():
                     headers = _own_headers(subscription.headers)
                     for note in notes:
@@ -201,7 +196,7 @@ class Forward:
         else:
             self.notes += 1
 
-    def _met(self, peer: Peer, subscription: Subscription) -> None:
+    def _met(self, subscription: Subscription) -> None:
         now = self.node.backend.now()
         without, self._since = now - self._since, now
         self._without += without
@@ -222,18 +217,18 @@ class Forward:
                 extra={"event": "forward.linked", "topic": self.topic.name},
             )
         self._redial.established()
-        self._peer, self._subscription = peer, subscription
+        self._subscription = subscription
         self._changes.notify()
 
     def _parted(self) -> None:
-        """The link, if any, is over."""
+        """Called when the subscription, if there was one, has ended."""
         subscription = self._subscription
         if subscription is None:
             return
         self._tell_losses()
         self._since = self.node.backend.now()
         self._lost += _dropped(subscription)
-        self._peer = self._subscription = None
+        self._subscription = None
         self._changes.notify()
 
     def _tell_losses(self) -> None:

@@ -99,7 +99,7 @@ async def test_a_link_that_is_cut_is_made_again(
             assert await nodes.read() == count
         await eventually(lambda: len(nodes.source.peers) == 1)
     said = [record.message for record in caplog.records if record.name == "parley.forward"]
-    assert sum("dialled again in" in line for line in said) == 3
+    assert sum("subscribed again in" in line for line in said) == 3
     assert sum("did not come across" in line for line in said) == 3
 
 
@@ -280,7 +280,7 @@ async def test_a_long_reason_is_logged_in_part(
 
             address = await source.listen("tcp://127.0.0.1:0")
             async with Forward(middle, "t", address, pauses=QUICK):
-                await eventually(lambda: "dialled again" in caplog.text)
+                await eventually(lambda: "subscribed again" in caplog.text)
     said = next(r.getMessage() for r in caplog.records if "nono" in r.getMessage())
     assert 100 < len(said) < 1000
 
