@@ -15,7 +15,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # The library in which all of it is, beside what each module is imported by.
-LIBRARY = "lbm.compiled"
+LIBRARY = "parley._lbm.compiled"
 # A build with -O3 takes much longer, and most of this code runs once or waits for libraries.
 OPTIMISATION = "1"
 
@@ -90,7 +90,7 @@ def compile_core(sources: list[str], made: Path) -> list[tuple[Path, str]]:
         target_dir=str(made / "c"),
     )
     for extension in extensions:
-        extension.include_dirs.append(str(made / "c" / LIBRARY.partition(".")[0]))
+        extension.include_dirs.append(str(Path(made, "c", *LIBRARY.split(".")[:-1])))
     build = Parallel(Distribution({"ext_modules": extensions}))
     build.build_lib, build.build_temp = str(made / "lib"), str(made / "o")
     build.ensure_finalized()

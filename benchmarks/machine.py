@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from node.protocol import connection
+from parley._node.protocol import connection
 
 PACKAGES: Final = ("uvloop", "anyio", "trio", "cryptography", "pynacl", "blake3", "cbor2")
 

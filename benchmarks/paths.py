@@ -150,7 +150,7 @@ async def _counted(name: str, blocks: int, settings: Mapping[str, str]) -> dict[
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call":
-            called[frame.f_globals["__name__"].partition(".")[0]] += 1
+            called[frame.f_globals["__name__"].removeprefix("parley._").partition(".")[0]] += 1
 
     config = load_settings(None, {**WITHOUT_CLOCK, **settings}).node
     found: list[Counter[str]] = []

@@ -10,8 +10,8 @@ import binascii
 import nacl.bindings
 import nacl.exceptions
 
-from crypto.errors import DecryptError, InvalidKeyError
-from crypto.randomness import random_bytes
+from parley._crypto.errors import DecryptError, InvalidKeyError
+from parley._crypto.randomness import random_bytes
 
 AUDITOR_KEY_SIZE = 32
 BOX_OVERHEAD = 48  # an ephemeral public key, and the tag

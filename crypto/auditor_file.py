@@ -10,8 +10,8 @@ container's (`crypto.container`). Has no default place and never asks for a pass
 
 from typing import Final
 
-from crypto.auditor import AUDITOR_KEY_SIZE, AuditorPrivateKey
-from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike, malformed
+from parley._crypto.auditor import AUDITOR_KEY_SIZE, AuditorPrivateKey
+from parley._crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike, malformed
 
 MAGIC: Final = b"parley1 auditor key\n"
 

@@ -5,10 +5,10 @@ chain value under its own domain prefix and is masked, so that the wire does not
 the signer.
 """
 
-from crypto.errors import SignatureError
-from crypto.hashing import HashAlgorithm
-from crypto.kdf import label
-from crypto.signing import SigningKey, Verifier
+from parley._crypto.errors import SignatureError
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.kdf import label
+from parley._crypto.signing import SigningKey, Verifier
 
 _SEAL = b"parley1 seal"
 # Longer blobs are hashed where they are: copying them costs more than a second call.

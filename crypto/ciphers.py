@@ -16,7 +16,7 @@ import nacl.exceptions
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-from crypto.errors import WrongSizeError
+from parley._crypto.errors import WrongSizeError
 
 TAG_SIZE = 16
 

@@ -18,8 +18,8 @@ from typing import Final
 
 import nacl.bindings
 
-from crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
-from crypto.errors import (
+from parley._crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
+from parley._crypto.errors import (
     KeyFileExistsError,
     KeyFileMalformedError,
     KeyFileTooOpenError,
@@ -28,7 +28,7 @@ from crypto.errors import (
     PassphraseNeededError,
     WrongPassphraseError,
 )
-from crypto.randomness import random_bytes
+from parley._crypto.randomness import random_bytes
 
 PathLike = str | os.PathLike[str]
 

@@ -15,8 +15,8 @@ import nacl.bindings
 import nacl.exceptions
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 
-from crypto.errors import KeyExchangeError
-from crypto.randomness import random_bytes
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.randomness import random_bytes
 
 X25519_SIZE = 32
 MLKEM768_PUBLIC_SIZE = 1184

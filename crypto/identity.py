@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from uuid import UUID
 
-from crypto.errors import IdentityError, SignatureError
-from crypto.registry import SIGNING, require_name
-from crypto.signing import SigningKey, Verifier
+from parley._crypto.errors import IdentityError, SignatureError
+from parley._crypto.registry import SIGNING, require_name
+from parley._crypto.signing import SigningKey, Verifier
 
 NODE_ID_SIZE = 32
 MAX_KEYS = 8

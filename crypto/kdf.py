@@ -8,8 +8,8 @@ stand in `schedule`, `streamkeys` and `chain`.
 import hmac
 from functools import lru_cache
 
-from crypto.errors import WrongSizeError
-from crypto.hashing import HashAlgorithm
+from parley._crypto.errors import WrongSizeError
+from parley._crypto.hashing import HashAlgorithm
 
 _PREFIX = b"parley1 "
 _MAX_BLOCKS = 255  # RFC 5869, section 2.3: the block number is one byte

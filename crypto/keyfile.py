@@ -9,14 +9,14 @@ Every byte of the payload is checked on reading; the file around it is a contain
 
 from typing import Final
 
-from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike, malformed
-from crypto.errors import CryptoError
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from crypto.signing import SigningKey
-from lbm.codec import decode, encode
-from lbm.errors import LbmDecodeError
-from lbm.limits import HANDSHAKE_LIMITS
+from parley._crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike, malformed
+from parley._crypto.errors import CryptoError
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._crypto.signing import SigningKey
+from parley._lbm.codec import decode, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.limits import HANDSHAKE_LIMITS
 
 __all__ = ["PassphraseCost", "describe_keyfile", "load_identity", "save_identity"]
 

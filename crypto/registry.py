@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 
-from crypto.ciphers import AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305, CipherAlgorithm
-from crypto.errors import AlgorithmNotInstalledError, UnknownAlgorithmError
-from crypto.exchange import X25519, X25519_MLKEM768, KexAlgorithm
-from crypto.hashing import BLAKE2B_256, OPTIONAL, SHA256, SHA512, HashAlgorithm
-from crypto.signing import ECDSA_P256, ED25519, ML_DSA_65, SigningAlgorithm
+from parley._crypto.ciphers import (
+    AES_256_GCM,
+    CHACHA20_POLY1305,
+    XCHACHA20_POLY1305,
+    CipherAlgorithm,
+)
+from parley._crypto.errors import AlgorithmNotInstalledError, UnknownAlgorithmError
+from parley._crypto.exchange import X25519, X25519_MLKEM768, KexAlgorithm
+from parley._crypto.hashing import BLAKE2B_256, OPTIONAL, SHA256, SHA512, HashAlgorithm
+from parley._crypto.signing import ECDSA_P256, ED25519, ML_DSA_65, SigningAlgorithm
 
 KEX: dict[str, KexAlgorithm] = {a.name: a for a in (X25519_MLKEM768, X25519)}
 SIGNING: dict[str, SigningAlgorithm] = {a.name: a for a in (ED25519, ML_DSA_65, ECDSA_P256)}

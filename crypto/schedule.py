@@ -9,9 +9,9 @@ import hmac
 from dataclasses import dataclass, field
 from functools import cache
 
-from crypto.errors import CryptoError
-from crypto.hashing import SHA256, HashAlgorithm
-from crypto.kdf import extract, label
+from parley._crypto.errors import CryptoError
+from parley._crypto.hashing import SHA256, HashAlgorithm
+from parley._crypto.kdf import extract, label
 
 NETWORK_KEY_SIZE = 32
 SESSION_ID_SIZE = 32

@@ -12,13 +12,13 @@ import nacl
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.backends.openssl import backend
 
-from crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
-from crypto.errors import CryptoError, SignatureError
-from crypto.exchange import KexAlgorithm
-from crypto.hashing import HashAlgorithm
-from crypto.randomness import random_bytes
-from crypto.registry import CIPHERS, HASHES, KEX, SIGNING
-from crypto.signing import SigningAlgorithm
+from parley._crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
+from parley._crypto.errors import CryptoError, SignatureError
+from parley._crypto.exchange import KexAlgorithm
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.randomness import random_bytes
+from parley._crypto.registry import CIPHERS, HASHES, KEX, SIGNING
+from parley._crypto.signing import SigningAlgorithm
 
 Algorithm = TypeVar("Algorithm")
 

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from crypto.errors import InvalidKeyError, SignatureError
-from crypto.randomness import random_bytes
+from parley._crypto.errors import InvalidKeyError, SignatureError
+from parley._crypto.randomness import random_bytes
 
 Sign = Callable[[bytes], bytes]
 Verify = Callable[[bytes, bytes], None]

@@ -24,10 +24,10 @@ from nacl.bindings import (
     crypto_scalarmult_ed25519_noclamp,
 )
 
-from crypto.errors import KeyExchangeError
-from crypto.hashing import SHA256
-from crypto.kdf import expand, extract
-from crypto.randomness import random_bytes
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.hashing import SHA256
+from parley._crypto.kdf import expand, extract
+from parley._crypto.randomness import random_bytes
 
 SHARE_SIZE: Final = 32
 CONFIRMATION_SIZE: Final = 32

@@ -4,10 +4,10 @@ A nonce is the iv XOR a counter that only rises, so no key ever sees a nonce
 twice. Associated data comes in as bytes.
 """
 
-from crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
-from crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
-from crypto.kdf import label
-from crypto.registry import Suite
+from parley._crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
+from parley._crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
+from parley._crypto.kdf import label
+from parley._crypto.registry import Suite
 
 _LAST_COUNTER = 2**64 - 1
 

@@ -12,10 +12,10 @@ from typing import Any
 import typer.main
 from typer.core import TyperArgument, TyperOption
 
-from node.cli.completion import suggestions
-from node.cli.completion.answering import TABLE
-from node.cli.completion.suggestions import NamesOf, OneOfThese
-from node.cli.main import app
+from parley._node.cli.completion import suggestions
+from parley._node.cli.completion.answering import TABLE
+from parley._node.cli.completion.suggestions import NamesOf, OneOfThese
+from parley._node.cli.main import app
 
 
 def build() -> str:

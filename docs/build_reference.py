@@ -27,7 +27,7 @@ from docs.signatures import (
 )
 
 DIRECTORY: Final = "docs/reference/api"
-OURS: Final = ("node", "crypto", "lbm", "pipeline")
+OURS: Final = "parley"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
 # Bases with an entry of their own, which pages of subclasses don't repeat; a reader of Node's page
 # looks there for what it offers.
@@ -160,7 +160,7 @@ def _unlisted(cls: type) -> list[type]:
 
 
 def _is_ours(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in OURS
+    return cls.__module__.partition(".")[0] == OURS
 
 
 def _members(cls: type, shown: Shown) -> Iterator[tuple[str, Any]]:

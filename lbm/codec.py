@@ -6,10 +6,10 @@ general CBOR library accepts more than we do, and could only be held to the rule
 encoding everything a second time.
 """
 
-from lbm.decoder import decode, decode_value, decode_weighed, peek_text
-from lbm.encoder import encode, encode_slices, encode_value, is_large
-from lbm.heads import encode_head
-from lbm.values import Encodable, Encoded, Value
+from parley._lbm.decoder import decode, decode_value, decode_weighed, peek_text
+from parley._lbm.encoder import encode, encode_slices, encode_value, is_large
+from parley._lbm.heads import encode_head
+from parley._lbm.values import Encodable, Encoded, Value
 
 __all__ = [
     "Encodable",

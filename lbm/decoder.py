@@ -8,10 +8,10 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
-from lbm.errors import LbmDecodeError
-from lbm.heads import BYTES, CANONICAL_NAN, FALSE, FLOAT, NULL, TEXT, TRUE
-from lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, LbmLimits, most_containers
-from lbm.values import Value
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.heads import BYTES, CANONICAL_NAN, FALSE, FLOAT, NULL, TEXT, TRUE
+from parley._lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, LbmLimits, most_containers
+from parley._lbm.values import Value
 
 # How an argument is written whose low five bits are 24..27: its reader, its size in
 # bytes, and the least number that is not shorter in another form.

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-from lbm.errors import LbmEncodeError
-from lbm.heads import (
+from parley._lbm.errors import LbmEncodeError
+from parley._lbm.heads import (
     ARRAY,
     ARRAY_HEADS,
     BYTES,
@@ -29,8 +29,8 @@ from lbm.heads import (
     UINT_HEADS,
     encode_head,
 )
-from lbm.limits import DEFAULT_LIMITS
-from lbm.values import Encodable, Encoded, plain, plain_key
+from parley._lbm.limits import DEFAULT_LIMITS
+from parley._lbm.values import Encodable, Encoded, plain, plain_key
 
 _Append: TypeAlias = Callable[[bytes], object]
 

@@ -7,7 +7,7 @@ the alphabet that encoder, decoder and noise share; it knows no values.
 from struct import Struct
 from typing import Final
 
-from lbm.errors import LbmEncodeError
+from parley._lbm.errors import LbmEncodeError
 
 # Major types (RFC 8949, section 3.1); tags (6) are not LBM, and 7 has no argument in it.
 UINT: Final = 0

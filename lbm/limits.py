@@ -7,7 +7,7 @@ knows the numbers of section 3 and nothing of the encoding.
 from dataclasses import dataclass
 from typing import Final
 
-from lbm.errors import LbmError
+from parley._lbm.errors import LbmError
 
 # Decoding and encoding recurse once for each level, so the depth that may be
 # asked for stays far below the interpreter's own recursion limit.

@@ -7,7 +7,7 @@ same (`Encodable`). This file knows no bytes.
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from lbm.errors import LbmEncodeError
+from parley._lbm.errors import LbmEncodeError
 
 # What is in an array or a map is checked where it is read (lbm.cells), so it is Any here.
 Value: TypeAlias = int | float | bytes | str | bool | list[Any] | dict[Any, Any] | None

@@ -1,1 +1,4 @@
 """The node: its connections, handlers, bus, journal and command line. Users import `parley`."""
+
+if not __name__.startswith("parley."):
+    raise ImportError("import parley._node", name=__name__)

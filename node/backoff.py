@@ -5,9 +5,9 @@ the same node. Nothing is random here: the caller draws the fraction.
 
 from dataclasses import dataclass
 
-from node.config import Range, require_in_range
-from node.errors import ConfigError
-from node.protocol.typed import check_types
+from parley._node.config import Range, require_in_range
+from parley._node.errors import ConfigError
+from parley._node.protocol.typed import check_types
 
 # More doublings than this change nothing, and would overflow at last.
 _MOST_DOUBLINGS = 64

@@ -3,20 +3,20 @@
 from abc import abstractmethod
 from dataclasses import fields, replace
 
-from crypto.identity import Identity
-from node.config import CHANGEABLE, NodeConfig
-from node.errors import ConfigError
-from node.meeting import Meeting
-from node.messaging.once import OnceMemory
-from node.peer.endpoint import Host
-from node.protocol.account import Account
-from node.protocol.config import CoreConfig
-from node.remote.sessions import SessionTable
-from node.trust.accept_hook import AcceptHook, Decider, decider
-from node.trust.admission import Admission
-from node.trust.deciding import Deciding
-from node.trust.policies import TrustPolicy
-from node.trust.reviews import Reviews
+from parley._crypto.identity import Identity
+from parley._node.config import CHANGEABLE, NodeConfig
+from parley._node.errors import ConfigError
+from parley._node.meeting import Meeting
+from parley._node.messaging.once import OnceMemory
+from parley._node.peer.endpoint import Host
+from parley._node.protocol.account import Account
+from parley._node.protocol.config import CoreConfig
+from parley._node.remote.sessions import SessionTable
+from parley._node.trust.accept_hook import AcceptHook, Decider, decider
+from parley._node.trust.admission import Admission
+from parley._node.trust.deciding import Deciding
+from parley._node.trust.policies import TrustPolicy
+from parley._node.trust.reviews import Reviews
 
 
 class Changing(Meeting):

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from crypto.identity import Identity
-from crypto.registry import NAMES
-from lbm.codec import Value, encode_value
-from lbm.noise import NO_PADDING, Padding, parse_padding
-from node.errors import ConfigError
-from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
-from node.protocol import limits as fixed
-from node.protocol.config import CoreConfig, Deliver, Plaintext
-from node.protocol.limits import Limits
-from node.protocol.typed import check_types
+from parley._crypto.identity import Identity
+from parley._crypto.registry import NAMES
+from parley._lbm.codec import Value, encode_value
+from parley._lbm.noise import NO_PADDING, Padding, parse_padding
+from parley._node.errors import ConfigError
+from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
+from parley._node.protocol import limits as fixed
+from parley._node.protocol.config import CoreConfig, Deliver, Plaintext
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.typed import check_types
 
 # Twice the protocol's own default (docs/protocol.md section 5): with that, two pieces of bulk data
 # at most are on their way. With 2 MiB bulk data takes four fifths of the time, but 15 streams that

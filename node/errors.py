@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import BrokenResourceError
 
-from node.protocol.codes import (
+from parley._node.protocol.codes import (
     LAST_CODE,
     RESULT_SENTENCES,
     SENTENCES,
@@ -50,7 +50,7 @@ from node.protocol.codes import (
 )
 
 if TYPE_CHECKING:  # errors are soon imported, and keys need all of cryptography
-    from crypto.identity import NodeId
+    from parley._crypto.identity import NodeId
 
 
 class ParleyError(Exception):

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.allowance import Allowance, Rate
 
 # Of what requests cause, of one kind: lines at once, and from then on for each second.
 LINES: Final = 100

@@ -11,18 +11,18 @@ from weakref import WeakSet
 
 from anyio.abc import ByteStream
 
-from crypto.identity import NodeId
-from node.backoff import Pauses
-from node.config import NodeConfig
-from node.errors import ConfigError
-from node.federation.exports import Exports
-from node.federation.tunnel_record import TunnelRecord
-from node.links.link import Link
-from node.links.redial import random_fraction
-from node.metrics import catalogue
-from node.metrics.families import MetricFamily, family, labelled
-from node.offering import Offering
-from node.peer.dialling import (
+from parley._crypto.identity import NodeId
+from parley._node.backoff import Pauses
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError
+from parley._node.federation.exports import Exports
+from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.links.link import Link
+from parley._node.links.redial import random_fraction
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import MetricFamily, family, labelled
+from parley._node.offering import Offering
+from parley._node.peer.dialling import (
     open_over,
     open_peer,
     parse_addresses,
@@ -30,19 +30,19 @@ from node.peer.dialling import (
     proof,
     stream_dial,
 )
-from node.peer.peer import Peer
-from node.protocol.typed import require_number
-from node.remote.redialling import Dial, Redialling
-from node.transport.address import Address
-from node.transport.backend import Backend, Listener
-from node.transport.driver import Driver
-from node.trust.accept_hook import AcceptHook, Decider
-from node.trust.policies import Pinned, TrustPolicy
-from node.tunnels.home import Home
-from node.tunnels.homes import Homes
-from node.tunnels.service import TunnelService, offer_tunnels
-from node.tunnels.switch import Switch
-from node.tunnels.via import Outers
+from parley._node.peer.peer import Peer
+from parley._node.protocol.typed import require_number
+from parley._node.remote.redialling import Dial, Redialling
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend, Listener
+from parley._node.transport.driver import Driver
+from parley._node.trust.accept_hook import AcceptHook, Decider
+from parley._node.trust.policies import Pinned, TrustPolicy
+from parley._node.tunnels.home import Home
+from parley._node.tunnels.homes import Homes
+from parley._node.tunnels.service import TunnelService, offer_tunnels
+from parley._node.tunnels.switch import Switch
+from parley._node.tunnels.via import Outers
 
 CONNECT_TIMEOUT: Final = 10.0
 

@@ -13,41 +13,41 @@ from typing import TYPE_CHECKING, Self, cast
 
 import anyio
 
-from crypto.identity import Identity, NodeId
-from crypto.randomness import random_bytes
-from node.changing import Changing
-from node.config import NodeConfig
-from node.errors import ConfigError, ungrouped
-from node.fair_slots import FairSlots
-from node.journal.errors import JournalFailedError
-from node.journal.readings import journal_families
-from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
-from node.peer.endpoint import Endings, Host
-from node.peer.local import LOCAL_NAME, open_local
-from node.peer.peer import Peer
-from node.peer.readings import ConnectionReadings
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
-from node.protocol.observer import Observer
-from node.remote.sessions import SessionTable
-from node.transport.backend import Backend
-from node.transport.clocked import Clock
-from node.transport.driver import Driver
-from node.transport.ground import Ground
-from node.transport.options import require_callable
-from node.transport.readings import LoopReadings
-from node.transport.waiting import Changes, turn_of
-from node.trust.accept_hook import AcceptHook, Decider
-from node.trust.admission import Admission, address_key
-from node.trust.deciding import Deciding
-from node.trust.policies import AnyPeer, TrustPolicy
-from node.trust.reviews import Reviews
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.randomness import random_bytes
+from parley._node.changing import Changing
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError, ungrouped
+from parley._node.fair_slots import FairSlots
+from parley._node.journal.errors import JournalFailedError
+from parley._node.journal.readings import journal_families
+from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
+from parley._node.peer.endpoint import Endings, Host
+from parley._node.peer.local import LOCAL_NAME, open_local
+from parley._node.peer.peer import Peer
+from parley._node.peer.readings import ConnectionReadings
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
+from parley._node.protocol.observer import Observer
+from parley._node.remote.sessions import SessionTable
+from parley._node.transport.backend import Backend
+from parley._node.transport.clocked import Clock
+from parley._node.transport.driver import Driver
+from parley._node.transport.ground import Ground
+from parley._node.transport.options import require_callable
+from parley._node.transport.readings import LoopReadings
+from parley._node.transport.waiting import Changes, turn_of
+from parley._node.trust.accept_hook import AcceptHook, Decider
+from parley._node.trust.admission import Admission, address_key
+from parley._node.trust.deciding import Deciding
+from parley._node.trust.policies import AnyPeer, TrustPolicy
+from parley._node.trust.reviews import Reviews
 
 if TYPE_CHECKING:  # nodes without a journal start without one
-    from node.journal.journal import Journal
+    from parley._node.journal.journal import Journal
 
 logger = logging.getLogger("parley.node")
 

@@ -8,37 +8,37 @@ from functools import partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from node.config import NodeConfig, require_room_for_epoch
-from node.errors import ConfigError, ParleyError
-from node.handlers.catalogue import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
-from node.handlers.hints import checked
-from node.handlers.interceptors import I, Kind, Way
-from node.handlers.note_key import KeepLastBy
-from node.handlers.propagation import propagate
-from node.handlers.readings import offered_families
-from node.handlers.registry import WILDCARD, Handlers, Namespace
-from node.handlers.rules import Allow, Roles
-from node.handlers.topic import BUFFER, PATIENCE, StateFunction, SubscribeHandler, Topic
-from node.handlers.writers import take_notes
-from node.messaging.fanout import Slow
-from node.messaging.topics import LABEL, PUBLISH
-from node.metrics.metrics import Metrics
-from node.protocol.codes import RESERVED_LABELS, Supercategory
-from node.remote.named_event import EventHandler, NamedEvent
-from node.remote.requests import Call, CallHandler
-from node.streams.stream import StreamHandler
-from node.transport.backend import Backend
-from node.transport.options import check_name, require_callable, require_name
-from node.transport.waiting import is_async
-from node.trust.rations import Rations
-from node.typed.data_type import data_type
-from node.typed.models import N
+from parley._node.config import NodeConfig, require_room_for_epoch
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.handlers.catalogue import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
+from parley._node.handlers.hints import checked
+from parley._node.handlers.interceptors import I, Kind, Way
+from parley._node.handlers.note_key import KeepLastBy
+from parley._node.handlers.propagation import propagate
+from parley._node.handlers.readings import offered_families
+from parley._node.handlers.registry import WILDCARD, Handlers, Namespace
+from parley._node.handlers.rules import Allow, Roles
+from parley._node.handlers.topic import BUFFER, PATIENCE, StateFunction, SubscribeHandler, Topic
+from parley._node.handlers.writers import take_notes
+from parley._node.messaging.fanout import Slow
+from parley._node.messaging.topics import LABEL, PUBLISH
+from parley._node.metrics.metrics import Metrics
+from parley._node.protocol.codes import RESERVED_LABELS, Supercategory
+from parley._node.remote.named_event import EventHandler, NamedEvent
+from parley._node.remote.requests import Call, CallHandler
+from parley._node.streams.stream import StreamHandler
+from parley._node.transport.backend import Backend
+from parley._node.transport.options import check_name, require_callable, require_name
+from parley._node.transport.waiting import is_async
+from parley._node.trust.rations import Rations
+from parley._node.typed.data_type import data_type
+from parley._node.typed.models import N
 
 if TYPE_CHECKING:
-    from node.bus.bus import Bus
-    from node.bus.config import BusConfig
-    from node.remote_bus.authorisation import AllowBus
-    from node.remote_bus.buses import Buses
+    from parley._node.bus.bus import Bus
+    from parley._node.bus.config import BusConfig
+    from parley._node.remote_bus.authorisation import AllowBus
+    from parley._node.remote_bus.buses import Buses
 
 C = TypeVar("C", bound=CallHandler)
 S = TypeVar("S", bound=StreamHandler)
@@ -424,7 +424,7 @@ class Offering:
         """
         if self._buses is None:
             # Here: most nodes have none, and would start later for it.
-            from node.remote_bus.buses import Buses
+            from parley._node.remote_bus.buses import Buses
 
             self._buses = Buses(self._loop, self.handlers)
             readings = self._buses.readings

@@ -2,7 +2,7 @@
 
 `Node` and `Identity` are where to begin. More is in `parley.blocking`, `bus`, `dialects`, `errors`,
 `interceptors`, `journal`, `metrics`, `pipeline`, `protocol`, `settings`, `telemetry`, `testing`,
-`transfer` and `trust`; other packages of the distribution are not meant to be imported. `import
+`transfer` and `trust`; names that begin with an underscore may change at any time. `import
 parley` by itself loads nothing else, so that `python -m parley` handles signals before the slow
 imports begin.
 """
@@ -20,12 +20,7 @@ else:
         missing = AttributeError(f"module 'parley' has no attribute {name!r}")
         if name.startswith("_") and name != "__all__":
             raise missing
-        try:
-            face = _import_module("parley._face")
-        except ImportError as error:
-            from parley.shadows import explained
-
-            raise explained(error) from None
+        face = _import_module("parley._face")
         if name != "__all__" and name not in face.__all__:
             raise missing
         return getattr(face, name)

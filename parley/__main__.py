@@ -1,7 +1,7 @@
 """`parley` from its first moment on, while the imports of all the rest take their time.
 
 Until the commands are loaded, whatever ends the program does so without a traceback, be it a
-signal or another package in place of ours. Imports here come before that, so they are few.
+signal. Imports here come before that, so they are few.
 """
 
 import gc
@@ -17,7 +17,7 @@ def main() -> None:
         # Not as an exception: some of what is imported would swallow it, or tell of it.
         signal.signal(signal.SIGINT, _leave)
     if "_PARLEY_COMPLETE" in os.environ:
-        from node.cli.completion.answering import answered
+        from parley._node.cli.completion.answering import answered
 
         if answered(os.environ):
             return
@@ -26,14 +26,8 @@ def main() -> None:
     gc.disable()
     if sys.argv[1:2] in (["serve"], ["run"]):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks for settings, or for nothing
-    try:
-        from node.cli.main import main as run
-    except ImportError as error:
-        from parley.shadows import explained
+    from parley._node.cli.main import main as run
 
-        if (reason := explained(error)) is error:
-            raise
-        sys.exit(f"parley: {reason}")
     try:
         run()
     except KeyboardInterrupt:  # before or after the command

@@ -1,13 +1,13 @@
 """The names that `parley` itself has; it loads this module when the first of them is used."""
 
-from crypto.container import PathLike
-from crypto.identity import Identity, NodeId, PublicIdentity
-from crypto.keyfile import PassphraseCost, describe_keyfile, load_identity, save_identity
-from crypto.registry import Suite
-from crypto.signing import SigningKey
-from node.backoff import Pauses
-from node.config import NodeConfig
-from node.errors import (
+from parley._crypto.container import PathLike
+from parley._crypto.identity import Identity, NodeId, PublicIdentity
+from parley._crypto.keyfile import PassphraseCost, describe_keyfile, load_identity, save_identity
+from parley._crypto.registry import Suite
+from parley._crypto.signing import SigningKey
+from parley._node.backoff import Pauses
+from parley._node.config import NodeConfig
+from parley._node.errors import (
     CallRefused,
     CallTimeout,
     HandshakeError,
@@ -21,40 +21,40 @@ from node.errors import (
     UnreachableError,
     UnreadRepliesError,
 )
-from node.gateways.forward import Forward
-from node.handlers.note_key import KeepLastBy
-from node.handlers.registry import Namespace, on_event
-from node.handlers.rules import Allow, AllowFunction, Roles, RolesFunction
-from node.handlers.subscriber import Subscriber
-from node.handlers.topic import StateFunction, SubscribeRequest, Topic
-from node.links.link import Link
-from node.links.subscription import LinkSubscription
-from node.messaging.emits import Reply
-from node.messaging.fanout import Slow
-from node.messaging.formats import FormatError, FormatName
-from node.messaging.kept import TopicPosition
-from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
-from node.node import Node
-from node.peer.answer_stream import AnswerStream
-from node.peer.batches import Batches
-from node.peer.once_key import OnceKey
-from node.peer.peer import Peer
-from node.peer.subscription import OnMalformed, Subscription
-from node.protocol.codes import CloseCode, ResultCode, Supercategory
-from node.protocol.limits import Limits
-from node.protocol.reports import ConnectionEnded
-from node.remote.emission import Emission, Replies
-from node.remote.named_event import NamedEvent
-from node.remote.remote import Remote
-from node.remote.requests import Call
-from node.streams.event import StreamEvent, StreamEvents
-from node.streams.stream import Stream
-from node.transport.backend import Backend
-from node.transport.clocked import Clock
-from node.transport.loop import Timer
-from node.tunnels.home import Home
-from node.typed.data_type import DataType
-from node.typed.models import Model
+from parley._node.gateways.forward import Forward
+from parley._node.handlers.note_key import KeepLastBy
+from parley._node.handlers.registry import Namespace, on_event
+from parley._node.handlers.rules import Allow, AllowFunction, Roles, RolesFunction
+from parley._node.handlers.subscriber import Subscriber
+from parley._node.handlers.topic import StateFunction, SubscribeRequest, Topic
+from parley._node.links.link import Link
+from parley._node.links.subscription import LinkSubscription
+from parley._node.messaging.emits import Reply
+from parley._node.messaging.fanout import Slow
+from parley._node.messaging.formats import FormatError, FormatName
+from parley._node.messaging.kept import TopicPosition
+from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
+from parley._node.node import Node
+from parley._node.peer.answer_stream import AnswerStream
+from parley._node.peer.batches import Batches
+from parley._node.peer.once_key import OnceKey
+from parley._node.peer.peer import Peer
+from parley._node.peer.subscription import OnMalformed, Subscription
+from parley._node.protocol.codes import CloseCode, ResultCode, Supercategory
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote.emission import Emission, Replies
+from parley._node.remote.named_event import NamedEvent
+from parley._node.remote.remote import Remote
+from parley._node.remote.requests import Call
+from parley._node.streams.event import StreamEvent, StreamEvents
+from parley._node.streams.stream import Stream
+from parley._node.transport.backend import Backend
+from parley._node.transport.clocked import Clock
+from parley._node.transport.loop import Timer
+from parley._node.tunnels.home import Home
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import Model
 
 __all__ = [
     "Allow",

@@ -1,21 +1,21 @@
 """SimProto, the named events of bromine, and the event relay: gateways, clients and limits."""
 
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.dialects.named.codec import Flavour
-from node.dialects.relay.codec import RelayCode, RelayFault, RelayMessage
-from node.dialects.values import Rest
-from node.gateways.guest import Guest
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.named.peer import FlavourName, NamedPeer
-from node.gateways.relay.bridge import Bridge
-from node.gateways.relay.client import RelayClient
-from node.gateways.relay.relay import Relay
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
-from node.gateways.simproto.peer import SimProtoPeer
-from node.gateways.simproto.subscription import SimProtoSubscription
-from node.offering import Offering
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.dialects.named.codec import Flavour
+from parley._node.dialects.relay.codec import RelayCode, RelayFault, RelayMessage
+from parley._node.dialects.values import Rest
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named.peer import FlavourName, NamedPeer
+from parley._node.gateways.relay.bridge import Bridge
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.gateways.relay.relay import Relay
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
+from parley._node.gateways.simproto.peer import SimProtoPeer
+from parley._node.gateways.simproto.subscription import SimProtoSubscription
+from parley._node.offering import Offering
 
 __all__ = [
     "Bridge",

@@ -1,7 +1,7 @@
 """Announcing nodes on the local network, and finding them; it needs the extra `discovery`."""
 
-from node.discovery.announcement import FoundNode
-from node.discovery.discovery import Announced, announce, find, resolve
+from parley._node.discovery.announcement import FoundNode
+from parley._node.discovery.discovery import Announced, announce, find, resolve
 
 __all__ = [
     "Announced",

@@ -1,6 +1,6 @@
 """Every error that a program may want to catch; `parley` itself has the most usual ones too."""
 
-from crypto.errors import (
+from parley._crypto.errors import (
     CryptoError,
     IdentityError,
     InvalidKeyError,
@@ -14,8 +14,8 @@ from crypto.errors import (
     UnknownAlgorithmError,
     WrongPassphraseError,
 )
-from lbm.errors import LbmDecodeError, LbmEncodeError, LbmError
-from node.bus.errors import (
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError, LbmError
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusDamagedError,
@@ -27,8 +27,8 @@ from node.bus.errors import (
     NotPendingError,
     SchemaViolationError,
 )
-from node.dialects.values import ConversionError
-from node.errors import (
+from parley._node.dialects.values import ConversionError
+from parley._node.errors import (
     AddressError,
     CallRefused,
     CallTimeout,
@@ -54,15 +54,15 @@ from node.errors import (
     UnreadRepliesError,
     ungrouped,
 )
-from node.journal.errors import (
+from parley._node.journal.errors import (
     JournalBusyError,
     JournalError,
     JournalFailedError,
     JournalFormatError,
 )
-from node.messaging.formats import FormatError
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from pipeline.errors import (
+from parley._node.messaging.formats import FormatError
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._pipeline.errors import (
     DamagedTablesError,
     IngestError,
     NoJavaError,

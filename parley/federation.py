@@ -1,8 +1,8 @@
 """Federation of server nodes: links, cards, paths."""
 
-from node.server.federation import FederatedServer, Federation, LinkState
-from node.server.findings import FederationFinding
-from node.server.link import DialServer
+from parley._node.server.federation import FederatedServer, Federation, LinkState
+from parley._node.server.findings import FederationFinding
+from parley._node.server.link import DialServer
 
 __all__ = [
     "DialServer",

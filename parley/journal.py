@@ -1,15 +1,22 @@
 """Journals: keeping one, the auditor's keys, and reading it back."""
 
-from crypto.auditor import AuditorKey, AuditorPrivateKey
-from crypto.auditor_file import load_auditor_key, save_auditor_key
-from node.journal.audit import Audit
-from node.journal.audit.compact import CompactRow
-from node.journal.audit.rows import EVENT_COLUMNS, EventRow, Finding, SessionRow, Span, TunnelRow
-from node.journal.journal import Journal, JournalMetrics
-from node.journal.options import Auditor, Fsync, OnFailure
-from node.journal.prune import Pruned, prune
-from node.journal.records import Record, encode_record
-from node.journal.segments import SegmentFile, list_segments, read_range
+from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
+from parley._crypto.auditor_file import load_auditor_key, save_auditor_key
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.rows import (
+    EVENT_COLUMNS,
+    EventRow,
+    Finding,
+    SessionRow,
+    Span,
+    TunnelRow,
+)
+from parley._node.journal.journal import Journal, JournalMetrics
+from parley._node.journal.options import Auditor, Fsync, OnFailure
+from parley._node.journal.prune import Pruned, prune
+from parley._node.journal.records import Record, encode_record
+from parley._node.journal.segments import SegmentFile, list_segments, read_range
 
 __all__ = [
     "EVENT_COLUMNS",

@@ -1,12 +1,12 @@
 """The data pipeline over journals; it needs the extra `pipeline` (docs/pipeline.md)."""
 
-from pipeline.gold.cluster import read_gold
-from pipeline.gold.outcome import Outcome
-from pipeline.jobs import run
-from pipeline.silver import events, findings, sessions, tunnels
-from pipeline.source import JournalSource
-from pipeline.spark import open_session
-from pipeline.tables import Tables
+from parley._pipeline.gold.cluster import read_gold
+from parley._pipeline.gold.outcome import Outcome
+from parley._pipeline.jobs import run
+from parley._pipeline.silver import events, findings, sessions, tunnels
+from parley._pipeline.source import JournalSource
+from parley._pipeline.spark import open_session
+from parley._pipeline.tables import Tables
 
 __all__ = [
     "JournalSource",

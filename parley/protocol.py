@@ -1,14 +1,14 @@
 """The wire itself, for observers, auditors and the authors of another implementation."""
 
-from crypto.chain import HashChain, check_seal
-from crypto.hashing import HashAlgorithm
-from crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
-from crypto.signing import Verifier
-from crypto.streamkeys import StreamKey
-from lbm.codec import Encodable, Value, decode, encode
-from lbm.limits import LbmLimits
-from node.protocol.handshake import Agreed
-from node.protocol.observer import Checkpoint, Observer
+from parley._crypto.chain import HashChain, check_seal
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from parley._crypto.signing import Verifier
+from parley._crypto.streamkeys import StreamKey
+from parley._lbm.codec import Encodable, Value, decode, encode
+from parley._lbm.limits import LbmLimits
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.observer import Checkpoint, Observer
 
 __all__ = [
     "Agreed",

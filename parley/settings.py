@@ -1,7 +1,7 @@
 """Settings from a TOML file and the environment, and those of each part of a node."""
 
-from lbm.noise import Padding, parse_padding
-from node.settings import (
+from parley._lbm.noise import Padding, parse_padding
+from parley._node.settings import (
     BusSettings,
     FederationSettings,
     JournalSettings,
@@ -12,7 +12,7 @@ from node.settings import (
     SimProtoSettings,
     load_settings,
 )
-from node.settings.bus import BusRight
+from parley._node.settings.bus import BusRight
 
 __all__ = [
     "BusRight",

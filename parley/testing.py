@@ -1,6 +1,6 @@
 """For the tests of applications: nodes that have met in memory, a fake clock, links with faults."""
 
-from node.testing import (
+from parley._node.testing import (
     ConnectedNodes,
     FakeClock,
     FaultyLink,
@@ -9,9 +9,9 @@ from node.testing import (
     connect_nodes,
     connected_nodes,
 )
-from node.testing.clock import FakeTimer
-from node.testing.servers import MemoryNetwork
-from node.transport.memory import MemoryStream, memory_pair
+from parley._node.testing.clock import FakeTimer
+from parley._node.testing.servers import MemoryNetwork
+from parley._node.transport.memory import MemoryStream, memory_pair
 
 __all__ = [
     "ConnectedNodes",

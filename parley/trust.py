@@ -1,7 +1,7 @@
 """Whom to talk to: policies, accept hooks and the file of known peers."""
 
-from node.trust.accept_hook import AcceptHook, Candidate
-from node.trust.policies import (
+from parley._node.trust.accept_hook import AcceptHook, Candidate
+from parley._node.trust.policies import (
     AnyPeer,
     FirstUse,
     Known,

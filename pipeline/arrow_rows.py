@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from node.journal.audit.compact import CompactRow
-from node.journal.audit.rows import HEAD_COLUMNS
-from node.journal.names import CLOSED, parse_name
-from pipeline.event_files import few_dates
-from pipeline.schema import WALKED_ARROW
-from pipeline.summary.kinds import Summary, packed
+from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.rows import HEAD_COLUMNS
+from parley._node.journal.names import CLOSED, parse_name
+from parley._pipeline.event_files import few_dates
+from parley._pipeline.schema import WALKED_ARROW
+from parley._pipeline.summary.kinds import Summary, packed
 
 BATCH_ROWS: Final = 16_384
 BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB

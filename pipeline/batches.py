@@ -17,10 +17,10 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from node.errors import os_reason
-from node.journal import keys
-from node.journal.names import SegmentName
-from node.journal.records import (
+from parley._node.errors import os_reason
+from parley._node.journal import keys
+from parley._node.journal.names import SegmentName
+from parley._node.journal.records import (
     BAD_CRC,
     BAD_LENGTH,
     FRAME_SIZE,
@@ -30,8 +30,8 @@ from node.journal.records import (
     OK,
     TORN,
 )
-from node.journal.segments import LONGEST_DAMAGE, RecordRange, is_cut, open_segment, read_at
-from pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
+from parley._node.journal.segments import LONGEST_DAMAGE, RecordRange, is_cut, open_segment, read_at
+from parley._pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
 
 # How much is read and given out at a time, unless one record is longer.
 CHUNK: Final = 2**22

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.errors import IngestError, first_line
-from pipeline.source import FORMAT
-from pipeline.tables import Tables
+from parley._pipeline.errors import IngestError, first_line
+from parley._pipeline.source import FORMAT
+from parley._pipeline.tables import Tables
 
 # What a batch takes of the journals, if there is as much: its tasks take a range each.
 MAX_BATCH_BYTES: Final = 2**30

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
-from pipeline.bronze_rows import NEEDED
-from pipeline.walk import Walk
+from parley._pipeline.bronze_rows import NEEDED
+from parley._pipeline.walk import Walk
 
 # Bytes of files that a task takes together, at least and at most: a task costs as much as some
 # thousand rows, and that there are so many tasks is enough for all cores to end together.

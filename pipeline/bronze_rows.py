@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from node.journal.keys import EVENT
-from node.journal.records import OK, Record
+from parley._node.journal.keys import EVENT
+from parley._node.journal.records import OK, Record
 
 # What of bronze a walk needs.
 NEEDED: Final = (

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 
-from node.errors import os_reason
-from pipeline.errors import DamagedTablesError, first_line
-from pipeline.progress import Progress
-from pipeline.schema import WALKED
-from pipeline.tables import BATCH, CHECKPOINT, Tables
+from parley._node.errors import os_reason
+from parley._pipeline.errors import DamagedTablesError, first_line
+from parley._pipeline.progress import Progress
+from parley._pipeline.schema import WALKED
+from parley._pipeline.tables import BATCH, CHECKPOINT, Tables
 
 REBUILD: Final = (
     "make them again from the journals with `parley pipeline run --rebuild`, "

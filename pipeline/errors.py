@@ -10,7 +10,7 @@ PipelineError               (a ParleyError)
 import re
 from typing import Final
 
-from node.errors import ParleyError
+from parley._node.errors import ParleyError
 
 _CAUSE: Final = re.compile(r"[\w.]*(Error|Exception): ")
 

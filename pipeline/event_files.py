@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.schema import EVENT, WALKED_ARROW
+from parley._pipeline.schema import EVENT, WALKED_ARROW
 
 # What directories are named by is not in the files.
 _PARTITIONS: Final = ("part", "date")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from pipeline.errors import NoJavaError
+from parley._pipeline.errors import NoJavaError
 
 LEAST_VERSION: Final = 17
 # Spark 4.3 is tested with these; later ones are taken if none of these is there.

@@ -13,20 +13,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, is_remote
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.bronze import Step, ingest, start
-from pipeline.checkpoint import (
+from parley._pipeline.bronze import Step, ingest, start
+from parley._pipeline.checkpoint import (
     REBUILD,
     batches_of,
     check_cluster,
     check_directory,
     missing_silver,
 )
-from pipeline.errors import DamagedTablesError, IngestError, first_line
-from pipeline.gold.cluster import store_of
-from pipeline.gold.outcome import Outcome, make_gold
-from pipeline.secret import check_key
-from pipeline.silver import SilverStep
-from pipeline.tables import BATCH, Tables, local_directory
+from parley._pipeline.errors import DamagedTablesError, IngestError, first_line
+from parley._pipeline.gold.cluster import store_of
+from parley._pipeline.gold.outcome import Outcome, make_gold
+from parley._pipeline.secret import check_key
+from parley._pipeline.silver import SilverStep
+from parley._pipeline.tables import BATCH, Tables, local_directory
 
 # Seconds between two looks at whether to stop.
 _PATIENCE: Final = 1

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 
-from node.journal.names import CLOSED, LIVE, parse_name
-from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges
-from pipeline.batches import SegmentRange
-from pipeline.errors import PipelineError
-from pipeline.progress import Position, Progress
+from parley._node.journal.names import CLOSED, LIVE, parse_name
+from parley._node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges
+from parley._pipeline.batches import SegmentRange
+from parley._pipeline.errors import PipelineError
+from parley._pipeline.progress import Position, Progress
 
 
 @dataclass(frozen=True, slots=True)

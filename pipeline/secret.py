@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 
-from crypto.randomness import random_bytes
-from pipeline.summary.checks import KEY_SIZE
-from pipeline.tables import FILES, Tables, local_directory
+from parley._crypto.randomness import random_bytes
+from parley._pipeline.summary.checks import KEY_SIZE
+from parley._pipeline.tables import FILES, Tables, local_directory
 
 _NAME: Final = "checks"
 

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from pipeline.bronze_files import bronze_files, walk_files
-from pipeline.bronze_rows import NEEDED
-from pipeline.schema import (
+from parley._pipeline.bronze_files import bronze_files, walk_files
+from parley._pipeline.bronze_rows import NEEDED
+from parley._pipeline.schema import (
     EVENT,
     EVENTS,
     FINDING,
@@ -30,12 +30,12 @@ from pipeline.schema import (
     WALKED,
     fields,
 )
-from pipeline.secret import check_key
-from pipeline.stitch import stitch
-from pipeline.stitch.here import stitch_here
-from pipeline.stitch.made import made_row
-from pipeline.tables import BATCH, Tables, local_directory
-from pipeline.walk import walker
+from parley._pipeline.secret import check_key
+from parley._pipeline.stitch import stitch
+from parley._pipeline.stitch.here import stitch_here
+from parley._pipeline.stitch.made import made_row
+from parley._pipeline.tables import BATCH, Tables, local_directory
+from parley._pipeline.walk import walker
 
 _PARTITIONS = ("part", "date")
 

@@ -27,12 +27,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from node.journal.segments import RANGE_SIZE
-from pipeline.batches import SegmentRange, foreign_batch, read_batches
-from pipeline.errors import PipelineError
-from pipeline.listing import Budget, Listing, ranges_between, read_on, whole_ranges
-from pipeline.progress import Progress
-from pipeline.schema import BRONZE
+from parley._node.journal.segments import RANGE_SIZE
+from parley._pipeline.batches import SegmentRange, foreign_batch, read_batches
+from parley._pipeline.errors import PipelineError
+from parley._pipeline.listing import Budget, Listing, ranges_between, read_on, whole_ranges
+from parley._pipeline.progress import Progress
+from parley._pipeline.schema import BRONZE
 
 FORMAT: Final = "parley_journal"
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
-from pipeline.java import find_java, shim_home
-from pipeline.source import JournalSource
+from parley._pipeline.java import find_java, shim_home
+from parley._pipeline.source import JournalSource
 
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_MEMORY: Final = "2g"

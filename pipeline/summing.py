@@ -5,9 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.arrow_rows import summary_batch
-from pipeline.schema import EVENT, PENDING, SUMMARY, WAITING
-from pipeline.summary.facts import NEEDED, summary_of
+from parley._pipeline.arrow_rows import summary_batch
+from parley._pipeline.schema import EVENT, PENDING, SUMMARY, WAITING
+from parley._pipeline.summary.facts import NEEDED, summary_of
 
 # Rows of which columns are held until they are summed up, and their bytes: each has some 500, and
 # with the longest topic and label 8 KiB.

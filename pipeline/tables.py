@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, StructType
 
-from pipeline.schema import BRONZE
+from parley._pipeline.schema import BRONZE
 
 CHECKPOINT: Final = "_checkpoint"
 BATCH: Final = "batch"

@@ -14,18 +14,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from crypto.auditor import AuditorPrivateKey
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.compact import CompactRow
-from node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN
-from pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
-from pipeline.bronze_rows import BronzeRows
-from pipeline.errors import PipelineError
-from pipeline.event_files import EventFiles
-from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
-from pipeline.stitch.runs import segment_row
-from pipeline.summing import summed_up
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN
+from parley._pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
+from parley._pipeline.bronze_rows import BronzeRows
+from parley._pipeline.errors import PipelineError
+from parley._pipeline.event_files import EventFiles
+from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
+from parley._pipeline.stitch.runs import segment_row
+from parley._pipeline.summing import summed_up
 
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})

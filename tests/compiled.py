@@ -14,7 +14,12 @@ from typing import Final
 import pytest
 
 # A module of each package that is compiled.
-CORE: Final = ("lbm.codec", "crypto.streamkeys", "node.protocol.session", "node.messaging.calls")
+CORE: Final = (
+    "parley._lbm.codec",
+    "parley._crypto.streamkeys",
+    "parley._node.protocol.session",
+    "parley._node.messaging.calls",
+)
 # What stands in for a connection.
 STAND_INS: Final = frozenset({"tests.node.messaging.fake", "tests.node.messaging.line"})
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from node.metrics.catalogue import CATALOGUE
-from node.protocol.codes import ResultCode, result_name
-from node.settings import load_settings
+from parley._node.metrics.catalogue import CATALOGUE
+from parley._node.protocol.codes import ResultCode, result_name
+from parley._node.settings import load_settings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 PAGE = DEPLOY.parent / "docs" / "howto" / "run-a-server.md"

@@ -16,26 +16,27 @@ import anyio
 import pytest
 import typer
 
-import node.bus.errors
-import node.errors
-import node.journal.errors
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.bus.config import RANGES as BUS_RANGES
-from node.bus.config import BusConfig
-from node.cli.exits import Exit
-from node.cli.explanations import EXPLANATIONS
-from node.cli.main import app
-from node.config import RANGES, NodeConfig
-from node.dialects.limits import RANGES as DIALECT_RANGES
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.federation.limits import MOST_LINKS
-from node.protocol import limits
-from node.protocol.allowance import Rate
-from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
-from node.protocol.config import CoreConfig
-from node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
-from node.settings import (
+import parley._node.bus.errors
+import parley._node.errors
+import parley._node.journal.errors
+from parley import Call, Node
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.bus.config import RANGES as BUS_RANGES
+from parley._node.bus.config import BusConfig
+from parley._node.cli.exits import Exit
+from parley._node.cli.explanations import EXPLANATIONS
+from parley._node.cli.main import app
+from parley._node.config import RANGES, NodeConfig
+from parley._node.dialects.limits import RANGES as DIALECT_RANGES
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.federation.limits import MOST_LINKS
+from parley._node.protocol import limits
+from parley._node.protocol.allowance import Rate
+from parley._node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
+from parley._node.settings import (
     BusSettings,
     FederationSettings,
     NamedSettings,
@@ -44,11 +45,10 @@ from node.settings import (
     SimProtoSettings,
     load_settings,
 )
-from node.settings.federation import ACCOUNT_RULES, MOST_ACCOUNTS, MOST_PLACES
-from node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSettings
-from node.settings.serve import CLOCK_INTERVALS, ServeSettings
-from node.settings.sources import variables
-from parley import Call, Node
+from parley._node.settings.federation import ACCOUNT_RULES, MOST_ACCOUNTS, MOST_PLACES
+from parley._node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSettings
+from parley._node.settings.serve import CLOCK_INTERVALS, ServeSettings
+from parley._node.settings.sources import variables
 from tests.node.network import eventually
 from tests.node.server.ring import servers
 
@@ -138,7 +138,7 @@ def tracing() -> Iterator[Called]:
     called: Called = []
 
     def profile(frame: FrameType, event: str, _argument: object) -> None:
-        path = Path(frame.f_code.co_filename)
+        path = Path(frame.f_code.co_filename).resolve()
         if event == "call" and path.is_relative_to(ROOT):
             called.append((name_of(path), frame.f_code.co_qualname))
 
@@ -195,7 +195,7 @@ def test_the_tree_of_errors() -> None:
         above = [*(entry for entry in above if entry[0] < depth), (depth, name)]
         also = re.findall(r"\((?:\w+\.)?(\w+)\)$", line)
         listed[name] = {*(other for _, other in above[:-1]), *also}
-    actual = named(node.errors)
+    actual = named(parley._node.errors)
     assert listed.keys() == actual.keys()
     wrong = {name: others - actual[name] for name, others in listed.items()}
     assert not any(wrong.values()), wrong
@@ -204,18 +204,18 @@ def test_the_tree_of_errors() -> None:
 def test_every_error_of_a_node_has_its_row() -> None:
     table = rows("docs/reference/errors.md", "Of a node")
     assert [row[0] for row in table] == list(dict.fromkeys(row[0] for row in table))
-    assert {row[0] for row in table} == named(node.errors).keys()
+    assert {row[0] for row in table} == named(parley._node.errors).keys()
 
 
 def test_every_error_of_a_journal_has_its_row() -> None:
     text = (ROOT / "docs" / "reference" / "errors.md").read_text()
     listed = re.findall(r"^\| `(Journal\w*Error)` ", text, re.MULTILINE)
-    assert listed == list(named(node.journal.errors))
+    assert listed == list(named(parley._node.journal.errors))
 
 
 def test_every_error_of_a_bus_has_its_row() -> None:
     table = rows("docs/reference/errors.md", "Of a bus")
-    assert [row[0] for row in table] == list(named(node.bus.errors))
+    assert [row[0] for row in table] == list(named(parley._node.bus.errors))
 
 
 def test_the_close_codes() -> None:
@@ -368,7 +368,7 @@ def test_the_limits_of_the_bus() -> None:
     assert len({row[0] for row in table}) == len(table)
     for limit, value, _ in table:
         module, _, name = limit.rpartition(".")
-        assert number(value) == getattr(import_module(module), name), limit
+        assert number(value) == getattr(import_module(f"parley._{module}"), name), limit
 
 
 def test_every_setting_has_its_variable() -> None:

@@ -20,12 +20,12 @@ from benchmarks.pipeline.following import RATE, follow
 from benchmarks.pipeline.journals import make_journals
 from benchmarks.pipeline.plain import plain_pool, walk_files
 from benchmarks.pipeline.small import small
+from parley._pipeline.bronze import ingest
+from parley._pipeline.gold.cluster import store_of
+from parley._pipeline.jobs import refresh
+from parley._pipeline.report.writing import write_report
+from parley._pipeline.silver import SilverStep
 from parley.pipeline import Tables, events, open_session
-from pipeline.bronze import ingest
-from pipeline.gold.cluster import store_of
-from pipeline.jobs import refresh
-from pipeline.report.writing import write_report
-from pipeline.silver import SilverStep
 
 SMALL: Final = 98_000
 

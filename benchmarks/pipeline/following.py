@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.pipeline.journals import Talk
+from parley._pipeline.bronze import start
+from parley._pipeline.jobs import end_batch
+from parley._pipeline.silver import SilverStep
 from parley.journal import AuditorPrivateKey
 from parley.pipeline import Tables, events
-from pipeline.bronze import start
-from pipeline.jobs import end_batch
-from pipeline.silver import SilverStep
 
 RATE: Final = 20_000
 _TICK: Final = 0.05

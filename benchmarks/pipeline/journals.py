@@ -8,20 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from lbm import keys as cells
-from node.journal import keys
-from node.journal.bodies import SegmentEnd, SegmentHead
-from node.journal.buffer import RecordBuffer, Turn
-from node.journal.log import Log
-from node.journal.names import LIVE, SegmentName
-from node.journal.options import JournalOptions
-from node.journal.session_log import SessionLog
-from node.messaging.notes import encode_note, notes_payload
-from node.protocol.codes import CALL, NOTES, SIM
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.reports import PeerIdentified
 from parley import Identity
+from parley._lbm import keys as cells
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentEnd, SegmentHead
+from parley._node.journal.buffer import RecordBuffer, Turn
+from parley._node.journal.log import Log
+from parley._node.journal.names import LIVE, SegmentName
+from parley._node.journal.options import JournalOptions
+from parley._node.journal.session_log import SessionLog
+from parley._node.messaging.notes import encode_note, notes_payload
+from parley._node.protocol.codes import CALL, NOTES, SIM
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import PeerIdentified
 from parley.journal import AuditorPrivateKey, encode_record
 from parley.protocol import encode
 

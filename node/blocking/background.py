@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from node.errors import ParleyError
+from parley._node.errors import ParleyError
 
 T = TypeVar("T")
 

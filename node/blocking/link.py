@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from crypto.identity import Identity
-from node.backoff import Pauses
-from node.blocking.background import Background
-from node.blocking.requests import BlockingRequests
-from node.links.link import Link
-from node.node import Node
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import TrustPolicy
+from parley._crypto.identity import Identity
+from parley._node.backoff import Pauses
+from parley._node.blocking.background import Background
+from parley._node.blocking.requests import BlockingRequests
+from parley._node.links.link import Link
+from parley._node.node import Node
+from parley._node.trust.accept_hook import AcceptHook
+from parley._node.trust.policies import TrustPolicy
 
 
 class BlockingLink(BlockingRequests[Link]):

@@ -6,17 +6,17 @@ from functools import partial
 from types import UnionType
 from typing import Any, overload
 
-from crypto.identity import Identity, NodeId
-from lbm.codec import Encodable
-from node.blocking.background import Background
-from node.blocking.reading import BlockingAnswer
-from node.blocking.requests import BlockingRequests
-from node.meeting import CONNECT_TIMEOUT
-from node.node import Node
-from node.peer.peer import Peer
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import TrustPolicy
-from node.typed.models import D, Model
+from parley._crypto.identity import Identity, NodeId
+from parley._lbm.codec import Encodable
+from parley._node.blocking.background import Background
+from parley._node.blocking.reading import BlockingAnswer
+from parley._node.blocking.requests import BlockingRequests
+from parley._node.meeting import CONNECT_TIMEOUT
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.trust.accept_hook import AcceptHook
+from parley._node.trust.policies import TrustPolicy
+from parley._node.typed.models import D, Model
 
 
 class BlockingPeer(BlockingRequests[Peer]):

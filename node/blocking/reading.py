@@ -10,11 +10,11 @@ from typing import Generic, Protocol, Self
 
 import anyio
 
-from lbm.codec import Value
-from node.blocking.background import Background
-from node.messaging.kept import TopicPosition
-from node.peer.answer_stream import AnswerStream
-from node.typed.models import D
+from parley._lbm.codec import Value
+from parley._node.blocking.background import Background
+from parley._node.messaging.kept import TopicPosition
+from parley._node.peer.answer_stream import AnswerStream
+from parley._node.typed.models import D
 
 
 class NoteSource(Protocol[D]):

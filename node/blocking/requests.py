@@ -7,18 +7,18 @@ from functools import partial
 from types import TracebackType, UnionType
 from typing import Any, Generic, Self, TypeVar, overload
 
-from lbm.codec import Encodable, Value
-from node.blocking.background import Background
-from node.blocking.reading import BlockingSubscription
-from node.links.link import Link
-from node.messaging.formats import FormatName
-from node.messaging.kept import TopicPosition
-from node.messaging.payloads import Payload, Tandem
-from node.peer.once_key import OnceKey
-from node.peer.peer import Peer
-from node.peer.requests import DEFAULT_TIMEOUT
-from node.peer.subscription import OnMalformed
-from node.typed.models import D, Model, R
+from parley._lbm.codec import Encodable, Value
+from parley._node.blocking.background import Background
+from parley._node.blocking.reading import BlockingSubscription
+from parley._node.links.link import Link
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.kept import TopicPosition
+from parley._node.messaging.payloads import Payload, Tandem
+from parley._node.peer.once_key import OnceKey
+from parley._node.peer.peer import Peer
+from parley._node.peer.requests import DEFAULT_TIMEOUT
+from parley._node.peer.subscription import OnMalformed
+from parley._node.typed.models import D, Model, R
 
 A = TypeVar("A", bound=Peer | Link)
 T = TypeVar("T")

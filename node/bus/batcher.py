@@ -11,16 +11,16 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from anyio import get_cancelled_exc_class
 
-from node.bus.errors import (
+from parley._node.bus.errors import (
     BusClosedError,
     BusDamagedError,
     BusFullError,
     BusRefusedError,
     InvalidEventError,
 )
-from node.errors import ParleyError
-from node.transport.loop import Loop, Waiter
-from node.transport.waiting import turn_of
+from parley._node.errors import ParleyError
+from parley._node.transport.loop import Loop, Waiter
+from parley._node.transport.waiting import turn_of
 
 # Errors that one item alone may have caused, and that say that nothing was done. After any other
 # that is unknown, or each item alone would meet the same.

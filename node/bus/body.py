@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from node.bus.errors import InvalidEventError
-from node.codec_faults import codec_fault
+from parley._node.bus.errors import InvalidEventError
+from parley._node.codec_faults import codec_fault
 
 Data: TypeAlias = Mapping[str, Any]
 

@@ -10,20 +10,34 @@ from typing import Any, Final, Self, TypeVar, overload
 
 import anyio
 
-from node.backoff import Pauses
-from node.bus.body import Data, encode_body
-from node.bus.config import BusConfig
-from node.bus.consumers.consumption import Consumption
-from node.bus.consumers.crew import Duty, Handler
-from node.bus.consumers.roster import Roster
-from node.bus.consumers.terms import BATCH, MAX_ATTEMPTS, RECLAIM_AFTER, read_terms, require_count
-from node.bus.dead_letters import DeadLetter, DeadLetters
-from node.bus.errors import BusError, InvalidEventError
-from node.bus.event import BusEvent
-from node.bus.history import History
-from node.bus.ids import BEFORE_ALL, FIRST, Position, after, last_before, oldest_kept, parse_id
-from node.bus.lazy_store import LazyStore
-from node.bus.model import (
+from parley._node.backoff import Pauses
+from parley._node.bus.body import Data, encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers.consumption import Consumption
+from parley._node.bus.consumers.crew import Duty, Handler
+from parley._node.bus.consumers.roster import Roster
+from parley._node.bus.consumers.terms import (
+    BATCH,
+    MAX_ATTEMPTS,
+    RECLAIM_AFTER,
+    read_terms,
+    require_count,
+)
+from parley._node.bus.dead_letters import DeadLetter, DeadLetters
+from parley._node.bus.errors import BusError, InvalidEventError
+from parley._node.bus.event import BusEvent
+from parley._node.bus.history import History
+from parley._node.bus.ids import (
+    BEFORE_ALL,
+    FIRST,
+    Position,
+    after,
+    last_before,
+    oldest_kept,
+    parse_id,
+)
+from parley._node.bus.lazy_store import LazyStore
+from parley._node.bus.model import (
     ConsumerInfo,
     Counters,
     GroupInfo,
@@ -32,18 +46,18 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.bus.names import api_of, check_key, split_name
-from node.bus.retry import publish_again
-from node.bus.schemas import Schemas, When
-from node.bus.store import Store
-from node.config import Range, require_in_range
-from node.errors import ConfigError
-from node.transport.backend import Backend
-from node.transport.options import require_callable
-from node.transport.waiting import is_async
-from node.typed.data_type import data_type, plain_value
-from node.typed.handler_hints import data_hint, handler_hints
-from node.typed.models import Model, R
+from parley._node.bus.names import api_of, check_key, split_name
+from parley._node.bus.retry import publish_again
+from parley._node.bus.schemas import Schemas, When
+from parley._node.bus.store import Store
+from parley._node.config import Range, require_in_range
+from parley._node.errors import ConfigError
+from parley._node.transport.backend import Backend
+from parley._node.transport.options import require_callable
+from parley._node.transport.waiting import is_async
+from parley._node.typed.data_type import data_type, plain_value
+from parley._node.typed.handler_hints import data_hint, handler_hints
+from parley._node.typed.models import Model, R
 
 H = TypeVar("H", bound=Handler)
 

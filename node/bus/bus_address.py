@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from node.bus.bus import DRAIN_TIMEOUT, Bus
-from node.bus.config import BusConfig
-from node.bus.redis.format import DOCUMENTED, DOCUMENTED_PER_API, LIGHTBUS, RedisFormat
-from node.bus.store import Store
-from node.errors import AddressError, ConfigError
-from node.logs import needs_extra
-from node.transport.ground import Ground
+from parley._node.bus.bus import DRAIN_TIMEOUT, Bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.redis.format import DOCUMENTED, DOCUMENTED_PER_API, LIGHTBUS, RedisFormat
+from parley._node.bus.store import Store
+from parley._node.errors import AddressError, ConfigError
+from parley._node.logs import needs_extra
+from parley._node.transport.ground import Ground
 
 REDIS_SCHEMES: Final = ("redis", "rediss", "redis+unix")
 _EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., redis+unix:///PATH"
@@ -77,7 +77,7 @@ async def open_bus(
 
 
 def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
-    from node.bus.sqlite.sqlite_store import SqliteStore
+    from parley._node.bus.sqlite.sqlite_store import SqliteStore
 
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
@@ -90,7 +90,7 @@ def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
 
 def _redis(parts: SplitResult, config: BusConfig) -> Store:
     try:
-        from node.bus.redis.redis_store import RedisStore
+        from parley._node.bus.redis.redis_store import RedisStore
     except ImportError as error:
         raise ConfigError(needs_extra("a bus on Redis", "bus")) from error
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.bus.names import check_word
-from node.bus.redis.format import RedisFormat
-from node.config import Range, require_in_range
-from node.errors import ConfigError
-from node.protocol.typed import check_types
+from parley._node.bus.names import check_word
+from parley._node.bus.redis.format import RedisFormat
+from parley._node.config import Range, require_in_range
+from parley._node.errors import ConfigError
+from parley._node.protocol.typed import check_types
 
 # Every setting of `BusConfig` that is a number; it may not be infinite or NaN. None, where the
 # type allows it, means without a bound.

@@ -14,7 +14,7 @@
 Every error of a store is one of these; what SQLite, Redis or the connection said is its cause.
 """
 
-from node.errors import ParleyError
+from parley._node.errors import ParleyError
 
 
 class BusError(ParleyError):

@@ -8,13 +8,13 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Generic, Protocol
 
-from node.bus.body import decode_body
-from node.bus.errors import NotPendingError
-from node.bus.ids import parse_id
-from node.bus.model import StoredEvent
-from node.errors import ParleyError
-from node.typed.data_type import DataType
-from node.typed.models import E_co
+from parley._node.bus.body import decode_body
+from parley._node.bus.errors import NotPendingError
+from parley._node.bus.ids import parse_id
+from parley._node.bus.model import StoredEvent
+from parley._node.errors import ParleyError
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import E_co
 
 
 class Word(Enum):

@@ -4,15 +4,15 @@ nothing, and leaves nothing open.
 
 from typing import Any, Final, Generic, Self
 
-from node.bus.errors import BusRefusedError
-from node.bus.event import BusEvent
-from node.bus.ids import AFTER_ALL, BEFORE_ALL
-from node.bus.lazy_store import LazyStore
-from node.bus.model import StoredEvent
-from node.bus.retry import StoreRetry
-from node.bus.store import Store
-from node.typed.data_type import DataType
-from node.typed.models import E_co
+from parley._node.bus.errors import BusRefusedError
+from parley._node.bus.event import BusEvent
+from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL
+from parley._node.bus.lazy_store import LazyStore
+from parley._node.bus.model import StoredEvent
+from parley._node.bus.retry import StoreRetry
+from parley._node.bus.store import Store
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import E_co
 
 # Events fetched at once, and seconds of one wait for new ones.
 PAGE: Final = 100

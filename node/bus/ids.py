@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeAlias
 
-from node.bus.errors import InvalidEventError
+from parley._node.bus.errors import InvalidEventError
 
 # Where to begin: the first event that is stored, what is published from now on, an id (that
 # event included), or a time (an aware datetime).

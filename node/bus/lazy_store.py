@@ -4,13 +4,13 @@ good.
 
 from collections.abc import Callable
 
-from node.bus.errors import BusClosedError
-from node.bus.retry import as_bus_error
-from node.bus.store import Store
-from node.errors import ParleyError
-from node.transport.backend import Backend
-from node.transport.job import Job
-from node.transport.waiting import Changes
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.retry import as_bus_error
+from parley._node.bus.store import Store
+from parley._node.errors import ParleyError
+from parley._node.transport.backend import Backend
+from parley._node.transport.job import Job
+from parley._node.transport.waiting import Changes
 
 
 class LazyStore:

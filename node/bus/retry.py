@@ -6,16 +6,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from crypto.randomness import random_bytes
-from node.backoff import Pauses
-from node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
-from node.bus.model import NewEvent, Published
-from node.bus.store import Store
-from node.config import Range, require_in_range
-from node.errors import ParleyError
-from node.logs import LogRation, one_line
-from node.transport.loop import Loop
-from node.transport.waiting import pause
+from parley._crypto.randomness import random_bytes
+from parley._node.backoff import Pauses
+from parley._node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
+from parley._node.bus.model import NewEvent, Published
+from parley._node.bus.store import Store
+from parley._node.config import Range, require_in_range
+from parley._node.errors import ParleyError
+from parley._node.logs import LogRation, one_line
+from parley._node.transport.loop import Loop
+from parley._node.transport.waiting import pause
 
 logger = logging.getLogger("parley.bus")
 

@@ -7,10 +7,10 @@ A schema is checked when it is given, references included, and nothing is ever f
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from node.bus.errors import SchemaViolationError
-from node.bus.names import split_name
-from node.errors import ConfigError, ParleyError
-from node.logs import needs_extra, one_line
+from parley._node.bus.errors import SchemaViolationError
+from parley._node.bus.names import split_name
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.logs import needs_extra, one_line
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator

@@ -12,7 +12,7 @@ by `claim` when it is due (after `nack`, `release`, `redeliver`) or was idle for
 from collections.abc import Sequence
 from typing import Protocol
 
-from node.bus.model import (
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     GroupInfo,
@@ -23,7 +23,7 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.transport.backend import Backend
+from parley._node.transport.backend import Backend
 
 
 class Store(Protocol):

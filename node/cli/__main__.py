@@ -1,5 +1,5 @@
 """`python -m node.cli` is `parley` too; `python -m parley` minds signals from its start."""
 
-from node.cli.main import main
+from parley._node.cli.main import main
 
 main()

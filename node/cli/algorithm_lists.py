@@ -1,7 +1,7 @@
 """Comma lists of algorithms' names, as options take them."""
 
-from crypto.registry import NAMES, PARAMETERS, require_name
-from node.errors import ConfigError
+from parley._crypto.registry import NAMES, PARAMETERS, require_name
+from parley._node.errors import ConfigError
 
 
 def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from typing import Final
 
 import anyio
 
-from node.cli.lines import input_descriptor
-from node.cli.output import Output
-from node.errors import FileError
-from node.logs import one_line
+from parley._node.cli.lines import input_descriptor
+from parley._node.cli.output import Output
+from parley._node.errors import FileError
+from parley._node.logs import one_line
 
 _YES: Final = ("y", "yes")
 _NO: Final = ("n", "no", "")

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from node.cli.completion.suggestions import places
-from node.cli.exits import LONGEST_QUOTE
-from node.cli.introduction import dialled
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, show_value, writing_stdout
-from node.cli.run import run
-from node.cli.topics.offered_names import offered
-from node.cli.values import given_value
-from node.errors import CallRefused, ConfigError
+from parley._node.cli.completion.suggestions import places
+from parley._node.cli.exits import LONGEST_QUOTE
+from parley._node.cli.introduction import dialled
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, show_value, writing_stdout
+from parley._node.cli.run import run
+from parley._node.cli.topics.offered_names import offered
+from parley._node.cli.values import given_value
+from parley._node.errors import CallRefused, ConfigError
 
 Address = Annotated[
     str,

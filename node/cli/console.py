@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from node.cli.options import Json
-from node.cli.output import Output
-from node.cli.serve.console import consoles
-from node.errors import ConfigError, UnreachableError
-from node.web.console.places import ConsolePlace, link_from, places, write_page
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output
+from parley._node.cli.serve.console import consoles
+from parley._node.errors import ConfigError, UnreachableError
+from parley._node.web.console.places import ConsolePlace, link_from, places, write_page
 
 Act = Annotated[
     bool,

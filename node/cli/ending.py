@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
-from node.config import NodeConfig
+from parley._node.config import NodeConfig
 
 logger = logging.getLogger("parley")
 

@@ -6,12 +6,12 @@ import typer
 from rich import box
 from rich.table import Table
 
-from node.cli.completion.suggestions import words
-from node.cli.explanations import EXPLANATIONS, Explanation, Kind, explain
-from node.cli.options import Json
-from node.cli.output import Output
-from node.errors import ConfigError
-from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE
+from parley._node.cli.completion.suggestions import words
+from parley._node.cli.explanations import EXPLANATIONS, Explanation, Kind, explain
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output
+from parley._node.errors import ConfigError
+from parley._node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE
 
 TITLES: Final[dict[Kind, str]] = {
     "close": "Close codes: how connections and streams end",

@@ -11,9 +11,9 @@ from signal import Signals
 
 from typer import TyperException
 
-from crypto.errors import KeyFileError, UnknownAlgorithmError
-from lbm.errors import LbmError
-from node.bus.errors import (
+from parley._crypto.errors import KeyFileError, UnknownAlgorithmError
+from parley._lbm.errors import LbmError
+from parley._node.bus.errors import (
     BusBusyError,
     BusDamagedError,
     BusFullError,
@@ -21,8 +21,8 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.cli.output import CommandFailure, show_value
-from node.errors import (
+from parley._node.cli.output import CommandFailure, show_value
+from parley._node.errors import (
     AddressError,
     CallRefused,
     ConfigError,
@@ -38,11 +38,11 @@ from node.errors import (
     UnreachableError,
     os_reason,
 )
-from node.journal.errors import JournalError
-from node.logs import one_line
-from node.messaging.formats import FormatError
-from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.journal.errors import JournalError
+from parley._node.logs import one_line
+from parley._node.messaging.formats import FormatError
+from parley._node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 
 
 class Exit(IntEnum):
@@ -169,7 +169,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _is_default(path: Path) -> bool:
-    from node.trust.known_peers import default_known_peers
+    from parley._node.trust.known_peers import default_known_peers
 
     try:
         return os.path.realpath(default_known_peers()) == str(path)

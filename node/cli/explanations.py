@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from node.cli.exits import Exit
-from node.dialects.relay.codec import RelayCode
-from node.protocol.codes import (
+from parley._node.cli.exits import Exit
+from parley._node.dialects.relay.codec import RelayCode
+from parley._node.protocol.codes import (
     EVENT_FAILED,
     RESULT_SENTENCES,
     CloseCode,

@@ -8,16 +8,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.cli.call import Address, Timeout
-from node.cli.exits import Exit
-from node.cli.introduction import dialled
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted
-from node.cli.run import run
-from node.errors import ConfigError, ParleyError
-from node.logs import one_line
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.cli.call import Address, Timeout
+from parley._node.cli.exits import Exit
+from parley._node.cli.introduction import dialled
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import run
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.logs import one_line
 
 _SHOWN: Final = 8  # characters of a node id, in a table
 Whom = Annotated[

@@ -6,14 +6,14 @@ from typing import Annotated
 import anyio
 import typer
 
-from node.cli.log_lines import set_up_logging
-from node.cli.options import Json
-from node.cli.output import Output
-from node.cli.run import event_loop, until_interrupted
-from node.cli.stages import during
-from node.discovery.discovery import SECONDS
-from node.discovery.discovery import find as search
-from node.logs import one_line
+from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output
+from parley._node.cli.run import event_loop, until_interrupted
+from parley._node.cli.stages import during
+from parley._node.discovery.discovery import SECONDS
+from parley._node.discovery.discovery import find as search
+from parley._node.logs import one_line
 
 
 def find(

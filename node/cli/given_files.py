@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from node.settings import secret_files
+from parley._node.settings import secret_files
 
 
 def file_path(text: str) -> Path:

@@ -5,18 +5,18 @@ from typing import Annotated
 
 import typer
 
-from crypto.auditor_file import is_auditor_file, load_auditor_key
-from crypto.identity import Identity
-from crypto.keyfile import describe_keyfile, load_identity, save_identity
-from node.cli.algorithm_lists import parse_names
-from node.cli.completion.suggestions import algorithms
-from node.cli.given_files import file_path, read_passphrase
-from node.cli.journal.keygen import show_auditor_key
-from node.cli.options import Json, PassphraseFile
-from node.cli.output import Output
-from node.cli.own_key import make_own_key, own_key_path
-from node.errors import FileError
-from node.trust.words import fingerprint
+from parley._crypto.auditor_file import is_auditor_file, load_auditor_key
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
+from parley._node.cli.algorithm_lists import parse_names
+from parley._node.cli.completion.suggestions import algorithms
+from parley._node.cli.given_files import file_path, read_passphrase
+from parley._node.cli.journal.keygen import show_auditor_key
+from parley._node.cli.options import Json, PassphraseFile
+from parley._node.cli.output import Output
+from parley._node.cli.own_key import make_own_key, own_key_path
+from parley._node.errors import FileError
+from parley._node.trust.words import fingerprint
 
 KeyPath = Annotated[
     Path | None,

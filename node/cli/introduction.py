@@ -12,21 +12,21 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final
 
-from crypto.identity import Identity, NodeId
-from node.cli.asking import ask_on_terminal, can_ask
-from node.cli.options import NodeOptions
-from node.cli.output import Output
-from node.cli.run import described, meet
-from node.errors import ConfigError, NotTrustedError
-from node.logs import one_line
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.transport.address import Address
-from node.trust.accept_hook import Candidate
-from node.trust.known_peers import KnownPeer, KnownPeers
-from node.trust.policies import FirstUse, known_peers_of
-from node.trust.words import fingerprint, in_two_lines
+from parley._crypto.identity import Identity, NodeId
+from parley._node.cli.asking import ask_on_terminal, can_ask
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.run import described, meet
+from parley._node.errors import ConfigError, NotTrustedError
+from parley._node.logs import one_line
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.trust.accept_hook import Candidate
+from parley._node.trust.known_peers import KnownPeer, KnownPeers
+from parley._node.trust.policies import FirstUse, known_peers_of
+from parley._node.trust.words import fingerprint, in_two_lines
 
 _STRANGER: Final = """\
 Nobody was met at {place} before. The node there has the id

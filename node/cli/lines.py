@@ -16,8 +16,8 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
-from node.cli.output import writing_stdout
-from node.errors import FileError, os_reason
+from parley._node.cli.output import writing_stdout
+from parley._node.errors import FileError, os_reason
 
 _PIECE = 65_536
 

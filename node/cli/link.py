@@ -13,18 +13,18 @@ import anyio
 import anyio.lowlevel
 import typer
 
-from node.cli.lines import Pace
-from node.cli.options import NodeOptions
-from node.cli.output import Output
-from node.cli.run import described, hinting
-from node.errors import PeerClosedError
-from node.links.link import Link
-from node.links.redial import is_lasting
-from node.logs import one_line
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.transport.waiting import Changes
+from parley._node.cli.lines import Pace
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.run import described, hinting
+from parley._node.errors import PeerClosedError
+from parley._node.links.link import Link
+from parley._node.links.redial import is_lasting
+from parley._node.logs import one_line
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.waiting import Changes
 
 GiveUpAfter = Annotated[
     float | None,

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from crypto.identity import NodeId
-from node.cli.output import plain
-from node.errors import ConfigError
-from node.logs import one_line, visible
-from node.settings.serve import LOG_FORMATS, LOG_LEVELS
-from node.trust.petnames import Petnames
+from parley._crypto.identity import NodeId
+from parley._node.cli.output import plain
+from parley._node.errors import ConfigError
+from parley._node.logs import one_line, visible
+from parley._node.settings.serve import LOG_FORMATS, LOG_LEVELS
+from parley._node.trust.petnames import Petnames
 
 # What every record has; anything else came with `extra=`.
 _USUAL: Final = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}

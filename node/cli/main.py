@@ -17,11 +17,11 @@ from typing import Annotated, Any, Final, NoReturn, cast
 import typer
 from typer.core import TyperCommand
 
-from node.cli.beginning import PlainCommand, PlainGroup
-from node.cli.completion.command import PROGRAM
-from node.cli.exits import Exit, Interrupted, failure
-from node.cli.helps import HELPS, epilog
-from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
+from parley._node.cli.beginning import PlainCommand, PlainGroup
+from parley._node.cli.completion.command import PROGRAM
+from parley._node.cli.exits import Exit, Interrupted, failure
+from parley._node.cli.helps import HELPS, epilog
+from parley._node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class _Commands(UserDict[str, Any]):
 
 def _function(place: str) -> Any:
     """A command's function, its module imported."""
-    module, _, function = f"node.cli.{place}".rpartition(".")
+    module, _, function = f"parley._node.cli.{place}".rpartition(".")
     return getattr(import_module(module), function)
 
 

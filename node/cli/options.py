@@ -12,23 +12,23 @@ from typing import Annotated, Any
 
 import typer
 
-from crypto.identity import Identity
-from crypto.keyfile import load_identity
-from crypto.registry import NAMES, PARAMETERS
-from node.cli.algorithm_lists import parse_names, parse_required
-from node.cli.completion.suggestions import algorithms, any_algorithm, contexts, words
-from node.cli.context.file import Context, Contexts
-from node.cli.context.places import VARIABLE, PlaceCommand, placed
-from node.cli.given_files import read_network_key, read_passphrase, warn
-from node.cli.own_key import own_identity
-from node.config import NodeConfig
-from node.errors import ConfigError, FileError, NotTrustedError
-from node.protocol.codes import ROLES
-from node.protocol.limits import NEGOTIATED
-from node.settings import ServeSettings, Settings
-from node.settings.serve import LOG_FORMATS
-from node.transport.address import Address
-from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import load_identity
+from parley._crypto.registry import NAMES, PARAMETERS
+from parley._node.cli.algorithm_lists import parse_names, parse_required
+from parley._node.cli.completion.suggestions import algorithms, any_algorithm, contexts, words
+from parley._node.cli.context.file import Context, Contexts
+from parley._node.cli.context.places import VARIABLE, PlaceCommand, placed
+from parley._node.cli.given_files import read_network_key, read_passphrase, warn
+from parley._node.cli.own_key import own_identity
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError, FileError, NotTrustedError
+from parley._node.protocol.codes import ROLES
+from parley._node.protocol.limits import NEGOTIATED
+from parley._node.settings import ServeSettings, Settings
+from parley._node.settings.serve import LOG_FORMATS
+from parley._node.transport.address import Address
+from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
 

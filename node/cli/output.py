@@ -16,15 +16,15 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from node.errors import FileError, os_reason
-from node.logs import one_line, visible
+from parley._node.errors import FileError, os_reason
+from parley._node.logs import one_line, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
-    from node.cli.terminal import PeoplesConsole
-    from node.trust.petnames import Petnames
+    from parley._node.cli.terminal import PeoplesConsole
+    from parley._node.trust.petnames import Petnames
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Output:
     @cached_property
     def console(self) -> "PeoplesConsole":
         """Rich's; it is imported with the first use."""
-        from node.cli.terminal import PeoplesConsole
+        from parley._node.cli.terminal import PeoplesConsole
 
         return PeoplesConsole(self.as_json)
 
     @cached_property
     def petnames(self) -> "Petnames":
         """Names that the person gave; read with the first use."""
-        from node.trust.petnames import Petnames
+        from parley._node.trust.petnames import Petnames
 
         return Petnames.of_home()
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from crypto.errors import KeyFileExistsError, KeyFileTooOpenError, KeyFileUnreadableError
-from crypto.identity import Identity
-from crypto.keyfile import describe_keyfile, load_identity, save_identity
-from node.errors import ConfigError, os_reason
-from node.trust.home import home_directory, make_directories
-from node.trust.shared_file import locked
+from parley._crypto.errors import KeyFileExistsError, KeyFileTooOpenError, KeyFileUnreadableError
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
+from parley._node.errors import ConfigError, os_reason
+from parley._node.trust.home import home_directory, make_directories
+from parley._node.trust.shared_file import locked
 
 _NAME: Final = "identity.key"
 # What a file system says that has no hard links, as FAT and some mounts have none.

@@ -10,16 +10,21 @@ from typing import Annotated, Final
 
 import typer
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.cli.completion.suggestions import known_names
-from node.cli.options import Json
-from node.cli.output import Output
-from node.cli.terminal import table_of_nodes
-from node.errors import AddressError, ConfigError, FileError
-from node.transport.address import Address
-from node.trust.known_peers import KnownPeer, KnownPeers, default_accounts, default_known_peers
-from node.trust.words import fingerprint
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.cli.completion.suggestions import known_names
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output
+from parley._node.cli.terminal import table_of_nodes
+from parley._node.errors import AddressError, ConfigError, FileError
+from parley._node.transport.address import Address
+from parley._node.trust.known_peers import (
+    KnownPeer,
+    KnownPeers,
+    default_accounts,
+    default_known_peers,
+)
+from parley._node.trust.words import fingerprint
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 

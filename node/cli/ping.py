@@ -8,16 +8,16 @@ from typing import Annotated, Any, Final
 import anyio
 import typer
 
-from node.cli.call import Address
-from node.cli.exits import Interrupted
-from node.cli.introduction import dialled, dialling_node
-from node.cli.link import kept_link
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted
-from node.cli.run import run, until_signalled
-from node.errors import ConfigError, PeerClosedError
-from node.links.link import Link
-from node.peer.peer import Peer
+from parley._node.cli.call import Address
+from parley._node.cli.exits import Interrupted
+from parley._node.cli.introduction import dialled, dialling_node
+from parley._node.cli.link import kept_link
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import run, until_signalled
+from parley._node.errors import ConfigError, PeerClosedError
+from parley._node.links.link import Link
+from parley._node.peer.peer import Peer
 
 COUNT: Final = 4
 INTERVAL: Final = 0.2  # seconds

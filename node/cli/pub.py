@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from lbm.codec import Encodable
-from lbm.errors import LbmEncodeError
-from node.cli.lines import input_descriptor, read_lines
-from node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
-from node.cli.output import Output
-from node.cli.run import make_node, run
-from node.cli.values import parse_json
-from node.errors import ConfigError, FileError
-from node.handlers.topic import BUFFER, LEAST_BUFFER, Topic
-from node.protocol.errors import PayloadTooLargeError
+from parley._lbm.codec import Encodable
+from parley._lbm.errors import LbmEncodeError
+from parley._node.cli.lines import input_descriptor, read_lines
+from parley._node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
+from parley._node.cli.output import Output
+from parley._node.cli.run import make_node, run
+from parley._node.cli.values import parse_json
+from parley._node.errors import ConfigError, FileError
+from parley._node.handlers.topic import BUFFER, LEAST_BUFFER, Topic
+from parley._node.protocol.errors import PayloadTooLargeError
 
 # Seconds that the input waits for a subscriber that does not keep up. A pipe can wait.
 PATIENCE = 10.0

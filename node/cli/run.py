@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from node.cli.ending import end_within, longest_end, running_command
-from node.cli.exits import Interrupted
-from node.cli.log_lines import set_up_logging
-from node.cli.options import NodeOptions
-from node.cli.output import Output, unread
-from node.errors import ConfigError, HandshakeError
-from node.logs import needs_extra
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.transport.address import Address
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import TrustPolicy
+from parley._node.cli.ending import end_within, longest_end, running_command
+from parley._node.cli.exits import Interrupted
+from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output, unread
+from parley._node.errors import ConfigError, HandshakeError
+from parley._node.logs import needs_extra
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.trust.accept_hook import AcceptHook
+from parley._node.trust.policies import TrustPolicy
 
 if TYPE_CHECKING:
-    from node.journal.journal import Journal
+    from parley._node.journal.journal import Journal
 
 logger = logging.getLogger("parley")
 

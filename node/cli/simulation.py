@@ -15,20 +15,20 @@ import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from crypto.auditor import AuditorKey, AuditorPrivateKey
-from crypto.auditor_file import load_auditor_key, save_auditor_key
-from node.apps.simulate.plan import Plan, Traffic
-from node.apps.simulate.tally import Counts, Tally, count
-from node.apps.simulate.world import Keeping, simulate
-from node.cli.log_lines import set_up_logging
-from node.cli.options import Json, Loop
-from node.cli.output import Output
-from node.cli.run import event_loop, until_interrupted
-from node.cli.stages import staged
-from node.errors import ConfigError, FileError
-from node.journal.options import SEGMENT_SIZE
-from node.journal.segments import list_segments
-from node.protocol.codes import result_label
+from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
+from parley._crypto.auditor_file import load_auditor_key, save_auditor_key
+from parley._node.apps.simulate.plan import Plan, Traffic
+from parley._node.apps.simulate.tally import Counts, Tally, count
+from parley._node.apps.simulate.world import Keeping, simulate
+from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.options import Json, Loop
+from parley._node.cli.output import Output
+from parley._node.cli.run import event_loop, until_interrupted
+from parley._node.cli.stages import staged
+from parley._node.errors import ConfigError, FileError
+from parley._node.journal.options import SEGMENT_SIZE
+from parley._node.journal.segments import list_segments
+from parley._node.protocol.codes import result_label
 
 KEY_FILE = "auditor.key"
 DATA = "Traffic"

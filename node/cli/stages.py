@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from node.cli.output import Output
+from parley._node.cli.output import Output
 
 
 class Stages:

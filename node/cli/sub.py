@@ -7,16 +7,16 @@ import anyio
 import typer
 from anyio.lowlevel import checkpoint
 
-from node.cli.call import Address
-from node.cli.introduction import dialling_node
-from node.cli.lines import Pace
-from node.cli.link import GiveUpAfter, kept_link, remarks
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted, show_value
-from node.cli.run import run
-from node.cli.topics.offered_names import offered
-from node.cli.values import given_value
-from node.links.subscription import LinkSubscription
+from parley._node.cli.call import Address
+from parley._node.cli.introduction import dialling_node
+from parley._node.cli.lines import Pace
+from parley._node.cli.link import GiveUpAfter, kept_link, remarks
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, counted, show_value
+from parley._node.cli.run import run
+from parley._node.cli.topics.offered_names import offered
+from parley._node.cli.values import given_value
+from parley._node.links.subscription import LinkSubscription
 
 # `drained` takes a reader that has waited for so many turns of the loop as one without notes, and
 # looks again after so many seconds while a note is printed.

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from node.logs import one_line, visible
+from parley._node.logs import one_line, visible
 
 
 class PeoplesConsole(Console):

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from lbm.codec import Encodable
-from node.codec_faults import codec_fault
-from node.errors import ConfigError, FileError
-from node.protocol.limits import NEGOTIATED
+from parley._lbm.codec import Encodable
+from parley._node.codec_faults import codec_fault
+from parley._node.errors import ConfigError, FileError
+from parley._node.protocol.limits import NEGOTIATED
 
 
 def given_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> Encodable:

@@ -8,12 +8,12 @@ serves these too. A dialect adds what the bytes mean.
 from abc import ABC, abstractmethod
 from collections import deque
 
-from node.protocol.account import FRAMES_WEIGHT, Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
-from node.protocol.limits import CLOSE_LINGER
-from node.protocol.reports import ConnectionEnded
-from node.protocol.waker import Waker
+from parley._node.protocol.account import FRAMES_WEIGHT, Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import ConnectionClosedError, RemoteProtocolError
+from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.protocol.waker import Waker
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")

@@ -13,8 +13,8 @@ they mean. A value either has exactly one form here, or is refused.
 
 from typing import Final, Literal, get_args
 
-from lbm.codec import Encodable
-from node.messaging.formats import NAMES, FormatError, encode_as
+from parley._lbm.codec import Encodable
+from parley._node.messaging.formats import NAMES, FormatError, encode_as
 
 # The format of what is neither bytes nor text.
 Rest = Literal["cbor", "msgpack", "json"]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import AddressError, ConfigError
-from node.transport.address import Address
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import AddressError, ConfigError
+from parley._node.transport.address import Address
 
 SERVICE: Final = "_parley._tcp.local."
 VERSION: Final = b"1"

@@ -13,13 +13,13 @@ from typing import Final, Protocol
 
 import anyio
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.discovery.announcement import FoundNode, require_name
-from node.discovery.own_loop import own_loop
-from node.errors import AddressError, ConfigError, UnreachableError
-from node.logs import needs_extra
-from node.transport.address import Address
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.discovery.announcement import FoundNode, require_name
+from parley._node.discovery.own_loop import own_loop
+from parley._node.errors import AddressError, ConfigError, UnreachableError
+from parley._node.logs import needs_extra
+from parley._node.transport.address import Address
 
 logger = logging.getLogger("parley.discovery")
 
@@ -140,7 +140,7 @@ async def resolve(
 
 def _mdns() -> ModuleType:
     try:
-        from node.discovery import mdns
+        from parley._node.discovery import mdns
     except ModuleNotFoundError as error:
         raise ConfigError(needs_extra(f"discovery ({error.name})", "discovery")) from error
     return mdns

@@ -25,8 +25,8 @@ from zeroconf import (
 )
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
-from crypto.identity import NodeId
-from node.discovery.announcement import (
+from parley._crypto.identity import NodeId
+from parley._node.discovery.announcement import (
     SERVICE,
     FoundNode,
     is_instance,
@@ -35,8 +35,8 @@ from node.discovery.announcement import (
     reachable,
     read_announcement,
 )
-from node.errors import UnreachableError
-from node.transport.address import Address
+from parley._node.errors import UnreachableError
+from parley._node.transport.address import Address
 
 logger = logging.getLogger("parley.discovery")
 

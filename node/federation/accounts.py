@@ -5,8 +5,8 @@
 from collections.abc import Container, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
-from crypto.identity import NodeId
-from node.protocol.codes import ResultCode
+from parley._crypto.identity import NodeId
+from parley._node.protocol.codes import ResultCode
 
 S = TypeVar("S")
 

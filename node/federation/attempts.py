@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from crypto.identity import NodeId
-from node.federation.limits import ATTEMPTS
-from node.federation.paths import Obstacle, Path, PathFinder, obstacles
-from node.protocol.codes import ResultCode
+from parley._crypto.identity import NodeId
+from parley._node.federation.limits import ATTEMPTS
+from parley._node.federation.paths import Obstacle, Path, PathFinder, obstacles
+from parley._node.protocol.codes import ResultCode
 
 
 class Attempts:

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from crypto.identity import Identity, NodeId
-from lbm import keys
-from lbm.errors import LbmDecodeError
-from node.errors import ConfigError
-from node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
-from node.federation.limits import CARD_VALID, LARGEST_CARD, MOST_LINKS
-from node.protocol.cells import Cells, Kind, uint
-from node.protocol.federation_types import EXPORTS_KIND, is_node_id
+from parley._crypto.identity import Identity, NodeId
+from parley._lbm import keys
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import ConfigError
+from parley._node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
+from parley._node.federation.limits import CARD_VALID, LARGEST_CARD, MOST_LINKS
+from parley._node.protocol.cells import Cells, Kind, uint
+from parley._node.protocol.federation_types import EXPORTS_KIND, is_node_id
 
 KIND: Final = "card"
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
-from crypto.errors import SignatureError
-from crypto.identity import NodeId
-from node.errors import ConfigError
-from node.federation.card import Card
-from node.federation.limits import CARDS_OF_ORIGIN, CLOCK_AHEAD, NUMBER_KEPT
-from node.protocol.federation_types import MOST_SERVERS
+from parley._crypto.errors import SignatureError
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError
+from parley._node.federation.card import Card
+from parley._node.federation.limits import CARDS_OF_ORIGIN, CLOCK_AHEAD, NUMBER_KEPT
+from parley._node.protocol.federation_types import MOST_SERVERS
 
 _CLOCK_AHEAD_MS: Final = int(CLOCK_AHEAD * 1000)
 _NUMBER_KEPT_MS: Final = int(NUMBER_KEPT * 1000)

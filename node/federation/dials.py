@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import encode
-from lbm.errors import LbmDecodeError
-from node.fair_slots import FairSlots
-from node.federation.limits import (
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.fair_slots import FairSlots
+from parley._node.federation.limits import (
     DIALS_OF_ACCOUNT,
     DIALS_OF_LINK,
     HOP_ALLOWANCE,
@@ -23,10 +23,10 @@ from node.federation.limits import (
     TUNNELS_OF_ACCOUNT,
     TUNNELS_OF_LINK,
 )
-from node.federation.paths import Path
-from node.protocol.allowance import Allowance
-from node.protocol.codes import ResultCode
-from node.protocol.federation_types import DIAL
+from parley._node.federation.paths import Path
+from parley._node.protocol.allowance import Allowance
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.federation_types import DIAL
 
 
 class AccountLookup(Protocol):

@@ -8,19 +8,19 @@ milliseconds since 1970, by which cards are made and expire.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from crypto.errors import SignatureError
-from crypto.identity import NODE_ID_SIZE, Identity, NodeId
-from lbm.cells import MAX_UINT
-from lbm.errors import LbmDecodeError
-from node.errors import ConfigError
-from node.federation.attempts import Attempts
-from node.federation.card import Card, read_card, sign_card
-from node.federation.cards import CardRefusal, Cards
-from node.federation.dials import AccountLookup, Dials, NoAccounts
-from node.federation.exchange import CardEvent, CardExchange
-from node.federation.limits import CARD_INTERVAL, CARD_RENEWED, LINK_REMEMBERED, MOST_LINKS
-from node.federation.paths import Path, PathFinder
-from node.protocol.errors import RemoteProtocolError, violation
+from parley._crypto.errors import SignatureError
+from parley._crypto.identity import NODE_ID_SIZE, Identity, NodeId
+from parley._lbm.cells import MAX_UINT
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import ConfigError
+from parley._node.federation.attempts import Attempts
+from parley._node.federation.card import Card, read_card, sign_card
+from parley._node.federation.cards import CardRefusal, Cards
+from parley._node.federation.dials import AccountLookup, Dials, NoAccounts
+from parley._node.federation.exchange import CardEvent, CardExchange
+from parley._node.federation.limits import CARD_INTERVAL, CARD_RENEWED, LINK_REMEMBERED, MOST_LINKS
+from parley._node.federation.paths import Path, PathFinder
+from parley._node.protocol.errors import RemoteProtocolError, violation
 
 _CARD_RENEWED_MS: Final = int(CARD_RENEWED * 1000)
 _OF_CLOCK: Final = (CardRefusal.MADE_AHEAD, CardRefusal.EXPIRED)

@@ -7,14 +7,14 @@ is checked apart: that costs more than all the rest together, and much can be re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from crypto.errors import IdentityError, SignatureError
-from crypto.identity import Identity, NodeId, PublicIdentity
-from crypto.registry import SIGNING
-from lbm import keys
-from lbm.codec import Encodable, encode
-from lbm.errors import LbmDecodeError
-from node.protocol.cells import BYTES, TEXT, Cells, Kind, exactly, uint
-from node.protocol.federation_types import NODE_ID_SIZE
+from parley._crypto.errors import IdentityError, SignatureError
+from parley._crypto.identity import Identity, NodeId, PublicIdentity
+from parley._crypto.registry import SIGNING
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.cells import BYTES, TEXT, Cells, Kind, exactly, uint
+from parley._node.protocol.federation_types import NODE_ID_SIZE
 
 _DOMAIN: Final = b"parley1 envelope"
 

@@ -8,15 +8,15 @@ whenever there is room. So a card crosses a session at most once in each directi
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import encode
-from lbm.errors import LbmDecodeError
-from node.federation.card import Card
-from node.federation.cards import Cards
-from node.protocol import codes
-from node.protocol.errors import violation
-from node.protocol.federation_types import CARDS, HAVE, LARGEST_CARDS
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.federation.card import Card
+from parley._node.federation.cards import Cards
+from parley._node.protocol import codes
+from parley._node.protocol.errors import violation
+from parley._node.protocol.federation_types import CARDS, HAVE, LARGEST_CARDS
 
 # Of a Cards: the head of its map, its key and the head of its array; of each envelope, its head.
 _AROUND: Final = 8

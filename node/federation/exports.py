@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from node.errors import ConfigError
-from node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS
+from parley._node.errors import ConfigError
+from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS
 
 WILDCARD: Final = "*"
 

@@ -9,12 +9,12 @@ its paths, so the first path that is found is the one of the least ids.
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-from crypto.identity import NodeId
-from node.federation.card import Card
-from node.federation.cards import Cards
-from node.federation.limits import AVOIDED, MOST_AVOIDED
-from node.protocol.codes import ResultCode
-from node.protocol.federation_types import LONGEST_PATH
+from parley._crypto.identity import NodeId
+from parley._node.federation.card import Card
+from parley._node.federation.cards import Cards
+from parley._node.federation.limits import AVOIDED, MOST_AVOIDED
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.federation_types import LONGEST_PATH
 
 # The ids from the server that wrote it to the target, both among them.
 Path: TypeAlias = tuple[NodeId, ...]

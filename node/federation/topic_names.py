@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
 
 
 class TopicElsewhere(NamedTuple):

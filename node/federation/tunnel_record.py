@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crypto.identity import NodeId
+from parley._crypto.identity import NodeId
 
 
 @dataclass(frozen=True, slots=True)

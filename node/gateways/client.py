@@ -11,16 +11,16 @@ from typing import Self, TypeVar
 import anyio
 from anyio.abc import ByteStream
 
-from node.backoff import Pauses
-from node.errors import ConfigError, ParleyError, PeerClosedError, UnreachableError
-from node.gateways.guest import Guest
-from node.links.reachable import Reachable
-from node.protocol.codes import CloseCode
-from node.protocol.limits import CLOSE_LINGER
-from node.transport.address import Address
-from node.transport.backend import Backend
-from node.transport.ground import Ground
-from node.transport.stream_outlet import StreamOutlet
+from parley._node.backoff import Pauses
+from parley._node.errors import ConfigError, ParleyError, PeerClosedError, UnreachableError
+from parley._node.gateways.guest import Guest
+from parley._node.links.reachable import Reachable
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
+from parley._node.transport.ground import Ground
+from parley._node.transport.stream_outlet import StreamOutlet
 
 G = TypeVar("G", bound=Guest)
 

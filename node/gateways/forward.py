@@ -11,21 +11,21 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from lbm.codec import Encodable, Value
-from lbm.errors import LbmEncodeError
-from node.backoff import Pauses
-from node.errors import ParleyError
-from node.handlers.topic import Topic
-from node.links.redial import Redial, random_fraction
-from node.logs import one_line
-from node.messaging.notes import DROPPED_HEADER
-from node.node import Node
-from node.peer.peer import Peer
-from node.peer.subscription import Subscription
-from node.protocol.errors import LocalProtocolError
-from node.transport.address import Address
-from node.transport.waiting import Changes
-from node.trust.policies import TrustPolicy
+from parley._lbm.codec import Encodable, Value
+from parley._lbm.errors import LbmEncodeError
+from parley._node.backoff import Pauses
+from parley._node.errors import ParleyError
+from parley._node.handlers.topic import Topic
+from parley._node.links.redial import Redial, random_fraction
+from parley._node.logs import one_line
+from parley._node.messaging.notes import DROPPED_HEADER
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.transport.address import Address
+from parley._node.transport.waiting import Changes
+from parley._node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.forward")
 

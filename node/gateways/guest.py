@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from crypto.identity import NodeId
-from crypto.registry import Suite
-from lbm.codec import Encodable, Value
-from node.dialects.core import NEVER, ForeignCore
-from node.errors import NotSpokenError, PeerClosedError
-from node.logs import LogRation
-from node.messaging.formats import FormatName
-from node.messaging.payloads import Payload, Tandem
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
-from node.remote import access
-from node.remote.emission import Emission
-from node.remote.live import LiveConnection
-from node.remote.remote import Remote
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.waiting import Changes
-from node.typed.models import Model
+from parley._crypto.identity import NodeId
+from parley._crypto.registry import Suite
+from parley._lbm.codec import Encodable, Value
+from parley._node.dialects.core import NEVER, ForeignCore
+from parley._node.errors import NotSpokenError, PeerClosedError
+from parley._node.logs import LogRation
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.payloads import Payload, Tandem
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote import access
+from parley._node.remote.emission import Emission
+from parley._node.remote.live import LiveConnection
+from parley._node.remote.remote import Remote
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.waiting import Changes
+from parley._node.typed.models import Model
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 

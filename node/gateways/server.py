@@ -11,15 +11,15 @@ from typing import Generic, Self, TypeVar
 
 import anyio
 
-from node.errors import ParleyError
-from node.gateways.guest import Guest
-from node.protocol.account import Account
-from node.protocol.limits import CLOSE_LINGER
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.gateway import Gateway
-from node.transport.waiting import Changes
-from node.trust.admission import address_key
+from parley._node.errors import ParleyError
+from parley._node.gateways.guest import Guest
+from parley._node.protocol.account import Account
+from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.gateway import Gateway
+from parley._node.transport.waiting import Changes
+from parley._node.trust.admission import address_key
 
 G = TypeVar("G", bound=Guest)
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from lbm.codec import Value, encode_value
-from node.errors import CallRefused
-from node.handlers.hints import described
-from node.handlers.registry import LONGEST_NAME, Entry, Handlers
-from node.handlers.rules import Rule
-from node.handlers.topic import Topic
-from node.messaging.topics import PUBLISH
-from node.protocol.allowance import Rate
-from node.protocol.codes import ResultCode, Supercategory, supercategory
-from node.remote.remote import Remote
-from node.remote.requests import Call
-from node.typed.data_type import DataType
+from parley._lbm.codec import Value, encode_value
+from parley._node.errors import CallRefused
+from parley._node.handlers.hints import described
+from parley._node.handlers.registry import LONGEST_NAME, Entry, Handlers
+from parley._node.handlers.rules import Rule
+from parley._node.handlers.topic import Topic
+from parley._node.messaging.topics import PUBLISH
+from parley._node.protocol.allowance import Rate
+from parley._node.protocol.codes import ResultCode, Supercategory, supercategory
+from parley._node.remote.remote import Remote
+from parley._node.remote.requests import Call
+from parley._node.typed.data_type import DataType
 
 TOPICS_CALL: Final = "parley.topics"
 # One answer: entries, and bytes of their encoding.

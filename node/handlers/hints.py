@@ -18,14 +18,14 @@ from inspect import isasyncgen, isawaitable
 from types import NoneType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
-from lbm.codec import Encodable, Value
-from node.errors import CallRefused, ConfigError, MalformedDataError
-from node.messaging.payloads import FormattedPayload, Payload, Tandem
-from node.protocol.codes import ResultCode
-from node.remote.named_event import NamedEvent
-from node.remote.requests import Call
-from node.typed.data_type import DataType, data_type
-from node.typed.handler_hints import data_hint, handler_hints
+from parley._lbm.codec import Encodable, Value
+from parley._node.errors import CallRefused, ConfigError, MalformedDataError
+from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.named_event import NamedEvent
+from parley._node.remote.requests import Call
+from parley._node.typed.data_type import DataType, data_type
+from parley._node.typed.handler_hints import data_hint, handler_hints
 
 # Hints that say nothing.
 _ANYTHING: Final = (Any, object, Value, Encodable, Payload, FormattedPayload, Tandem)

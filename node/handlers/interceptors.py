@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeVar, get_args
 
-from lbm.codec import Encodable
-from node.errors import ConfigError
-from node.logs import LogRation
-from node.transport.options import require_callable
-from node.transport.waiting import is_async
+from parley._lbm.codec import Encodable
+from parley._node.errors import ConfigError
+from parley._node.logs import LogRation
+from parley._node.transport.options import require_callable
+from parley._node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.peer")
 

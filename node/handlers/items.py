@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
-from node.handlers.running import Outcome
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import ResultCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.limits import EVENT_COST
-from node.remote.live import LiveConnection
-from node.transport.loop import Waiter
-from node.transport.waiting import turn_of
+from parley._node.handlers.running import Outcome
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.loop import Waiter
+from parley._node.transport.waiting import turn_of
 
 # Bytes of cost that a handler may yield before others run.
 TURN_SIZE: Final = 64 * 1024

@@ -8,9 +8,9 @@ import re
 from contextvars import ContextVar
 from typing import Any, Final
 
-from crypto.randomness import random_bytes
-from node.handlers.interceptors import Intercepted, Interceptors, Proceed
-from node.handlers.trace_context import TraceContext
+from parley._crypto.randomness import random_bytes
+from parley._node.handlers.interceptors import Intercepted, Interceptors, Proceed
+from parley._node.handlers.trace_context import TraceContext
 
 REQUEST_ID: Final = "request-id"
 TRACEPARENT: Final = "traceparent"

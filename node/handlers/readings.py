@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from node.handlers.registry import Entry, Handlers
-from node.handlers.topic import Topic
-from node.metrics import catalogue
-from node.metrics.families import MetricFamily, named
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.topic import Topic
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import MetricFamily, named
 
 
 def offered_families(

@@ -12,18 +12,18 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import anyio
 
-from node.errors import ConfigError, ParleyError
-from node.federation.accounts import Accounts
-from node.federation.exports import Exports
-from node.handlers.interceptors import Chain, Interceptors
-from node.handlers.rules import Allow, Roles, Rule
-from node.logs import LogRation
-from node.messaging.application_events import answering_types
-from node.messaging.topics import PUBLISH
-from node.metrics.metrics import RequestTally
-from node.protocol.codes import RESERVED_LABELS, Supercategory
-from node.transport.loop import Waiter
-from node.transport.options import check_name, require_name
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.federation.accounts import Accounts
+from parley._node.federation.exports import Exports
+from parley._node.handlers.interceptors import Chain, Interceptors
+from parley._node.handlers.rules import Allow, Roles, Rule
+from parley._node.logs import LogRation
+from parley._node.messaging.application_events import answering_types
+from parley._node.messaging.topics import PUBLISH
+from parley._node.metrics.metrics import RequestTally
+from parley._node.protocol.codes import RESERVED_LABELS, Supercategory
+from parley._node.transport.loop import Waiter
+from parley._node.transport.options import check_name, require_name
 
 H = TypeVar("H")
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import ConfigError, FileError, os_reason
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError, FileError, os_reason
 
 # As much as a file of known peers may have.
 MAX_FILE_SIZE: Final = 1_048_576

@@ -10,15 +10,15 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import APPLICATION_ERRORS, ConfigError
-from node.handlers.role_file import read_roles, require_role
-from node.logs import LogRation
-from node.protocol.codes import ResultCode
-from node.remote import access
-from node.remote.remote import Remote
-from node.transport.options import require_callable
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import APPLICATION_ERRORS, ConfigError
+from parley._node.handlers.role_file import read_roles, require_role
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote import access
+from parley._node.remote.remote import Remote
+from parley._node.transport.options import require_callable
 
 logger = logging.getLogger("parley.peer")
 

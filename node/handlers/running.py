@@ -9,14 +9,14 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
-from node.errors import APPLICATION_ERRORS, CallRefused, sole_error
-from node.handlers.interceptors import Intercepted
-from node.handlers.registry import Entry, Slots
-from node.handlers.rules import Roles, permitted
-from node.protocol.codes import RESULT_SENTENCES, ResultCode
-from node.remote import access
-from node.remote.remote import Remote
-from node.remote.requests import Call
+from parley._node.errors import APPLICATION_ERRORS, CallRefused, sole_error
+from parley._node.handlers.interceptors import Intercepted
+from parley._node.handlers.registry import Entry, Slots
+from parley._node.handlers.rules import Roles, permitted
+from parley._node.protocol.codes import RESULT_SENTENCES, ResultCode
+from parley._node.remote import access
+from parley._node.remote.remote import Remote
+from parley._node.remote.requests import Call
 
 logger = logging.getLogger("parley.peer")
 

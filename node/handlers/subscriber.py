@@ -1,7 +1,7 @@
 """A subscription, as the publisher of its topic sees it."""
 
-from node.messaging.fanout import Feed
-from node.remote.remote import Remote
+from parley._node.messaging.fanout import Feed
+from parley._node.remote.remote import Remote
 
 
 class Subscriber:

@@ -3,14 +3,14 @@
 import inspect
 from typing import Any
 
-from node.errors import APPLICATION_ERRORS, CallRefused, sole_error
-from node.handlers.interceptors import Intercepted
-from node.handlers.registry import Handlers
-from node.handlers.rules import permitted
-from node.handlers.running import FAILED, Outcome, log_failure
-from node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
-from node.protocol.codes import ResultCode, Supercategory
-from node.remote import access
+from parley._node.errors import APPLICATION_ERRORS, CallRefused, sole_error
+from parley._node.handlers.interceptors import Intercepted
+from parley._node.handlers.registry import Handlers
+from parley._node.handlers.rules import permitted
+from parley._node.handlers.running import FAILED, Outcome, log_failure
+from parley._node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
+from parley._node.protocol.codes import ResultCode, Supercategory
+from parley._node.remote import access
 
 
 async def decide(

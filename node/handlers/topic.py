@@ -8,31 +8,31 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Generic, TypeVar, cast
 
-from crypto.identity import NodeId
-from crypto.randomness import random_bytes
-from lbm.codec import Encodable
-from node.errors import APPLICATION_ERRORS, CallRefused, ConfigError, ParleyError
-from node.handlers.interceptors import Intercepted, PassedHeaders
-from node.handlers.note_key import KeepLastBy, NoteKey
-from node.handlers.registry import Handlers, parse_supercategories
-from node.handlers.rules import Allow, Rule
-from node.handlers.subscriber import Subscriber
-from node.logs import LogRation
-from node.messaging.fanout import Fanout, Feed, Slow
-from node.messaging.kept import TopicPosition, make_kept
-from node.messaging.kept_by_key import KeptByKey
-from node.messaging.notes import encode_note, read_headers
-from node.protocol.codes import ResultCode, Supercategory
-from node.protocol.errors import PayloadTooLargeError
-from node.protocol.event_types import EPOCH_SIZE
-from node.protocol.typed import require_number
-from node.remote.remote import Remote
-from node.remote.requests import Request
-from node.transport.loop import Loop
-from node.transport.options import require_callable
-from node.transport.waiting import Changes, turn_of
-from node.typed.data_type import DataType
-from node.typed.models import N
+from parley._crypto.identity import NodeId
+from parley._crypto.randomness import random_bytes
+from parley._lbm.codec import Encodable
+from parley._node.errors import APPLICATION_ERRORS, CallRefused, ConfigError, ParleyError
+from parley._node.handlers.interceptors import Intercepted, PassedHeaders
+from parley._node.handlers.note_key import KeepLastBy, NoteKey
+from parley._node.handlers.registry import Handlers, parse_supercategories
+from parley._node.handlers.rules import Allow, Rule
+from parley._node.handlers.subscriber import Subscriber
+from parley._node.logs import LogRation
+from parley._node.messaging.fanout import Fanout, Feed, Slow
+from parley._node.messaging.kept import TopicPosition, make_kept
+from parley._node.messaging.kept_by_key import KeptByKey
+from parley._node.messaging.notes import encode_note, read_headers
+from parley._node.protocol.codes import ResultCode, Supercategory
+from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.protocol.event_types import EPOCH_SIZE
+from parley._node.protocol.typed import require_number
+from parley._node.remote.remote import Remote
+from parley._node.remote.requests import Request
+from parley._node.transport.loop import Loop
+from parley._node.transport.options import require_callable
+from parley._node.transport.waiting import Changes, turn_of
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import N
 
 logger = logging.getLogger("parley.peer")
 

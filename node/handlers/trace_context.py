@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from crypto.randomness import random_bytes
+from parley._crypto.randomness import random_bytes
 
 SAMPLED: Final = 0x01
 # version, trace-id, parent-id, trace-flags; and what a later version may have after them.

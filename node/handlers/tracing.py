@@ -20,9 +20,9 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from node.errors import CallRefused
-from node.handlers.interceptors import Intercepted, Kind, Proceed, Way
-from node.protocol.codes import ResultCode, result_name
+from parley._node.errors import CallRefused
+from parley._node.handlers.interceptors import Intercepted, Kind, Proceed, Way
+from parley._node.protocol.codes import ResultCode, result_name
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 

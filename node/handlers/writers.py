@@ -5,17 +5,17 @@ The topic has one publisher all the same, and so one order of its notes.
 
 from typing import Any
 
-from lbm.errors import LbmEncodeError
-from node.errors import CallRefused, MalformedDataError
-from node.handlers.registry import Handlers
-from node.handlers.rules import Allow
-from node.handlers.topic import Topic
-from node.messaging.notes import DROPPED_HEADER
-from node.messaging.topics import PUBLISH
-from node.protocol.codes import ResultCode
-from node.protocol.errors import PayloadTooLargeError
-from node.remote.requests import Call
-from node.typed.data_type import DataType
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import CallRefused, MalformedDataError
+from parley._node.handlers.registry import Handlers
+from parley._node.handlers.rules import Allow
+from parley._node.handlers.topic import Topic
+from parley._node.messaging.notes import DROPPED_HEADER
+from parley._node.messaging.topics import PUBLISH
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.remote.requests import Call
+from parley._node.typed.data_type import DataType
 
 
 def take_notes(

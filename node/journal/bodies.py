@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from crypto.identity import NodeId
-from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
-from lbm.codec import encode
-from node.federation.tunnel_record import TunnelRecord
-from node.journal import keys
-from node.journal.errors import JournalFormatError
-from node.journal.fields import (
+from parley._crypto.identity import NodeId
+from parley._lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
+from parley._lbm.codec import encode
+from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.journal import keys
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.fields import (
     EVENT,
     EVENT_HEAD,
     LARGEST,
@@ -29,8 +29,8 @@ from node.journal.fields import (
     hash_value,
     parse_event_head,
 )
-from node.journal.sessions import Generation
-from node.protocol.federation_types import LONGEST_PATH, SHORTEST_PATH
+from parley._node.journal.sessions import Generation
+from parley._node.protocol.federation_types import LONGEST_PATH, SHORTEST_PATH
 
 _BLOCK: Final = Struct(">II")
 _OFFSET: Final = Struct(">Q")

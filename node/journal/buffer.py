@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from node.journal.names import SegmentName
+from parley._node.journal.names import SegmentName
 
 NEVER: Final = 1 << 62
 

@@ -8,7 +8,7 @@
 Readers of records report damage as findings, without raising these.
 """
 
-from node.errors import ParleyError
+from parley._node.errors import ParleyError
 
 
 class JournalError(ParleyError):

@@ -5,12 +5,12 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
-from crypto.errors import CryptoError
-from lbm.codec import Value, decode
-from lbm.errors import LbmDecodeError
-from lbm.limits import LbmLimits
-from node.journal import keys
-from node.journal.errors import JournalFormatError
+from parley._crypto.errors import CryptoError
+from parley._lbm.codec import Value, decode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.limits import LbmLimits
+from parley._node.journal import keys
+from parley._node.journal.errors import JournalFormatError
 
 # A checkpoint may have 2,048 streams and as many labels, a segment end all its blocks.
 LIMITS: Final = LbmLimits(max_bytes=2**24, max_items=2**17)

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from crypto.identity import Identity
-from node.errors import ParleyError, os_reason
-from node.federation.tunnel_record import TunnelRecord
-from node.journal import keys
-from node.journal.bodies import JoinedTunnel
-from node.journal.errors import JournalBusyError, JournalFailedError
-from node.journal.options import (
+from parley._crypto.identity import Identity
+from parley._node.errors import ParleyError, os_reason
+from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.journal import keys
+from parley._node.journal.bodies import JoinedTunnel
+from parley._node.journal.errors import JournalBusyError, JournalFailedError
+from parley._node.journal.options import (
     BUFFER_SIZE,
     SEGMENT_AGE,
     SEGMENT_SIZE,
@@ -30,11 +30,11 @@ from node.journal.options import (
     OnFailure,
     parse_auditors,
 )
-from node.journal.recovery import Recovered
-from node.journal.run import Run
-from node.journal.session_log import SessionLog
-from node.transport.backend import Backend
-from node.transport.gate import Gate
+from parley._node.journal.recovery import Recovered
+from parley._node.journal.run import Run
+from parley._node.journal.session_log import SessionLog
+from parley._node.transport.backend import Backend
+from parley._node.transport.gate import Gate
 
 logger = logging.getLogger("parley.journal")
 

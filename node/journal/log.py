@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from node.journal import keys
-from node.journal.bodies import SegmentHead, encode_block
-from node.journal.buffer import NEVER, RecordBuffer, Turn
-from node.journal.names import SegmentName, run_start
-from node.journal.options import JournalOptions
-from node.journal.records import encode_record
-from node.transport.loop import Loop, Timer
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentHead, encode_block
+from parley._node.journal.buffer import NEVER, RecordBuffer, Turn
+from parley._node.journal.names import SegmentName, run_start
+from parley._node.journal.options import JournalOptions
+from parley._node.journal.records import encode_record
+from parley._node.transport.loop import Loop, Timer
 
 _LAST_SESSION: Final = 2**32 - 1
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from crypto.identity import NodeId
+from parley._crypto.identity import NodeId
 
 CLOSED: Final = ".pjl"
 LIVE: Final = ".pjl.open"

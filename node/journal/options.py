@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from crypto.auditor import AUDITOR_KEY_SIZE, AuditorKey
-from crypto.errors import InvalidKeyError
-from node.config import Range, require_in_range
-from node.errors import ConfigError
-from node.protocol.typed import check_types
+from parley._crypto.auditor import AUDITOR_KEY_SIZE, AuditorKey
+from parley._crypto.errors import InvalidKeyError
+from parley._node.config import Range, require_in_range
+from parley._node.errors import ConfigError
+from parley._node.protocol.typed import check_types
 
 Fsync = Literal["always", "interval", "never"]
 Clock = Callable[[], int]  # ns since the epoch, UTC

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from node.journal.names import CLOSED, LOCK, SegmentName
-from node.journal.recovery import sync_directory
-from node.journal.segments import SegmentFile, list_segments, list_torn, read_end
+from parley._node.journal.names import CLOSED, LOCK, SegmentName
+from parley._node.journal.recovery import sync_directory
+from parley._node.journal.segments import SegmentFile, list_segments, list_torn, read_end
 
 
 class Pruned(NamedTuple):

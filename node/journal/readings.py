@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from node.metrics import catalogue
-from node.metrics.families import MetricFamily, family
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import MetricFamily, family
 
 if TYPE_CHECKING:
-    from node.journal.journal import Journal
+    from parley._node.journal.journal import Journal
 
 
 def journal_families(journal: "Journal") -> Iterator[MetricFamily]:

@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from node.journal import keys
-from node.journal.bodies import SegmentEnd
-from node.journal.errors import JournalFailedError
-from node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
-from node.journal.records import BAD_CRC, OK, encode_record
-from node.journal.segments import CHUNK, closed_path, list_segments, read_range
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentEnd
+from parley._node.journal.errors import JournalFailedError
+from parley._node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
+from parley._node.journal.records import BAD_CRC, OK, encode_record
+from parley._node.journal.segments import CHUNK, closed_path, list_segments, read_range
 
 _PART: Final = ".part"  # the copy of a torn end, until all of it is on the disk
 

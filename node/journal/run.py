@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from crypto.identity import NodeId
-from node.journal.bodies import SegmentHead
-from node.journal.buffer import NEVER, RecordBuffer
-from node.journal.errors import JournalBusyError, JournalFailedError
-from node.journal.log import Log
-from node.journal.names import lock_name, parse_name, run_start
-from node.journal.options import JournalOptions
-from node.journal.recovery import Recovered, recover_left
-from node.journal.writer import Writer
-from node.transport.backend import Backend
-from node.transport.gate import Gate
-from node.transport.loop import Waiter
+from parley._crypto.identity import NodeId
+from parley._node.journal.bodies import SegmentHead
+from parley._node.journal.buffer import NEVER, RecordBuffer
+from parley._node.journal.errors import JournalBusyError, JournalFailedError
+from parley._node.journal.log import Log
+from parley._node.journal.names import lock_name, parse_name, run_start
+from parley._node.journal.options import JournalOptions
+from parley._node.journal.recovery import Recovered, recover_left
+from parley._node.journal.writer import Writer
+from parley._node.transport.backend import Backend
+from parley._node.transport.gate import Gate
+from parley._node.transport.loop import Waiter
 
 SOFTWARE: Final = "parley"
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, Final, NamedTuple
 
-from node.journal import keys
-from node.journal.bodies import SegmentEnd
-from node.journal.errors import JournalFormatError
-from node.journal.fields import LIMITS
-from node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
-from node.journal.records import (
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentEnd
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.fields import LIMITS
+from parley._node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
+from parley._node.journal.records import (
     BAD_LENGTH,
     FRAME_SIZE,
     HEAD_SIZE,
@@ -27,7 +27,7 @@ from node.journal.records import (
     Record,
     read_records,
 )
-from node.journal.records import TORN as TORN_RECORD
+from parley._node.journal.records import TORN as TORN_RECORD
 
 # How much is read at a time, unless one record is longer.
 CHUNK: Final = 2**20

@@ -9,12 +9,12 @@ from struct import Struct
 from typing import Any, Final
 from zlib import crc32
 
-from crypto.auditor import AuditorKey
-from crypto.chain import HashChain
-from crypto.ciphers import XCHACHA20_POLY1305
-from crypto.kdf import label
-from crypto.randomness import random_bytes
-from crypto.schedule import (
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.chain import HashChain
+from parley._crypto.ciphers import XCHACHA20_POLY1305
+from parley._crypto.kdf import label
+from parley._crypto.randomness import random_bytes
+from parley._crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
@@ -22,31 +22,31 @@ from crypto.schedule import (
     rekey_root,
     rekey_secrets,
 )
-from lbm import keys as cells
-from lbm.codec import encode
-from lbm.errors import LbmDecodeError
-from node.journal import keys
-from node.journal.bodies import (
+from parley._lbm import keys as cells
+from parley._lbm.codec import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.journal import keys
+from parley._node.journal.bodies import (
     KeyUpdate,
     Secret,
     SessionEnd,
     SessionParted,
     SessionResumed,
 )
-from node.journal.buffer import RecordBuffer
-from node.journal.log import Log
-from node.journal.sessions import (
+from parley._node.journal.buffer import RecordBuffer
+from parley._node.journal.log import Log
+from parley._node.journal.sessions import (
     Checkpoint,
     DirectionCheckpoint,
     Generation,
     SessionFacts,
     SessionStart,
 )
-from node.protocol import event_types
-from node.protocol.codes import CloseCode
-from node.protocol.handshake import Agreed, known
-from node.protocol.observer import Checkpoint as AskState
-from node.protocol.observer import DirectionState
+from parley._node.protocol import event_types
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.handshake import Agreed, known
+from parley._node.protocol.observer import Checkpoint as AskState
+from parley._node.protocol.observer import DirectionState
 
 # Kind, time, session, direction: what comes between the frame and an event's bytes.
 _pack_event = Struct(">BQIB").pack

@@ -9,11 +9,19 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
-from lbm.codec import Value, encode
-from node.journal import keys
-from node.journal.errors import JournalFormatError
-from node.journal.fields import SESSION, BodyReader, Box, a_uint, box_list, byte_string, hash_value
+from parley._lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
+from parley._lbm.codec import Value, encode
+from parley._node.journal import keys
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.fields import (
+    SESSION,
+    BodyReader,
+    Box,
+    a_uint,
+    box_list,
+    byte_string,
+    hash_value,
+)
 
 _COUNTER: Final = Struct(">IQ")
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from threading import Thread
 from typing import Final
 
-from node.journal import keys
-from node.journal.bodies import SegmentEnd
-from node.journal.buffer import RecordBuffer, Turn
-from node.journal.names import LIVE, SegmentName
-from node.journal.options import JournalOptions
-from node.journal.records import encode_record
-from node.journal.segments import walk_heads
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentEnd
+from parley._node.journal.buffer import RecordBuffer, Turn
+from parley._node.journal.names import LIVE, SegmentName
+from parley._node.journal.options import JournalOptions
+from parley._node.journal.records import encode_record
+from parley._node.journal.segments import walk_heads
 
 logger = logging.getLogger("parley.journal")
 

@@ -7,11 +7,11 @@ it.
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from node.errors import PeerClosedError
-from node.messaging.emits import OutgoingEmit
-from node.messaging.payloads import Payload
-from node.remote.emission import Emitter
-from node.transport.backend import Backend
+from parley._node.errors import PeerClosedError
+from parley._node.messaging.emits import OutgoingEmit
+from parley._node.messaging.payloads import Payload
+from parley._node.remote.emission import Emitter
+from parley._node.transport.backend import Backend
 
 C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)

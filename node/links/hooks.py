@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import anyio
 
-from node.errors import APPLICATION_ERRORS, ConfigError, PeerClosedError
-from node.transport.backend import Backend
-from node.transport.loop import Runner
-from node.transport.options import require_callable
-from node.transport.waiting import is_async
+from parley._node.errors import APPLICATION_ERRORS, ConfigError, PeerClosedError
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
+from parley._node.transport.options import require_callable
+from parley._node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.link")
 

@@ -11,28 +11,28 @@ from typing import Final, Protocol, Self
 
 import anyio
 
-from node.backoff import Pauses
-from node.errors import (
+from parley._node.backoff import Pauses
+from parley._node.errors import (
     ConfigError,
     ParleyError,
     PeerClosedError,
     UnreachableError,
     handshake_error,
 )
-from node.links.places import Places
-from node.links.reachable import Reachable
-from node.links.redial import random_fraction
-from node.links.requests import LinkRequests
-from node.metrics.metrics import Metrics
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, ProtocolError
-from node.protocol.states import State
-from node.remote.live import LiveConnection
-from node.transport.backend import Backend
-from node.transport.waiting import turn_of
-from node.trust.accept_hook import AcceptHook, decider, one_only
-from node.trust.policies import TrustPolicy
+from parley._node.links.places import Places
+from parley._node.links.reachable import Reachable
+from parley._node.links.redial import random_fraction
+from parley._node.links.requests import LinkRequests
+from parley._node.metrics.metrics import Metrics
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError, ProtocolError
+from parley._node.protocol.states import State
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.backend import Backend
+from parley._node.transport.waiting import turn_of
+from parley._node.trust.accept_hook import AcceptHook, decider, one_only
+from parley._node.trust.policies import TrustPolicy
 
 # Subscriptions of a link.
 MOST_SUBSCRIPTIONS: Final = 1_024

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import anyio
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusBusyError, BusClosedError, BusUnavailableError
-from node.bus.model import (
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusBusyError, BusClosedError, BusUnavailableError
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     GroupInfo,
@@ -23,15 +23,15 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.errors import CallTimeout, PeerClosedError
-from node.links.sessions import Sessions
-from node.peer.peer import Peer
-from node.protocol.errors import LocalProtocolError
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.lent_buses import LentBuses
-from node.remote_bus.remote_store import RemoteStore
-from node.remote_bus.unsettled import Place
-from node.transport.backend import Backend
+from parley._node.errors import CallTimeout, PeerClosedError
+from parley._node.links.sessions import Sessions
+from parley._node.peer.peer import Peer
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.lent_buses import LentBuses
+from parley._node.remote_bus.remote_store import RemoteStore
+from parley._node.remote_bus.unsettled import Place
+from parley._node.transport.backend import Backend
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ are dialled.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.discovery.discovery import SCHEME, resolve
-from node.errors import AddressError, ConfigError, UnreachableError
-from node.transport.address import Address
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.discovery.discovery import SCHEME, resolve
+from parley._node.errors import AddressError, ConfigError, UnreachableError
+from parley._node.transport.address import Address
 
 # Addresses of one node that a link keeps, and as many that one resolver may propose.
 MOST_PLACES: Final = 16

@@ -11,15 +11,15 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
 
-from node.backoff import Pauses
-from node.errors import CallTimeout, HandshakeError, ParleyError, UnreachableError
-from node.links.hooks import Hook, Hooks
-from node.links.redial import Redial, random_fraction
-from node.logs import one_line
-from node.protocol.errors import LocalProtocolError
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.waiting import Changes, left_after
+from parley._node.backoff import Pauses
+from parley._node.errors import CallTimeout, HandshakeError, ParleyError, UnreachableError
+from parley._node.links.hooks import Hook, Hooks
+from parley._node.links.redial import Redial, random_fraction
+from parley._node.logs import one_line
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.waiting import Changes, left_after
 
 logger = logging.getLogger("parley.link")
 

@@ -10,20 +10,20 @@ from typing import Final
 
 import anyio
 
-from crypto.randomness import random_bytes
-from node.backoff import Pauses
-from node.errors import (
+from parley._crypto.randomness import random_bytes
+from parley._node.backoff import Pauses
+from parley._node.errors import (
     CallRefused,
     ConfigError,
     HandshakeError,
     ParleyError,
     PeerClosedError,
 )
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import ProtocolError
-from node.transport.backend import Backend
-from node.transport.job import Job
-from node.transport.waiting import Changes, pause_until
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import ProtocolError
+from parley._node.transport.backend import Backend
+from parley._node.transport.job import Job
+from parley._node.transport.waiting import Changes, pause_until
 
 logger = logging.getLogger("parley.link")
 

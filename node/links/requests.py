@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Any, overload
 
-from lbm.codec import Encodable, Value
-from node.errors import CallRefused, CallTimeout, OutcomeUnknownError, PeerClosedError
-from node.links.emitter import WaitingEmitter
-from node.links.sessions import Sessions
-from node.links.subscription import LinkSubscription
-from node.messaging.formats import FormatName
-from node.messaging.kept import TopicPosition
-from node.messaging.payloads import Payload, Tandem, make_payload
-from node.messaging.topics import PUBLISH
-from node.peer.once_key import OnceKey
-from node.peer.requests import DEFAULT_TIMEOUT, explain_unwritten, note_number
-from node.peer.subscription import OnMalformed
-from node.protocol.limits import ONCE_AGAIN
-from node.remote.emission import Emission
-from node.typed.data_type import data_type
-from node.typed.models import Model, R
+from parley._lbm.codec import Encodable, Value
+from parley._node.errors import CallRefused, CallTimeout, OutcomeUnknownError, PeerClosedError
+from parley._node.links.emitter import WaitingEmitter
+from parley._node.links.sessions import Sessions
+from parley._node.links.subscription import LinkSubscription
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.kept import TopicPosition
+from parley._node.messaging.payloads import Payload, Tandem, make_payload
+from parley._node.messaging.topics import PUBLISH
+from parley._node.peer.once_key import OnceKey
+from parley._node.peer.requests import DEFAULT_TIMEOUT, explain_unwritten, note_number
+from parley._node.peer.subscription import OnMalformed
+from parley._node.protocol.limits import ONCE_AGAIN
+from parley._node.remote.emission import Emission
+from parley._node.typed.data_type import data_type
+from parley._node.typed.models import Model, R
 
 if TYPE_CHECKING:
-    from node.bus.bus import Bus
-    from node.bus.config import BusConfig
-    from node.remote_bus.lent_buses import LentBuses
+    from parley._node.bus.bus import Bus
+    from parley._node.bus.config import BusConfig
+    from parley._node.remote_bus.lent_buses import LentBuses
 
 
 class LinkRequests(Sessions):
@@ -232,7 +232,7 @@ class LinkRequests(Sessions):
             raise self.over_error()
         if self._buses is None:
             # Here: most links have none, and programs start sooner without it.
-            from node.links.link_store import lend_over
+            from parley._node.links.link_store import lend_over
 
             self._buses = lend_over(self)
         return self._buses.open(config)

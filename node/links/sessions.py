@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from node.errors import PeerClosedError
-from node.peer.peer import Peer
-from node.transport.backend import Backend
+from parley._node.errors import PeerClosedError
+from parley._node.peer.peer import Peer
+from parley._node.transport.backend import Backend
 
 
 class Sessions(Protocol):

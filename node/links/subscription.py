@@ -14,22 +14,22 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 
-from lbm.codec import Encodable, Value
-from node.backoff import Pauses
-from node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
-from node.links.redial import random_fraction
-from node.links.sessions import Sessions
-from node.logs import one_line
-from node.messaging.kept import TopicPosition
-from node.messaging.notes import NO_HEADERS
-from node.peer.batches import Batches
-from node.peer.peer import Peer
-from node.peer.subscription import OnMalformed, Subscription, checked_on_malformed
-from node.protocol.codes import ResultCode
-from node.transport.job import Job
-from node.transport.options import require_callable
-from node.transport.waiting import Changes, left_after, pause
-from node.typed.models import D, Model
+from parley._lbm.codec import Encodable, Value
+from parley._node.backoff import Pauses
+from parley._node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
+from parley._node.links.redial import random_fraction
+from parley._node.links.sessions import Sessions
+from parley._node.logs import one_line
+from parley._node.messaging.kept import TopicPosition
+from parley._node.messaging.notes import NO_HEADERS
+from parley._node.peer.batches import Batches
+from parley._node.peer.peer import Peer
+from parley._node.peer.subscription import OnMalformed, Subscription, checked_on_malformed
+from parley._node.protocol.codes import ResultCode
+from parley._node.transport.job import Job
+from parley._node.transport.options import require_callable
+from parley._node.transport.waiting import Changes, left_after, pause
+from parley._node.typed.models import D, Model
 
 logger = logging.getLogger("parley.link")
 

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from lbm import keys
-from lbm.codec import Encodable, peek_text
-from lbm.errors import LbmDecodeError
-from node.messaging.chunk_room import ChunkRoom
-from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
-from node.messaging.finals import NO_ANSWER, FinalAnswer, named_final, sim_final
-from node.messaging.kept import read_position
-from node.messaging.pending import IncomingCall, OnFinal, untold
-from node.messaging.subscription_turns import SubscriptionTurns
-from node.messaging.usual import read_usual_call
-from node.protocol import event_types
-from node.protocol.account import REQUEST_WEIGHT
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, peek_text
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.chunk_room import ChunkRoom
+from parley._node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
+from parley._node.messaging.finals import NO_ANSWER, FinalAnswer, named_final, sim_final
+from parley._node.messaging.kept import read_position
+from parley._node.messaging.pending import IncomingCall, OnFinal, untold
+from parley._node.messaging.subscription_turns import SubscriptionTurns
+from parley._node.messaging.usual import read_usual_call
+from parley._node.protocol import event_types
+from parley._node.protocol.account import REQUEST_WEIGHT
+from parley._node.protocol.codes import (
     CALL,
     CHUNK,
     LOST,
@@ -31,17 +31,17 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.connection import Connection
-from node.protocol.errors import (
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
     RemoteProtocolError,
     violation,
 )
-from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
-from node.protocol.reports import EventReceived, WindowReceived
-from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests
-from node.protocol.window import SendCredit
+from parley._node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
+from parley._node.protocol.reports import EventReceived, WindowReceived
+from parley._node.protocol.requests import LAST_ASYNC_ID, IncomingRequests
+from parley._node.protocol.window import SendCredit
 
 # Bytes of a payload that are read before it is asked whether the request may run.
 SHORT_PAYLOAD: Final = 1_024

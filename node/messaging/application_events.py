@@ -7,9 +7,9 @@ What may not be sent is refused here, before anything waits or is queued.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._node.protocol.codes import (
     BUS,
     BUS_LABEL,
     FEDERATION,
@@ -18,8 +18,8 @@ from node.protocol.codes import (
     TUNNEL,
     TUNNEL_LABEL,
 )
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.event import NO_PAYLOAD
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.event import NO_PAYLOAD
 
 LAST_NUMBER: Final = 255
 

@@ -7,17 +7,17 @@ came. All requests of this file go out on stream 1.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from lbm import keys
-from lbm.cells import MAX_UINT
-from lbm.codec import Encodable, encode
-from lbm.errors import LbmDecodeError, LbmEncodeError
-from node.messaging.chunks import ChunkInbox
-from node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
-from node.messaging.kept import TopicPosition
-from node.messaging.pending import OutgoingCall
-from node.messaging.usual import read_usual_result, usual_call
-from node.protocol import event_types
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.cells import MAX_UINT
+from parley._lbm.codec import Encodable, encode
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
+from parley._node.messaging.kept import TopicPosition
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.messaging.usual import read_usual_result, usual_call
+from parley._node.protocol import event_types
+from parley._node.protocol.codes import (
     CALL,
     CANCEL,
     LOST,
@@ -28,14 +28,14 @@ from node.protocol.codes import (
     UNSUBSCRIBE,
     ResultCode,
 )
-from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError
-from node.protocol.event_types import EPOCH_SIZE
-from node.protocol.limits import LARGEST_CREDIT
-from node.protocol.reports import EventReceived
-from node.protocol.requests import OutgoingRequests
-from node.typed.data_type import plain_cells
-from node.typed.models import Model
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.event_types import EPOCH_SIZE
+from parley._node.protocol.limits import LARGEST_CREDIT
+from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.requests import OutgoingRequests
+from parley._node.typed.data_type import plain_cells
+from parley._node.typed.models import Model
 
 C = TypeVar("C", bound=OutgoingCall)
 

@@ -6,17 +6,17 @@ notes are in another dialect.
 
 from collections.abc import Callable, Sequence
 
-from lbm.codec import Encodable
-from node.messaging.notes import (
+from parley._lbm.codec import Encodable
+from parley._node.messaging.notes import (
     Headers,
     notes_payload,
     notify_payload,
     numbered_payload,
     read_headers,
 )
-from node.protocol.account import BATCH_WEIGHT, NOTE_WEIGHT
-from node.protocol.codes import NOTIFY
-from node.protocol.limits import EVENT_COST
+from parley._node.protocol.account import BATCH_WEIGHT, NOTE_WEIGHT
+from parley._node.protocol.codes import NOTIFY
+from parley._node.protocol.limits import EVENT_COST
 
 
 class Batch:

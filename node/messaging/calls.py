@@ -6,16 +6,16 @@ ids and a timer, and decides nothing of its own.
 
 from collections.abc import Callable
 
-from node.messaging.answering import Answering
-from node.messaging.asking import Asking
-from node.messaging.emits import IncomingEmit
-from node.messaging.logins import Decide, Logins, nobody
-from node.messaging.named_events import NO_HANDLER, NamedEvents
-from node.messaging.pending import IncomingCall, OnFinal, untold
-from node.messaging.stream_requests import StreamRequests
-from node.protocol.codes import ResultCode
-from node.protocol.connection import Connection
-from node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.messaging.answering import Answering
+from parley._node.messaging.asking import Asking
+from parley._node.messaging.emits import IncomingEmit
+from parley._node.messaging.logins import Decide, Logins, nobody
+from parley._node.messaging.named_events import NO_HANDLER, NamedEvents
+from parley._node.messaging.pending import IncomingCall, OnFinal, untold
+from parley._node.messaging.stream_requests import StreamRequests
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
 
 
 def _nobody(namespace: str, name: str) -> ResultCode:

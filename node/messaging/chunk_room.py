@@ -5,9 +5,9 @@ pile up behind it where a peer grants none. Stream 1 is different: what is queue
 written.
 """
 
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import MAIN_STREAM
-from node.protocol.connection import Connection
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import MAIN_STREAM
+from parley._node.protocol.connection import Connection
 
 
 class ChunkRoom:

@@ -7,12 +7,12 @@ credit is given back only for what was read.
 from collections import deque
 from collections.abc import Callable
 
-from lbm import keys
-from lbm.codec import Value
-from node.protocol import event_types
-from node.protocol.account import REPLY_WEIGHT, Account
-from node.protocol.limits import EVENT_COST
-from node.protocol.window import ReceiveWindow
+from parley._lbm import keys
+from parley._lbm.codec import Value
+from parley._node.protocol import event_types
+from parley._node.protocol.account import REPLY_WEIGHT, Account
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.window import ReceiveWindow
 
 
 class ChunkInbox:

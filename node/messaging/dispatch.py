@@ -6,9 +6,9 @@ protocol among them is answered all the same (docs/protocol.md section 2).
 
 from collections.abc import Callable, Container
 
-from node.messaging.calls import Calls
-from node.messaging.topics import Topics
-from node.protocol.codes import (
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.topics import Topics
+from parley._node.protocol.codes import (
     ACCOUNT,
     ACCOUNT_ANSWER,
     CALL,
@@ -31,8 +31,8 @@ from node.protocol.codes import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
-from node.protocol.connection import Connection
-from node.protocol.reports import EventReceived
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import EventReceived
 
 # Takes an event; returns whether its cost is kept until it is used.
 Take = Callable[[EventReceived, float], bool]

@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from lbm.codec import Encodable
-from node.messaging.finals import FinalAnswer, named_final
-from node.messaging.payloads import Payload
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.protocol.account import REPLY_WEIGHT, Account
-from node.protocol.codes import EMIT, NAMED
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import EVENT_COST
+from parley._lbm.codec import Encodable
+from parley._node.messaging.finals import FinalAnswer, named_final
+from parley._node.messaging.payloads import Payload
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.protocol.account import REPLY_WEIGHT, Account
+from parley._node.protocol.codes import EMIT, NAMED
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import EVENT_COST
 
 # What may wait unread for one event of ours: bytes of cost (a reply and 64), and of memory.
 REPLIES_SIZE: Final = 1 << 20

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from node.messaging.batch import Batch
-from node.messaging.kept import Kept
-from node.messaging.notes import BATCH_ROOM, Headers
-from node.protocol.account import Account
-from node.protocol.limits import EVENT_COST, NOTES_COUNT
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.kept import Kept
+from parley._node.messaging.notes import BATCH_ROOM, Headers
+from parley._node.protocol.account import Account
+from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 
 Slow = Literal["unsubscribe", "drop-oldest"]
 

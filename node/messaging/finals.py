@@ -7,11 +7,11 @@ failure is a code and a fixed sentence. Sends nothing.
 from collections.abc import Mapping
 from typing import Final
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from node.messaging.payloads import Payload, Tandem
-from node.messaging.usual import usual_result
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._node.messaging.payloads import Payload, Tandem
+from parley._node.messaging.usual import usual_result
+from parley._node.protocol.codes import (
     END,
     ERROR,
     EVENT_FAILED,
@@ -21,7 +21,7 @@ from node.protocol.codes import (
     SIM,
     ResultCode,
 )
-from node.protocol.limits import TEXT_SIZE
+from parley._node.protocol.limits import TEXT_SIZE
 
 # Category, subcategory and payload.
 FinalAnswer = tuple[int, int, bytes]

@@ -15,9 +15,9 @@ from typing import Any, Final, Literal, NoReturn, cast
 import cbor2
 import msgpack
 
-from lbm.codec import Encodable, Value, decode_value, encode_value
-from node.codec_faults import codec_fault
-from node.messaging.item_count import (
+from parley._lbm.codec import Encodable, Value, decode_value, encode_value
+from parley._node.codec_faults import codec_fault
+from parley._node.messaging.item_count import (
     MOST_ITEMS,
     cbor_items,
     has_too_many,

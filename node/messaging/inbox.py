@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lbm import keys
-from lbm.codec import Value
-from lbm.errors import LbmDecodeError
-from node.messaging.notes import DROPPED_HEADER, NO_HEADERS
-from node.protocol import event_types
-from node.protocol.account import EVENT_WEIGHT, Account
-from node.protocol.codes import NOTES
+from parley._lbm import keys
+from parley._lbm.codec import Value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.notes import DROPPED_HEADER, NO_HEADERS
+from parley._node.protocol import event_types
+from parley._node.protocol.account import EVENT_WEIGHT, Account
+from parley._node.protocol.codes import NOTES
 
 # Notes that come on stream 1, where no credit bounds them: bytes of memory that may wait.
 UNPAID_LIMIT: Final = 256 * 1024

@@ -7,13 +7,13 @@ notes and in bytes; the oldest goes first. Knows no subscribers.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from lbm import keys
-from lbm.errors import LbmDecodeError
-from node.errors import ConfigError
-from node.messaging.batch import Batch
-from node.messaging.notes import Headers
-from node.protocol.limits import EVENT_COST, NOTES_COUNT
-from node.protocol.typed import require_number
+from parley._lbm import keys
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import ConfigError
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.notes import Headers
+from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
+from parley._node.protocol.typed import require_number
 
 # Bytes of cost that a topic remembers which says how many notes, but not how long they are.
 KEEP_BYTES: Final = 16 << 20

@@ -7,10 +7,10 @@ replaced notes are missing. Beyond the bounds the key whose note is the oldest i
 from bisect import bisect_left
 from typing import Final
 
-from node.messaging.batch import Batch
-from node.messaging.kept import Kept
-from node.messaging.notes import Headers
-from node.protocol.limits import EVENT_COST, NOTES_COUNT
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.kept import Kept
+from parley._node.messaging.notes import Headers
+from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 
 # What each note costs in addition to its encoding, its headers, its key and 64 bytes: the tables.
 KEY_COST: Final = 192

@@ -10,16 +10,16 @@ only what the topic has forgotten by the time it is read.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from node.messaging.batch import Batch
-from node.messaging.kept import Kept, TopicPosition
-from node.messaging.notes import BATCH_ROOM, NOTIFY_OVERHEAD, NUMBER_OVERHEAD
-from node.messaging.stream_feed import LAST_EVENTS, WAITING_EVENTS, StreamFeed
-from node.protocol.codes import SIM
-from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.kept import Kept, TopicPosition
+from parley._node.messaging.notes import BATCH_ROOM, NOTIFY_OVERHEAD, NUMBER_OVERHEAD
+from parley._node.messaging.stream_feed import LAST_EVENTS, WAITING_EVENTS, StreamFeed
+from parley._node.protocol.codes import SIM
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from node.messaging.fanout import Fanout
+    from parley._node.messaging.fanout import Fanout
 
 # No number of a note is as high.
 _NEVER: Final = 1 << 64

@@ -7,19 +7,26 @@ decided above.
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from lbm.errors import LbmDecodeError
-from node.messaging.answering import Answering
-from node.messaging.asking import Asking
-from node.messaging.deadlines import within_reason
-from node.messaging.finals import FinalAnswer
-from node.messaging.pending import OutgoingCall
-from node.protocol import federation_types
-from node.protocol.cells import Cells
-from node.protocol.codes import ACCOUNT, ACCOUNT_ANSWER, LOGIN, LOGOUT, MAIN_STREAM, ResultCode
-from node.protocol.connection import Connection
-from node.protocol.reports import EventReceived
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.answering import Answering
+from parley._node.messaging.asking import Asking
+from parley._node.messaging.deadlines import within_reason
+from parley._node.messaging.finals import FinalAnswer
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.protocol import federation_types
+from parley._node.protocol.cells import Cells
+from parley._node.protocol.codes import (
+    ACCOUNT,
+    ACCOUNT_ANSWER,
+    LOGIN,
+    LOGOUT,
+    MAIN_STREAM,
+    ResultCode,
+)
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import EventReceived
 
 # Answers a Login with these exports; with None, a Logout.
 Decide = Callable[[Sequence[str] | None], ResultCode]

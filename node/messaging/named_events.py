@@ -8,22 +8,22 @@ for a reply gets it; natively a reply that nobody waits for is ignored, since it
 from collections.abc import Callable
 from typing import Any, Final
 
-from lbm import keys
-from lbm.codec import Value, encode
-from lbm.errors import LbmDecodeError
-from node.messaging.answering import Answering
-from node.messaging.asking import Asking
-from node.messaging.deadlines import within_reason
-from node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
-from node.messaging.finals import named_final
-from node.messaging.payloads import Payload, read_cells
-from node.messaging.pending import IncomingCall
-from node.protocol import event_types
-from node.protocol.account import REQUEST_WEIGHT, Account
-from node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
-from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError
-from node.protocol.reports import EventReceived
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.answering import Answering
+from parley._node.messaging.asking import Asking
+from parley._node.messaging.deadlines import within_reason
+from parley._node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
+from parley._node.messaging.finals import named_final
+from parley._node.messaging.payloads import Payload, read_cells
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol import event_types
+from parley._node.protocol.account import REQUEST_WEIGHT, Account
+from parley._node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.reports import EventReceived
 
 # What `find` says of an event that nobody handles.
 NO_HANDLER: Final = ResultCode.TOPIC_NOT_FOUND

@@ -7,14 +7,14 @@ travels.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from lbm import keys
-from lbm.cells import MAX_UINT, read_text_map
-from lbm.codec import Encodable, Value, decode, encode, encode_value
-from lbm.errors import LbmDecodeError, LbmEncodeError
-from lbm.heads import ARRAY, MAP, UINT, encode_head
-from node.protocol import event_types
-from node.protocol.codes import NOTES, NOTIFY
-from node.protocol.limits import NOTES_COUNT
+from parley._lbm import keys
+from parley._lbm.cells import MAX_UINT, read_text_map
+from parley._lbm.codec import Encodable, Value, decode, encode, encode_value
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._lbm.heads import ARRAY, MAP, UINT, encode_head
+from parley._node.protocol import event_types
+from parley._node.protocol.codes import NOTES, NOTIFY
+from parley._node.protocol.limits import NOTES_COUNT
 
 # The bytes of the most that one Notes event holds (section 9).
 NOTES_SIZE: Final = 64 * 1024

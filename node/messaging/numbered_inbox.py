@@ -8,16 +8,16 @@ where notes have come.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lbm import keys
-from lbm.cells import MAX_UINT
-from lbm.codec import Value
-from lbm.errors import LbmDecodeError
-from node.messaging.inbox import NoteInbox
-from node.messaging.kept import Beginning, TopicPosition
-from node.messaging.notes import NO_HEADERS
-from node.protocol import event_types
-from node.protocol.account import Account
-from node.protocol.codes import NOTES
+from parley._lbm import keys
+from parley._lbm.cells import MAX_UINT
+from parley._lbm.codec import Value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.kept import Beginning, TopicPosition
+from parley._node.messaging.notes import NO_HEADERS
+from parley._node.protocol import event_types
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import NOTES
 
 LAST_NUMBER: Final = MAX_UINT
 

@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from crypto.hashing import SHA256
-from crypto.identity import NodeId
-from lbm.codec import Encodable, encode_value
-from node.messaging.finals import FinalAnswer, sim_final
-from node.protocol.account import Account
-from node.protocol.codes import ResultCode
-from node.protocol.limits import ONCE_KEPT, ONCE_RESULT
+from parley._crypto.hashing import SHA256
+from parley._crypto.identity import NodeId
+from parley._lbm.codec import Encodable, encode_value
+from parley._node.messaging.finals import FinalAnswer, sim_final
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.limits import ONCE_KEPT, ONCE_RESULT
 
 # The entry in the node information of a node that remembers, and its size.
 ONCE_INFO: Final = "once"

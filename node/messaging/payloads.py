@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from lbm import keys
-from lbm.codec import Encodable, Value
-from node.messaging.formats import NAMES, FormatError, FormatName, decode_as, encode_as
-from node.protocol.event_types import FORMAT_LBM
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value
+from parley._node.messaging.formats import NAMES, FormatError, FormatName, decode_as, encode_as
+from parley._node.protocol.event_types import FORMAT_LBM
 
 _LENGTH: Final = Struct(">Q")
 

@@ -7,13 +7,13 @@ A request has one final answer, and whatever comes after it changes nothing. `As
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from lbm.codec import Value
-from node.messaging.chunks import ChunkInbox
-from node.messaging.deadlines import NO_SLOT
-from node.messaging.finals import FinalAnswer, sim_final
-from node.messaging.kept import TopicPosition
-from node.protocol.codes import SIM
-from node.protocol.window import SendCredit
+from parley._lbm.codec import Value
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.deadlines import NO_SLOT
+from parley._node.messaging.finals import FinalAnswer, sim_final
+from parley._node.messaging.kept import TopicPosition
+from parley._node.protocol.codes import SIM
+from parley._node.protocol.window import SendCredit
 
 NO_CELLS: Final[Mapping[int, Any]] = {}
 

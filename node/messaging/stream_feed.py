@@ -9,22 +9,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from node.messaging.batch import Batch
-from node.messaging.fanout import Feed
-from node.messaging.kept import Beginning
-from node.messaging.notes import (
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.fanout import Feed
+from parley._node.messaging.kept import Beginning
+from parley._node.messaging.notes import (
     BATCH_ROOM,
     DROPPED_HEADER,
     NOTES_OVERHEAD,
     slow_text,
 )
-from node.protocol.codes import SIM, CloseCode
-from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import NOTES_COUNT
+from parley._node.protocol.codes import SIM, CloseCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import NOTES_COUNT
 
 if TYPE_CHECKING:
-    from node.messaging.fanout import Fanout
+    from parley._node.messaging.fanout import Fanout
 
 # Events of one subscription that wait in the connection's own queue at a time.
 WAITING_EVENTS: Final = 4

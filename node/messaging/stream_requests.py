@@ -7,13 +7,13 @@ calls on the same stream share the other side's ids. Sends Cancel, nothing else 
 from collections.abc import Callable
 from typing import Any, Final
 
-from lbm import keys
-from lbm.codec import encode
-from lbm.errors import LbmDecodeError
-from node.messaging.deadlines import NO_SLOT, Deadlines, within_reason
-from node.protocol import event_types
-from node.protocol.account import EVENT_WEIGHT
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.deadlines import NO_SLOT, Deadlines, within_reason
+from parley._node.protocol import event_types
+from parley._node.protocol.account import EVENT_WEIGHT
+from parley._node.protocol.codes import (
     CALL,
     CANCEL,
     EMIT,
@@ -23,11 +23,11 @@ from node.protocol.codes import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
-from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError, violation
-from node.protocol.limits import UNANSWERED_REQUESTS
-from node.protocol.reports import EventReceived
-from node.protocol.requests import IncomingRequests, OutgoingRequests
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import LocalProtocolError, violation
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.requests import IncomingRequests, OutgoingRequests
 
 # Requests of the base protocol, which take their ids from the same table.
 _BASE_REQUESTS: Final = frozenset(

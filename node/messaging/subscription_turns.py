@@ -7,7 +7,7 @@ meanwhile waits for it, so that the last word of the peer is the one that holds
 
 from collections.abc import Callable
 
-from node.messaging.pending import IncomingCall
+from parley._node.messaging.pending import IncomingCall
 
 # Is called with a request whose turn has come.
 Begin = Callable[[IncomingCall], None]

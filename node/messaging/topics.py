@@ -9,20 +9,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from lbm import keys
-from lbm.codec import Encodable, encode_value
-from lbm.errors import LbmDecodeError
-from node.messaging.answering import Answering
-from node.messaging.finals import sim_final, subscribe_final
-from node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
-from node.messaging.pending import IncomingCall
-from node.messaging.stream_feed import StreamFeed
-from node.protocol import event_types
-from node.protocol.account import EVENT_WEIGHT
-from node.protocol.codes import NOTES, CloseCode, ResultCode
-from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError
-from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode_value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.answering import Answering
+from parley._node.messaging.finals import sim_final, subscribe_final
+from parley._node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
+from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.protocol import event_types
+from parley._node.protocol.account import EVENT_WEIGHT
+from parley._node.protocol.codes import NOTES, CloseCode, ResultCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 
 LABEL: Final = "topic:"
 # What a Call names whose data is to be published (section 19): this, and the topic.

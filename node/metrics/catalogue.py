@@ -6,7 +6,7 @@ Labels are few: codes of the protocol, states, and names that this node itself h
 
 from typing import Final
 
-from node.metrics.families import Kind, Measure
+from parley._node.metrics.families import Kind, Measure
 
 CATALOGUE: Final[dict[str, Measure]] = {}
 

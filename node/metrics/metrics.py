@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from node.metrics import catalogue
-from node.metrics.families import Histogram, MetricFamily, family, labelled
-from node.protocol.codes import result_name
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import Histogram, MetricFamily, family, labelled
+from parley._node.protocol.codes import result_name
 
 Source = Callable[[], Iterable[MetricFamily]]
 Refresh = Callable[[], Awaitable[None]]

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol
 import anyio
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
-from node.errors import ParleyError
-from node.metrics.catalogue import CATALOGUE
-from node.metrics.families import Histogram, Measure, MetricFamily, Sample
-from node.metrics.metrics import Metrics
+from parley._node.errors import ParleyError
+from parley._node.metrics.catalogue import CATALOGUE
+from parley._node.metrics.families import Histogram, Measure, MetricFamily, Sample
+from parley._node.metrics.metrics import Metrics
 
 logger = logging.getLogger("parley.metrics")
 

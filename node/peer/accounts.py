@@ -5,10 +5,10 @@
 import logging
 from collections.abc import Sequence
 
-from node.handlers.registry import Handlers
-from node.logs import one_line
-from node.protocol.codes import ResultCode
-from node.remote.live import LiveConnection
+from parley._node.handlers.registry import Handlers
+from parley._node.logs import one_line
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.live import LiveConnection
 
 logger = logging.getLogger("parley.accounts")
 

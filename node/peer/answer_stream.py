@@ -10,19 +10,19 @@ from typing import Any, Generic, Self, cast
 
 import anyio
 
-from lbm.codec import Encodable, Value
-from lbm.errors import LbmDecodeError
-from node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
-from node.handlers.interceptors import Chain, Intercepted
-from node.messaging.asking import Asking
-from node.messaging.chunks import ChunkInbox
-from node.messaging.pending import OutgoingCall
-from node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.remote.live import LiveConnection
-from node.transport.waiting import Changes
-from node.typed.data_type import DataType
-from node.typed.models import D, Model
+from parley._lbm.codec import Encodable, Value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
+from parley._node.handlers.interceptors import Chain, Intercepted
+from parley._node.messaging.asking import Asking
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.waiting import Changes
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import D, Model
 
 
 class AnswerStream(Generic[D]):

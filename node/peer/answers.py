@@ -9,17 +9,17 @@ from typing import Any, Final
 
 import anyio
 
-from lbm.codec import Encoded, encode_slices, is_large
-from lbm.errors import LbmEncodeError
-from node.errors import CallRefused
-from node.handlers.registry import Handlers
-from node.handlers.running import FAILED, Outcome
-from node.messaging.calls import Calls
-from node.messaging.formats import FormatError
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import ResultCode
-from node.protocol.limits import ANSWER_PATIENCE
-from node.remote.live import LiveConnection
+from parley._lbm.codec import Encoded, encode_slices, is_large
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import CallRefused
+from parley._node.handlers.registry import Handlers
+from parley._node.handlers.running import FAILED, Outcome
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.formats import FormatError
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.limits import ANSWER_PATIENCE
+from parley._node.remote.live import LiveConnection
 
 logger = logging.getLogger("parley.peer")
 

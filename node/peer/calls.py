@@ -7,20 +7,20 @@ asked here; when they may is up to `Answering`.
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from lbm import keys
-from lbm.codec import encode, is_large
-from node.handlers.items import send_items
-from node.handlers.registry import Entry, Handlers
-from node.handlers.running import Outcome, run_handler
-from node.handlers.topic import Topic
-from node.messaging.pending import IncomingCall
-from node.peer.answers import SLICE, Answers
-from node.peer.once import OnceHandlers
-from node.peer.subscribers import SubscribeHandlers
-from node.protocol.codes import CALL, ResultCode
-from node.remote.access import log_refused
-from node.remote.live import LiveConnection
-from node.remote.requests import Call, CallHandler
+from parley._lbm import keys
+from parley._lbm.codec import encode, is_large
+from parley._node.handlers.items import send_items
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.running import Outcome, run_handler
+from parley._node.handlers.topic import Topic
+from parley._node.messaging.pending import IncomingCall
+from parley._node.peer.answers import SLICE, Answers
+from parley._node.peer.once import OnceHandlers
+from parley._node.peer.subscribers import SubscribeHandlers
+from parley._node.protocol.codes import CALL, ResultCode
+from parley._node.remote.access import log_refused
+from parley._node.remote.live import LiveConnection
+from parley._node.remote.requests import Call, CallHandler
 
 
 class CallHandlers:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from node.handlers.registry import Entry
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import CloseCode, code_name
-from node.protocol.reports import ConnectionEnded
-from node.remote.live import LiveConnection
+from parley._node.handlers.registry import Entry
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import CloseCode, code_name
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote.live import LiveConnection
 
 CODES: Final = frozenset(CloseCode)
 

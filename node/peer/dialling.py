@@ -8,18 +8,18 @@ from contextlib import contextmanager, suppress
 import anyio
 from anyio.abc import ByteStream
 
-from node.config import NodeConfig
-from node.errors import ConfigError, HandshakeError, UnreachableError
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.protocol.states import State
-from node.remote.redialling import DIAL_TIMEOUT, Dial, Prove, Redialling
-from node.transport.address import Address
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.stream_outlet import StreamOutlet
-from node.trust.accept_hook import AcceptHook, Decider, decider
-from node.trust.policies import Pinned, TrustPolicy
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError, HandshakeError, UnreachableError
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.states import State
+from parley._node.remote.redialling import DIAL_TIMEOUT, Dial, Prove, Redialling
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.stream_outlet import StreamOutlet
+from parley._node.trust.accept_hook import AcceptHook, Decider, decider
+from parley._node.trust.policies import Pinned, TrustPolicy
 
 
 def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:

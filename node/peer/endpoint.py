@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from node.config import NodeConfig
-from node.errors import NotTrustedError
-from node.handlers.registry import Handlers
-from node.handlers.topic import Topic
-from node.logs import LogRation, one_line
-from node.messaging.calls import Calls
-from node.messaging.dispatch import Dispatch
-from node.messaging.once import OnceMemory
-from node.messaging.pending import IncomingCall
-from node.messaging.topics import LABEL, Topics
-from node.metrics.metrics import Metrics
-from node.peer.accounts import AccountHandlers
-from node.peer.answers import Answers
-from node.peer.calls import CallHandlers
-from node.peer.counting import count_ending, count_final, count_handshake
-from node.peer.events import EventHandlers, InterceptedEmitter, NativeEmitter
-from node.peer.once import OnceHandlers
-from node.peer.streams import StreamHandlers
-from node.peer.subscribers import SubscribeHandlers
-from node.protocol.codes import CloseCode, code_name, supercategory
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.handshake import Agreed
-from node.protocol.reports import (
+from parley._node.config import NodeConfig
+from parley._node.errors import NotTrustedError
+from parley._node.handlers.registry import Handlers
+from parley._node.handlers.topic import Topic
+from parley._node.logs import LogRation, one_line
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.once import OnceMemory
+from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.topics import LABEL, Topics
+from parley._node.metrics.metrics import Metrics
+from parley._node.peer.accounts import AccountHandlers
+from parley._node.peer.answers import Answers
+from parley._node.peer.calls import CallHandlers
+from parley._node.peer.counting import count_ending, count_final, count_handshake
+from parley._node.peer.events import EventHandlers, InterceptedEmitter, NativeEmitter
+from parley._node.peer.once import OnceHandlers
+from parley._node.peer.streams import StreamHandlers
+from parley._node.peer.subscribers import SubscribeHandlers
+from parley._node.protocol.codes import CloseCode, code_name, supercategory
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     HandshakeCompleted,
@@ -50,15 +50,15 @@ from node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
-from node.remote import access
-from node.remote.access import Party
-from node.remote.live import LiveConnection
-from node.remote.sessions import SessionTable
-from node.streams.table import StreamTable
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.trust.accept_hook import Decider
-from node.trust.deciding import Deciding
+from parley._node.remote import access
+from parley._node.remote.access import Party
+from parley._node.remote.live import LiveConnection
+from parley._node.remote.sessions import SessionTable
+from parley._node.streams.table import StreamTable
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.trust.accept_hook import Decider
+from parley._node.trust.deciding import Deciding
 
 logger = logging.getLogger("parley.peer")
 

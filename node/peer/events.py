@@ -8,26 +8,26 @@ or Error, whatever its handler does. Our own events are sent by `NativeEmitter`,
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from lbm.codec import is_large
-from node.errors import ParleyError, PeerClosedError
-from node.handlers.interceptors import Chain, Intercepted
-from node.handlers.items import TURN_SIZE, run_items, send_items, send_part
-from node.handlers.registry import Entry, Handlers
-from node.handlers.running import Outcome, run_handler
-from node.messaging.calls import Calls
-from node.messaging.emits import IncomingEmit, OutgoingEmit
-from node.messaging.formats import FormatName
-from node.messaging.named_events import NO_HANDLER
-from node.messaging.payloads import Payload, make_payload
-from node.peer.answers import SLICE, Answers
-from node.protocol.codes import ResultCode
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.protocol.limits import EVENT_COST
-from node.remote.access import log_refused
-from node.remote.live import LiveConnection
-from node.remote.named_event import NamedEvent
-from node.transport.backend import Backend
-from node.transport.waiting import turn_of
+from parley._lbm.codec import is_large
+from parley._node.errors import ParleyError, PeerClosedError
+from parley._node.handlers.interceptors import Chain, Intercepted
+from parley._node.handlers.items import TURN_SIZE, run_items, send_items, send_part
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.running import Outcome, run_handler
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.emits import IncomingEmit, OutgoingEmit
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.named_events import NO_HANDLER
+from parley._node.messaging.payloads import Payload, make_payload
+from parley._node.peer.answers import SLICE, Answers
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.remote.access import log_refused
+from parley._node.remote.live import LiveConnection
+from parley._node.remote.named_event import NamedEvent
+from parley._node.transport.backend import Backend
+from parley._node.transport.waiting import turn_of
 
 # What natively a handler's replies are in.
 NATIVE_FORMAT: Final[FormatName] = "lbm"

@@ -10,12 +10,12 @@ from typing import Final
 
 import anyio
 
-from crypto.identity import PublicIdentity
-from node.errors import ungrouped
-from node.peer.dialling import open_over
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.transport.memory import memory_pair
+from parley._crypto.identity import PublicIdentity
+from parley._node.errors import ungrouped
+from parley._node.peer.dialling import open_over
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.memory import memory_pair
 
 # Where such a session comes from, for the log.
 LOCAL_NAME: Final = "local"

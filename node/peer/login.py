@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from node.messaging.pending import OutgoingCall
-from node.peer.answer_stream import answer_of
-from node.peer.peer import Peer
-from node.protocol.errors import ConnectionClosedError
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.peer.answer_stream import answer_of
+from parley._node.peer.peer import Peer
+from parley._node.protocol.errors import ConnectionClosedError
 
 # Seconds for an answer.
 LOGIN_TIMEOUT = 10.0

@@ -10,19 +10,19 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
-from crypto.identity import NodeId
-from lbm.errors import LbmEncodeError
-from node.handlers.registry import Handlers
-from node.handlers.rules import permitted
-from node.handlers.running import FAILED, Outcome, run_handler
-from node.messaging.finals import FinalAnswer, sim_final
-from node.messaging.once import OnceCall, OnceMemory, question_of
-from node.messaging.pending import IncomingCall
-from node.peer.answers import Answers
-from node.protocol.codes import ResultCode
-from node.protocol.limits import ONCE_RESULT
-from node.remote.live import LiveConnection
-from node.remote.requests import Call
+from parley._crypto.identity import NodeId
+from parley._lbm.errors import LbmEncodeError
+from parley._node.handlers.registry import Handlers
+from parley._node.handlers.rules import permitted
+from parley._node.handlers.running import FAILED, Outcome, run_handler
+from parley._node.messaging.finals import FinalAnswer, sim_final
+from parley._node.messaging.once import OnceCall, OnceMemory, question_of
+from parley._node.messaging.pending import IncomingCall
+from parley._node.peer.answers import Answers
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.limits import ONCE_RESULT
+from parley._node.remote.live import LiveConnection
+from parley._node.remote.requests import Call
 
 logger = logging.getLogger("parley.peer")
 

@@ -7,14 +7,14 @@ second time.
 import time
 from typing import Final
 
-from crypto.randomness import random_bytes
-from lbm.codec import Value
-from node.errors import CallRefused, NotOnceError, OutcomeUnknownError
-from node.messaging.once import NOT_REMEMBERED
-from node.messaging.pending import OutgoingCall
-from node.peer.answer_stream import answer_of
-from node.protocol.codes import LOST, CloseCode
-from node.protocol.limits import ONCE_AGAIN, ONCE_KEY_SIZE
+from parley._crypto.randomness import random_bytes
+from parley._lbm.codec import Value
+from parley._node.errors import CallRefused, NotOnceError, OutcomeUnknownError
+from parley._node.messaging.once import NOT_REMEMBERED
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.peer.answer_stream import answer_of
+from parley._node.protocol.codes import LOST, CloseCode
+from parley._node.protocol.limits import ONCE_AGAIN, ONCE_KEY_SIZE
 
 # It goes on while the machine sleeps, as the other node's ten minutes do; the loop's may not. (On
 # Linux it is CLOCK_BOOTTIME; elsewhere CLOCK_MONOTONIC goes on.)

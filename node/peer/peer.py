@@ -7,27 +7,27 @@ here ends with the connection, at once, with its code.
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
-from crypto.identity import NodeId
-from crypto.registry import Suite
-from lbm.codec import Encodable, Value
-from node.handlers.interceptors import Intercepted
-from node.messaging.formats import FormatName
-from node.messaging.payloads import Payload, Tandem, make_payload
-from node.peer.endpoint import Endpoint, Host
-from node.peer.requests import PeerRequests
-from node.protocol.codes import CloseCode
-from node.protocol.connection import Connection
-from node.protocol.limits import Limits
-from node.protocol.reports import ConnectionEnded
-from node.remote.emission import Emission
-from node.remote.live import LiveConnection
-from node.streams.stream import Stream
-from node.trust.accept_hook import Decider
+from parley._crypto.identity import NodeId
+from parley._crypto.registry import Suite
+from parley._lbm.codec import Encodable, Value
+from parley._node.handlers.interceptors import Intercepted
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.payloads import Payload, Tandem, make_payload
+from parley._node.peer.endpoint import Endpoint, Host
+from parley._node.peer.requests import PeerRequests
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote.emission import Emission
+from parley._node.remote.live import LiveConnection
+from parley._node.streams.stream import Stream
+from parley._node.trust.accept_hook import Decider
 
 if TYPE_CHECKING:
-    from node.bus.bus import Bus
-    from node.bus.config import BusConfig
-    from node.remote_bus.lent_buses import LentBuses
+    from parley._node.bus.bus import Bus
+    from parley._node.bus.config import BusConfig
+    from parley._node.remote_bus.lent_buses import LentBuses
 
 
 class Peer(PeerRequests):
@@ -177,7 +177,7 @@ class Peer(PeerRequests):
         `config.consumer` is the same."""
         if self._buses is None:
             # Here: most connections have none, and programs start sooner without it.
-            from node.remote_bus.remote_store import lend
+            from parley._node.remote_bus.remote_store import lend
 
             self._buses = lend(self.live, self.streams)
         return self._buses.open(config)

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
-from node.config import NodeConfig
-from node.messaging.once import OnceMemory
-from node.metrics import catalogue
-from node.metrics.families import MetricFamily, family, labelled
-from node.peer.counting import direction
-from node.peer.peer import Peer
-from node.protocol.account import Account
-from node.remote.sessions import SessionTable
-from node.trust.admission import Admission
+from parley._node.config import NodeConfig
+from parley._node.messaging.once import OnceMemory
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import MetricFamily, family, labelled
+from parley._node.peer.counting import direction
+from parley._node.peer.peer import Peer
+from parley._node.protocol.account import Account
+from parley._node.remote.sessions import SessionTable
+from parley._node.trust.admission import Admission
 
 
 class Flows(NamedTuple):

@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, overload
 
-from lbm.codec import Encodable, Value
-from node.errors import CallRefused, PeerClosedError
-from node.handlers.interceptors import Intercepted, Interceptors, PassedHeaders
-from node.messaging.asking import Asking
-from node.messaging.kept import TopicPosition
-from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
-from node.messaging.topics import PUBLISH, Topics
-from node.peer.answer_stream import AnswerStream, answer_of
-from node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
-from node.peer.subscription import OnMalformed, Subscription
-from node.protocol.codes import GIVEN_UP, ResultCode
-from node.protocol.errors import ConnectionClosedError
-from node.remote.live import LiveConnection
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.typed.data_type import data_type
-from node.typed.models import D, Model, R
+from parley._lbm.codec import Encodable, Value
+from parley._node.errors import CallRefused, PeerClosedError
+from parley._node.handlers.interceptors import Intercepted, Interceptors, PassedHeaders
+from parley._node.messaging.asking import Asking
+from parley._node.messaging.kept import TopicPosition
+from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
+from parley._node.messaging.topics import PUBLISH, Topics
+from parley._node.peer.answer_stream import AnswerStream, answer_of
+from parley._node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
+from parley._node.peer.subscription import OnMalformed, Subscription
+from parley._node.protocol.codes import GIVEN_UP, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.typed.data_type import data_type
+from parley._node.typed.models import D, Model, R
 
 DEFAULT_TIMEOUT = 30.0
 

@@ -8,9 +8,9 @@ others continue.
 from collections.abc import Callable
 from typing import Protocol, Self
 
-from node.messaging.inbox import NoteInbox
-from node.protocol.codes import CloseCode
-from node.protocol.reports import StreamReset
+from parley._node.messaging.inbox import NoteInbox
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import StreamReset
 
 # Windows of the stream by which a subscription can be behind the fastest.
 MOST_BEHIND = 2

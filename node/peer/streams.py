@@ -7,29 +7,29 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from node.errors import (
+from parley._node.errors import (
     APPLICATION_ERRORS,
     CallRefused,
     PeerClosedError,
     StreamResetError,
     sole_error,
 )
-from node.handlers.interceptors import Chain, Intercepted
-from node.handlers.registry import Entry, Handlers
-from node.handlers.rules import permitted
-from node.handlers.running import log_failure
-from node.logs import one_line
-from node.messaging.application_events import ANSWERING, APPLICATION
-from node.messaging.topics import LABEL
-from node.protocol.account import STREAM_HANDLER_WEIGHT
-from node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode, ResultCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import UNANSWERED_REQUESTS
-from node.remote import access
-from node.remote.access import log_refused
-from node.remote.live import LiveConnection
-from node.streams.stream import Stream, StreamHandler
-from node.streams.table import StreamTable
+from parley._node.handlers.interceptors import Chain, Intercepted
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.rules import permitted
+from parley._node.handlers.running import log_failure
+from parley._node.logs import one_line
+from parley._node.messaging.application_events import ANSWERING, APPLICATION
+from parley._node.messaging.topics import LABEL
+from parley._node.protocol.account import STREAM_HANDLER_WEIGHT
+from parley._node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode, ResultCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.remote import access
+from parley._node.remote.access import log_refused
+from parley._node.remote.live import LiveConnection
+from parley._node.streams.stream import Stream, StreamHandler
+from parley._node.streams.table import StreamTable
 
 logger = logging.getLogger("parley.peer")
 

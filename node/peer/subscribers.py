@@ -7,21 +7,21 @@ How notes flow from then on is up to `Topics` and `StreamFeed`.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lbm.errors import LbmEncodeError
-from node.errors import CallRefused
-from node.handlers.registry import Handlers
-from node.handlers.running import FAILED
-from node.handlers.subscribing import decide
-from node.handlers.topic import SubscribeRequest, Topic
-from node.messaging.fanout import Fanout, Feed
-from node.messaging.kept_feed import KeptFeed
-from node.messaging.pending import IncomingCall
-from node.messaging.stream_feed import StreamFeed
-from node.messaging.topics import Topics
-from node.peer.answers import Answers
-from node.protocol.codes import ResultCode
-from node.remote.access import log_refused
-from node.remote.live import LiveConnection
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import CallRefused
+from parley._node.handlers.registry import Handlers
+from parley._node.handlers.running import FAILED
+from parley._node.handlers.subscribing import decide
+from parley._node.handlers.topic import SubscribeRequest, Topic
+from parley._node.messaging.fanout import Fanout, Feed
+from parley._node.messaging.kept_feed import KeptFeed
+from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.messaging.topics import Topics
+from parley._node.peer.answers import Answers
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.access import log_refused
+from parley._node.remote.live import LiveConnection
 
 
 class SubscribeHandlers:

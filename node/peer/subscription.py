@@ -11,9 +11,9 @@ from typing import Any, Generic, Literal, Self
 
 import anyio
 
-from lbm.codec import Encodable, Value
-from lbm.errors import LbmDecodeError
-from node.errors import (
+from parley._lbm.codec import Encodable, Value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import (
     ConfigError,
     MalformedDataError,
     ParleyError,
@@ -21,24 +21,24 @@ from node.errors import (
     StreamResetError,
     received_refusal,
 )
-from node.handlers.interceptors import Intercepted, Interceptors
-from node.messaging.asking import Asking
-from node.messaging.inbox import NoteInbox
-from node.messaging.kept import TopicPosition, read_beginning
-from node.messaging.notes import NO_HEADERS, read_slow_text
-from node.messaging.numbered_inbox import NumberedInbox
-from node.messaging.pending import OutgoingCall
-from node.messaging.topics import Topics
-from node.peer.batches import Batches
-from node.peer.shared_stream import SharedStream
-from node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.protocol.reports import StreamReset
-from node.remote.live import LiveConnection
-from node.transport.options import require_callable
-from node.transport.waiting import Changes, left_after
-from node.typed.data_type import DataType
-from node.typed.models import D, Model
+from parley._node.handlers.interceptors import Intercepted, Interceptors
+from parley._node.messaging.asking import Asking
+from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.kept import TopicPosition, read_beginning
+from parley._node.messaging.notes import NO_HEADERS, read_slow_text
+from parley._node.messaging.numbered_inbox import NumberedInbox
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.messaging.topics import Topics
+from parley._node.peer.batches import Batches
+from parley._node.peer.shared_stream import SharedStream
+from parley._node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.reports import StreamReset
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.options import require_callable
+from parley._node.transport.waiting import Changes, left_after
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import D, Model
 
 # What reading does with a note that is not of the type: raise MalformedDataError, skip the note, or
 # call a function with the note's data and the error, then skip it.

@@ -8,7 +8,7 @@ is for them to say (docs/protocol.md sections 8 and 14).
 from collections.abc import Callable
 from typing import Final
 
-from node.protocol.limits import BATCH_COUNT, Limits
+from parley._node.protocol.limits import BATCH_COUNT, Limits
 
 # What things take in memory besides their payloads, in bytes of CPython: no less than
 # tracemalloc sees (tests/node/test_memory.py).

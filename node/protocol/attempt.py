@@ -8,17 +8,17 @@ makes one, and a driver serves it like any core.
 from collections.abc import Callable
 from typing import Final
 
-from lbm.errors import LbmDecodeError
-from node.protocol.account import Account
-from node.protocol.codes import REJECT, RESUMED, CloseCode
-from node.protocol.errors import RemoteProtocolError, violation
-from node.protocol.frames import FrameReader
-from node.protocol.handshake import raw_handshake_event
-from node.protocol.hello import decode_handshake, parse_code_and_text
-from node.protocol.limits import HANDSHAKE_EVENT_SIZE, RESUME_TIMEOUT
-from node.protocol.outbox import Outbox
-from node.protocol.reports import AttemptEnded
-from node.protocol.resume import read_resumed
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import REJECT, RESUMED, CloseCode
+from parley._node.protocol.errors import RemoteProtocolError, violation
+from parley._node.protocol.frames import FrameReader
+from parley._node.protocol.handshake import raw_handshake_event
+from parley._node.protocol.hello import decode_handshake, parse_code_and_text
+from parley._node.protocol.limits import HANDSHAKE_EVENT_SIZE, RESUME_TIMEOUT
+from parley._node.protocol.outbox import Outbox
+from parley._node.protocol.reports import AttemptEnded
+from parley._node.protocol.resume import read_resumed
 
 NEVER: Final = float("inf")
 # Given number, position and mac of a Resumed, and the time: whether the session goes on.

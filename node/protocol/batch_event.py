@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from node.protocol.codes import MAIN_STREAM, STREAM
-from node.protocol.errors import violation
-from node.protocol.event import Event
-from node.protocol.limits import BATCH_COUNT, BATCH_SIZE
+from parley._node.protocol.codes import MAIN_STREAM, STREAM
+from parley._node.protocol.errors import violation
+from parley._node.protocol.event import Event
+from parley._node.protocol.limits import BATCH_COUNT, BATCH_SIZE
 
 # Async id, category, subcategory, length of the payload.
 BATCH_HEAD: Final = Struct(">HBBI")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from lbm import keys
-from node.protocol.cells import BOOL, Cells, Kind, text, uint
-from node.protocol.codes import LAST_CODE, BusType
+from parley._lbm import keys
+from parley._node.protocol.cells import BOOL, Cells, Kind, text, uint
+from parley._node.protocol.codes import LAST_CODE, BusType
 
 # Characters of a name of an event, of a group and of an idempotency key; of a name to which
 # that of its dead letters can be added.

@@ -7,10 +7,10 @@ or out of range; everything else is as good as absent. Which type has what is in
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from lbm.cells import MAX_UINT
-from lbm.codec import decode_weighed
-from lbm.errors import LbmDecodeError
-from lbm.keys import key_name
+from parley._lbm.cells import MAX_UINT
+from parley._lbm.codec import decode_weighed
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.keys import key_name
 
 
 class Kind(NamedTuple):

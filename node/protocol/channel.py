@@ -9,12 +9,12 @@ encrypted the moment it is decided, so that chain values and epochs are known at
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from crypto.errors import KeyExchangeError
-from crypto.schedule import chain_rekey, next_secret
-from lbm import keys
-from lbm.codec import encode
-from node.protocol.allowance import Allowance
-from node.protocol.codes import (
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.schedule import chain_rekey, next_secret
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.protocol.allowance import Allowance
+from parley._node.protocol.codes import (
     CLOSE,
     CONNECTION,
     KEY_UPDATE,
@@ -25,23 +25,28 @@ from node.protocol.codes import (
     STREAM,
     CloseCode,
 )
-from node.protocol.config import CoreConfig
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError, overloaded, violation
-from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
-from node.protocol.frames import frame
-from node.protocol.handshake import Agreed, known
-from node.protocol.limits import (
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    overloaded,
+    violation,
+)
+from parley._node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import Agreed, known
+from parley._node.protocol.limits import (
     FRAME_HEADER_SIZE,
     IDLE_EVENTS,
     OWN_KEY_UPDATES,
     REKEY_TIMEOUT,
     SEAL_GRACE,
 )
-from node.protocol.observer import DirectionState, Observer
-from node.protocol.outbox import OutgoingEvent
-from node.protocol.rekey import Phase, Rekeying
-from node.protocol.reports import KeysUpdated, Report
-from node.protocol.sealing import OpenedSoFar, Receiver, Sender
+from parley._node.protocol.observer import DirectionState, Observer
+from parley._node.protocol.outbox import OutgoingEvent
+from parley._node.protocol.rekey import Phase, Rekeying
+from parley._node.protocol.reports import KeysUpdated, Report
+from parley._node.protocol.sealing import OpenedSoFar, Receiver, Sender
 
 NEVER: Final = float("inf")
 _OVERSLEPT: Final = 1.0  # how late our timer may be before it was we who slept, in seconds

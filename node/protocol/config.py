@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from crypto.identity import Identity
-from crypto.registry import NAMES, PARAMETERS, require_name
-from lbm import keys
-from lbm.codec import Value, encode, encode_value
-from lbm.noise import Padding, parse_padding
-from node.protocol import limits as fixed
-from node.protocol.codes import ROLES
-from node.protocol.limits import Limits
-from node.protocol.typed import check_types
+from parley._crypto.identity import Identity
+from parley._crypto.registry import NAMES, PARAMETERS, require_name
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode, encode_value
+from parley._lbm.noise import Padding, parse_padding
+from parley._node.protocol import limits as fixed
+from parley._node.protocol.codes import ROLES
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.typed import check_types
 
 Plaintext = Literal["never", "only", "both"]
 Deliver = Literal["opened", "sealed"]

@@ -10,23 +10,23 @@ which of them is next. What a caller does is in `Speaker`; ends, and new transpo
 
 from collections.abc import Callable
 
-from crypto.randomness import random_bytes
-from lbm.errors import LbmDecodeError
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import (
+from parley._crypto.randomness import random_bytes
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import (
     LocalProtocolError,
     RemoteProtocolError,
     SilenceError,
     violation,
 )
-from node.protocol.foreigners import foreign_name
-from node.protocol.lifetime import Lifetime
-from node.protocol.observer import Observer
-from node.protocol.opening import Opening
-from node.protocol.session import Parts
-from node.protocol.states import ASKING, Signal, State
+from parley._node.protocol.foreigners import foreign_name
+from parley._node.protocol.lifetime import Lifetime
+from parley._node.protocol.observer import Observer
+from parley._node.protocol.opening import Opening
+from parley._node.protocol.session import Parts
+from parley._node.protocol.states import ASKING, Signal, State
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")

@@ -11,8 +11,8 @@ An error carries its close code, so that closing rightly is never a second decis
 int, in errors and in reports: a compiled core has no other.
 """
 
-from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
-from node.protocol.limits import TEXT_SIZE
+from parley._node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
+from parley._node.protocol.limits import TEXT_SIZE
 
 # Those of ours that Close and Reset may carry: one code is that of Reject alone.
 _ASSIGNED = frozenset(code for code in CloseCode if code >= 0 and code != CloseCode.UNKNOWN_SESSION)

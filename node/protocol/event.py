@@ -7,8 +7,8 @@ bytes everywhere else (docs/protocol.md section 2).
 from struct import Struct
 from typing import Final, NamedTuple
 
-from node.protocol.errors import violation
-from node.protocol.limits import RAW_EVENT_MINIMUM
+from parley._node.protocol.errors import violation
+from parley._node.protocol.limits import RAW_EVENT_MINIMUM
 
 NO_PAYLOAD: Final = b"\x00"
 RAW_HEAD: Final = Struct(">IHBB")  # stream, async id, category, subcategory

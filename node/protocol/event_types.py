@@ -8,12 +8,22 @@ table.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from lbm import keys
-from lbm.errors import LbmDecodeError
-from node.protocol import codes
-from node.protocol.bus_types import BUS_CELLS
-from node.protocol.cells import ANY, BOOL, BYTES, TEXT, TEXT_MAP, Cells, array, exactly, uint
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol import codes
+from parley._node.protocol.bus_types import BUS_CELLS
+from parley._node.protocol.cells import (
+    ANY,
+    BOOL,
+    BYTES,
+    TEXT,
+    TEXT_MAP,
+    Cells,
+    array,
+    exactly,
+    uint,
+)
+from parley._node.protocol.codes import (
     ACCOUNT,
     BUS,
     CONNECTION,
@@ -26,9 +36,9 @@ from node.protocol.codes import (
     STREAM,
     TUNNEL,
 )
-from node.protocol.federation_types import ACCOUNT_CELLS, FEDERATION_CELLS, TUNNEL_CELLS
-from node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT, ONCE_KEY_SIZE
-from node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.federation_types import ACCOUNT_CELLS, FEDERATION_CELLS, TUNNEL_CELLS
+from parley._node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT, ONCE_KEY_SIZE
+from parley._node.protocol.requests import LAST_ASYNC_ID
 
 # In this format of a named event's data it is the value itself, in all others bytes (section 10).
 FORMAT_LBM: Final = 16

@@ -5,11 +5,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lbm import keys
-from lbm.errors import LbmDecodeError
-from node.protocol import codes
-from node.protocol.cells import TEXT, Cells, Kind, exactly, uint
-from node.protocol.codes import LAST_CODE
+from parley._lbm import keys
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol import codes
+from parley._node.protocol.cells import TEXT, Cells, Kind, exactly, uint
+from parley._node.protocol.codes import LAST_CODE
 
 NODE_ID_SIZE: Final = 32
 TRACE_SIZE: Final = 16

@@ -6,7 +6,7 @@ of a stream are bytes of cost, an event's payload and 64 (docs/protocol.md secti
 
 from dataclasses import dataclass
 
-from node.protocol.streams import Streams, StreamState
+from parley._node.protocol.streams import Streams, StreamState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ buffered (docs/protocol.md section 2).
 from struct import Struct
 from typing import Final
 
-from node.protocol.errors import too_large
-from node.protocol.limits import FRAME_HEADER_SIZE
+from parley._node.protocol.errors import too_large
+from parley._node.protocol.limits import FRAME_HEADER_SIZE
 
 _LENGTH: Final = Struct(">I")
 _unpack_length: Final = _LENGTH.unpack_from

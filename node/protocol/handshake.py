@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from crypto.errors import IdentityError
-from crypto.identity import PublicIdentity
-from crypto.registry import Suite
-from crypto.schedule import (
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import PublicIdentity
+from parley._crypto.registry import Suite
+from parley._crypto.schedule import (
     ApplicationSecrets,
     HandshakeSecrets,
     chain_bind,
@@ -20,15 +20,15 @@ from crypto.schedule import (
     chain_start_responder,
     handshake_secrets,
 )
-from lbm.codec import Value
-from lbm.errors import LbmDecodeError
-from node.protocol.codes import CONNECTION, PROOF, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import RemoteProtocolError, violation
-from node.protocol.event import Event, parse_raw
-from node.protocol.limits import FRAME_HEADER_SIZE, Limits, control_buffer, frame_limit
-from node.protocol.proofs import keep, read_proof, refuse
-from node.protocol.sealing import Receiver, Sender
+from parley._lbm.codec import Value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.codes import CONNECTION, PROOF, CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import RemoteProtocolError, violation
+from parley._node.protocol.event import Event, parse_raw
+from parley._node.protocol.limits import FRAME_HEADER_SIZE, Limits, control_buffer, frame_limit
+from parley._node.protocol.proofs import keep, read_proof, refuse
+from parley._node.protocol.sealing import Receiver, Sender
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from crypto.registry import PARAMETERS, Suite
-from crypto.schedule import network_mac
-from lbm import keys
-from lbm.cells import (
+from parley._crypto.registry import PARAMETERS, Suite
+from parley._crypto.schedule import network_mac
+from parley._lbm import keys
+from parley._lbm.cells import (
     read_bool,
     read_bytes,
     read_map,
@@ -19,14 +19,14 @@ from lbm.cells import (
     read_text_map,
     read_uint,
 )
-from lbm.codec import Encodable, Value, decode, encode
-from lbm.errors import LbmDecodeError
-from lbm.heads import BYTES_HEADS, MAP_HEADS, UINT_HEADS
-from lbm.limits import HANDSHAKE_LIMITS
-from node.protocol.codes import LAST_CODE, ROLES, SENTENCES, VERSION, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.limits import NEGOTIATED, RESUME_MS, Limits
+from parley._lbm.codec import Encodable, Value, decode, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.heads import BYTES_HEADS, MAP_HEADS, UINT_HEADS
+from parley._lbm.limits import HANDSHAKE_LIMITS
+from parley._node.protocol.codes import LAST_CODE, ROLES, SENTENCES, VERSION, CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.limits import NEGOTIATED, RESUME_MS, Limits
 
 RANDOM_SIZE: Final = 32
 # The keys of the offer's and the suite's inner maps.

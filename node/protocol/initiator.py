@@ -5,23 +5,23 @@ It takes nothing that it did not offer, and says nothing when it refuses
 and `finish`.
 """
 
-from crypto.errors import KeyExchangeError, UnknownAlgorithmError
-from crypto.exchange import EphemeralKey
-from crypto.registry import KEX, Suite
-from lbm.errors import LbmDecodeError
-from node.protocol.codes import HELLO, REJECT, REPLY, RETRY, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import RemoteProtocolError, violation
-from node.protocol.event import handshake_event
-from node.protocol.frames import frame
-from node.protocol.handshake import (
+from parley._crypto.errors import KeyExchangeError, UnknownAlgorithmError
+from parley._crypto.exchange import EphemeralKey
+from parley._crypto.registry import KEX, Suite
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.codes import HELLO, REJECT, REPLY, RETRY, CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import RemoteProtocolError, violation
+from parley._node.protocol.event import handshake_event
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import (
     Agreed,
     Handshake,
     known,
     raw_handshake_event,
     without_frame,
 )
-from node.protocol.hello import (
+from parley._node.protocol.hello import (
     ReplyRead,
     check_version,
     decode_handshake,

@@ -5,8 +5,8 @@ Any byte received counts as an answer. Sends nothing itself.
 
 from typing import Final
 
-from node.protocol.allowance import Allowance
-from node.protocol.limits import OWN_PINGS, WAITING_PONGS
+from parley._node.protocol.allowance import Allowance
+from parley._node.protocol.limits import OWN_PINGS, WAITING_PONGS
 
 # Seconds without a byte after which a connection rests.
 REST: Final = 1.0

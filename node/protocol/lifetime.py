@@ -6,29 +6,29 @@ or its time is up (docs/protocol.md sections 11 and 17).
 
 import sys
 
-from node.protocol.account import Account
-from node.protocol.attempt import Attempt
-from node.protocol.codes import CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import (
+from parley._node.protocol.account import Account
+from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     RemoteProtocolError,
     check_farewell,
     violation,
 )
-from node.protocol.frames import FrameReader
-from node.protocol.handshake import known
-from node.protocol.initiator import RejectedError
-from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
-from node.protocol.opening import Opening
-from node.protocol.remains import Remains
-from node.protocol.reports import ConnectionEnded, Parted, Resumed
-from node.protocol.resume import ResumeRequest, spend_mac
-from node.protocol.resumption import NEVER
-from node.protocol.speaker import Speaker
-from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
-from node.protocol.streams import Streams
+from parley._node.protocol.frames import FrameReader
+from parley._node.protocol.handshake import known
+from parley._node.protocol.initiator import RejectedError
+from parley._node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
+from parley._node.protocol.opening import Opening
+from parley._node.protocol.remains import Remains
+from parley._node.protocol.reports import ConnectionEnded, Parted, Resumed
+from parley._node.protocol.resume import ResumeRequest, spend_mac
+from parley._node.protocol.resumption import NEVER
+from parley._node.protocol.speaker import Speaker
+from parley._node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
+from parley._node.protocol.streams import Streams
 
 
 class Lifetime(Speaker):

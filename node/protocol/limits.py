@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lbm import keys
-from lbm.cells import read_uint
-from lbm.codec import Value
-from node.protocol.allowance import Rate
+from parley._lbm import keys
+from parley._lbm.cells import read_uint
+from parley._lbm.codec import Value
+from parley._node.protocol.allowance import Rate
 
 # Frames (section 2).
 FRAME_HEADER_SIZE: Final = 4

@@ -8,12 +8,12 @@ wait in the outbox for their turn.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lbm import keys
-from lbm.codec import Value, encode
-from lbm.noise import pad
-from node.protocol import event_types
-from node.protocol.account import EVENT_WEIGHT, Account
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._lbm.noise import pad
+from parley._node.protocol import event_types
+from parley._node.protocol.account import EVENT_WEIGHT, Account
+from parley._node.protocol.codes import (
     CHUNK,
     DATA,
     FINISH,
@@ -26,19 +26,19 @@ from node.protocol.codes import (
     WINDOW,
     CloseCode,
 )
-from node.protocol.config import CoreConfig
-from node.protocol.errors import (
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
     check_farewell,
     too_large,
     violation,
 )
-from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.flow import Flow, stream_flows
-from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
-from node.protocol.outbox import Outbox, OutgoingEvent
-from node.protocol.reports import (
+from parley._node.protocol.event import NO_PAYLOAD, Event
+from parley._node.protocol.flow import Flow, stream_flows
+from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
+from parley._node.protocol.outbox import Outbox, OutgoingEvent
+from parley._node.protocol.reports import (
     EventReceived,
     Report,
     StreamFinished,
@@ -47,9 +47,9 @@ from node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
-from node.protocol.requests import LAST_ASYNC_ID
-from node.protocol.streams import Streams, StreamState
-from node.protocol.window import TUNNEL_WINDOW
+from parley._node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.streams import Streams, StreamState
+from parley._node.protocol.window import TUNNEL_WINDOW
 
 Control = Callable[[OutgoingEvent], None]
 # Least window that a short memory names in Open.

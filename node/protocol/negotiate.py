@@ -6,10 +6,10 @@ The responder's order decides. Pure functions over names; knows no keys.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from crypto.registry import PARAMETERS, Suite
-from node.protocol.codes import CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import RemoteProtocolError
+from parley._crypto.registry import PARAMETERS, Suite
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import RemoteProtocolError
 
 Offer = Mapping[str, Sequence[str]]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from node.protocol.handshake import Agreed
+from parley._node.protocol.handshake import Agreed
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,21 @@ failures of authentication look alike (docs/protocol.md section 5).
 
 from typing import Final
 
-from node.protocol.codes import CONNECTION, REJECT, RESUME, CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.event import handshake_event
-from node.protocol.frames import frame
-from node.protocol.handshake import NO_NETWORK_KEY_HERE, Agreed, Handshake, known
-from node.protocol.hello import reject_payload
-from node.protocol.initiator import Initiator
-from node.protocol.negotiate import NoCommonAlgorithmError
-from node.protocol.reports import HandshakeCompleted, PeerIdentified, ResumeAsked
-from node.protocol.responder import Responder
-from node.protocol.resume import ResumeKey
-from node.protocol.resumption import Resumption
-from node.protocol.sent_bytes import SentBytes
-from node.protocol.session import Parts, Session
-from node.protocol.states import Signal, State
+from parley._node.protocol.codes import CONNECTION, REJECT, RESUME, CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import handshake_event
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import NO_NETWORK_KEY_HERE, Agreed, Handshake, known
+from parley._node.protocol.hello import reject_payload
+from parley._node.protocol.initiator import Initiator
+from parley._node.protocol.negotiate import NoCommonAlgorithmError
+from parley._node.protocol.reports import HandshakeCompleted, PeerIdentified, ResumeAsked
+from parley._node.protocol.responder import Responder
+from parley._node.protocol.resume import ResumeKey
+from parley._node.protocol.resumption import Resumption
+from parley._node.protocol.sent_bytes import SentBytes
+from parley._node.protocol.session import Parts, Session
+from parley._node.protocol.states import Signal, State
 
 _RESUME_TYPE: Final = bytes((CONNECTION, RESUME))  # where the type of a raw event stands
 

@@ -9,12 +9,12 @@ encrypted at once into `Wire`.
 from collections import deque
 from typing import Final, NamedTuple
 
-from node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
-from node.protocol.batch_event import HEAD_SIZE, serialise_batch
-from node.protocol.codes import BATCH, DATA, STREAM
-from node.protocol.limits import BATCH_COUNT, BATCH_SIZE, EVENT_COST
-from node.protocol.waker import Waker
-from node.protocol.window import SendCredit
+from parley._node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
+from parley._node.protocol.batch_event import HEAD_SIZE, serialise_batch
+from parley._node.protocol.codes import BATCH, DATA, STREAM
+from parley._node.protocol.limits import BATCH_COUNT, BATCH_SIZE, EVENT_COST
+from parley._node.protocol.waker import Waker
+from parley._node.protocol.window import SendCredit
 
 # Events and Batches that are taken at a time.
 TAKEN: Final = 64

@@ -8,13 +8,13 @@ depends on a Proof's bytes alone; no signature's outcome is kept.
 from threading import Lock
 from typing import Final, NamedTuple, cast
 
-from crypto.identity import PublicIdentity
-from lbm import keys
-from lbm.cells import read_array, read_text_map
-from lbm.codec import Value, decode_value, encode_value
-from lbm.errors import LbmDecodeError
-from node.protocol.hello import decode_handshake
-from node.protocol.limits import NODE_INFO_SIZE
+from parley._crypto.identity import PublicIdentity
+from parley._lbm import keys
+from parley._lbm.cells import read_array, read_text_map
+from parley._lbm.codec import Value, decode_value, encode_value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.hello import decode_handshake
+from parley._node.protocol.limits import NODE_INFO_SIZE
 
 # To check a key costs as much as to verify a signature; each takes 16 KiB at most.
 KEPT_PROOFS: Final = 128

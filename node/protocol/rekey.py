@@ -10,13 +10,13 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
-from crypto.exchange import EphemeralKey
-from crypto.registry import Suite
-from crypto.schedule import RekeySecrets, rekey_root, rekey_secrets
-from node.protocol.allowance import Allowance, Rate
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
-from node.protocol.limits import (
+from parley._crypto.exchange import EphemeralKey
+from parley._crypto.registry import Suite
+from parley._crypto.schedule import RekeySecrets, rekey_root, rekey_secrets
+from parley._node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
+from parley._node.protocol.limits import (
     KEY_UPDATES,
     OWN_KEY_UPDATES,
     REKEY_RATE_SECONDS,

@@ -4,8 +4,8 @@ A cut may have swallowed the Close and bytes before it; they are sent again, and
 return is discarded (docs/protocol.md section 17).
 """
 
-from node.protocol.resume import ResumeRequest, spend_mac
-from node.protocol.resumption import Resumption
+from parley._node.protocol.resume import ResumeRequest, spend_mac
+from parley._node.protocol.resumption import Resumption
 
 
 class Remains:

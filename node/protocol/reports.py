@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crypto.identity import PublicIdentity
-from lbm.codec import Value
-from node.protocol.codes import SENTENCES, code_name
-from node.protocol.handshake import Agreed
-from node.protocol.resume import ResumeRequest
+from parley._crypto.identity import PublicIdentity
+from parley._lbm.codec import Value
+from parley._node.protocol.codes import SENTENCES, code_name
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.resume import ResumeRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ An id is busy from its request to its final answer, also when the request was ca
 
 from typing import Final, Generic, TypeVar
 
-from node.protocol.errors import LocalProtocolError, violation
-from node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.errors import LocalProtocolError, violation
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
 
 LAST_ASYNC_ID: Final = 65_535
 # A request's key in the tables below is one integer, stream << 16 | async id, since that

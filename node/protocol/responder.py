@@ -7,26 +7,26 @@ and `finish`.
 
 from collections.abc import Mapping
 
-from crypto.errors import KeyExchangeError
-from crypto.registry import KEX
-from crypto.schedule import HELLO_LABEL, RESUME_LABEL, check_network_mac
-from lbm import keys
-from lbm.cells import read_bytes, read_text_map
-from lbm.codec import Value, encode
-from lbm.errors import LbmDecodeError
-from node.protocol.codes import CLOSE, CONNECTION, HELLO, REPLY, RETRY, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import RemoteProtocolError, violation
-from node.protocol.event import handshake_event
-from node.protocol.frames import frame
-from node.protocol.handshake import (
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.registry import KEX
+from parley._crypto.schedule import HELLO_LABEL, RESUME_LABEL, check_network_mac
+from parley._lbm import keys
+from parley._lbm.cells import read_bytes, read_text_map
+from parley._lbm.codec import Value, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.codes import CLOSE, CONNECTION, HELLO, REPLY, RETRY, CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import RemoteProtocolError, violation
+from parley._node.protocol.event import handshake_event
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import (
     Agreed,
     Handshake,
     known,
     raw_handshake_event,
     without_frame,
 )
-from node.protocol.hello import (
+from parley._node.protocol.hello import (
     MAY_CHANGE,
     Hello,
     check_version,
@@ -35,8 +35,8 @@ from node.protocol.hello import (
     reply_payload,
     retry_payload,
 )
-from node.protocol.negotiate import choose
-from node.protocol.resume import ResumeRequest, read_resume
+from parley._node.protocol.negotiate import choose
+from parley._node.protocol.resume import ResumeRequest, read_resume
 
 
 class Responder(Handshake):

@@ -9,17 +9,17 @@ import hmac
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from crypto.hashing import SHA256, HashAlgorithm
-from crypto.kdf import label
-from crypto.schedule import RESUME_LABEL, network_mac
-from lbm import keys
-from lbm.cells import read_bytes, read_uint
-from lbm.codec import Value, encode
-from lbm.errors import LbmDecodeError
-from node.protocol.codes import RESUME, RESUMED
-from node.protocol.event import handshake_event
-from node.protocol.frames import frame
-from node.protocol.hello import decode_handshake
+from parley._crypto.hashing import SHA256, HashAlgorithm
+from parley._crypto.kdf import label
+from parley._crypto.schedule import RESUME_LABEL, network_mac
+from parley._lbm import keys
+from parley._lbm.cells import read_bytes, read_uint
+from parley._lbm.codec import Value, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.codes import RESUME, RESUMED
+from parley._node.protocol.event import handshake_event
+from parley._node.protocol.frames import frame
+from parley._node.protocol.hello import decode_handshake
 
 TAG_SIZE: Final = 16
 LAST_ATTEMPT: Final = 2**32 - 1

@@ -7,14 +7,14 @@ section 17).
 
 from typing import Final
 
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import (
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import (
     CLOSED_PATIENCE,
     RESPONDER_PATIENCE,
     TELL_INTERVAL,
 )
-from node.protocol.resume import LAST_ATTEMPT, ResumeKey, ResumeRequest
-from node.protocol.sent_bytes import SentBytes
+from parley._node.protocol.resume import LAST_ATTEMPT, ResumeKey, ResumeRequest
+from parley._node.protocol.sent_bytes import SentBytes
 
 NEVER: Final = float("inf")
 

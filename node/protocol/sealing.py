@@ -11,14 +11,14 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from crypto.chain import LARGE_BLOB, HashChain, check_seal, make_seal
-from crypto.errors import DecryptError, SignatureError
-from crypto.registry import Suite
-from crypto.signing import SigningKey, Verifier
-from crypto.streamkeys import StreamKey
-from node.protocol.codes import ALWAYS_SEALED, CONNECTION, CloseCode
-from node.protocol.errors import RemoteProtocolError, violation
-from node.protocol.event import INNER_HEAD, Event
+from parley._crypto.chain import LARGE_BLOB, HashChain, check_seal, make_seal
+from parley._crypto.errors import DecryptError, SignatureError
+from parley._crypto.registry import Suite
+from parley._crypto.signing import SigningKey, Verifier
+from parley._crypto.streamkeys import StreamKey
+from parley._node.protocol.codes import ALWAYS_SEALED, CONNECTION, CloseCode
+from parley._node.protocol.errors import RemoteProtocolError, violation
+from parley._node.protocol.event import INNER_HEAD, Event
 
 UNSEALED: Final = b"\x00"
 SEALED: Final = b"\x01"

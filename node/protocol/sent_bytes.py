@@ -9,9 +9,9 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import Final
 
-from node.protocol.account import Account
-from node.protocol.errors import overloaded, violation
-from node.protocol.limits import FRAME_HEADER_SIZE, RESUME_EXEMPT, TELL_BYTES
+from parley._node.protocol.account import Account
+from parley._node.protocol.errors import overloaded, violation
+from parley._node.protocol.limits import FRAME_HEADER_SIZE, RESUME_EXEMPT, TELL_BYTES
 
 # What is kept is charged in steps of so many: a flush that is soon told costs nothing.
 _CHARGE_STEP: Final = 64 * 1024

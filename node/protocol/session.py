@@ -7,13 +7,13 @@ or returned (Close). Events wait in the outbox until `flush` gives them their tu
 
 from dataclasses import dataclass
 
-from lbm import keys
-from lbm.codec import Value, encode
-from node.protocol.account import EVENT_WEIGHT, Account, unsealed_weight
-from node.protocol.allowance import Allowance
-from node.protocol.batch_event import parse_batch
-from node.protocol.channel import SecureChannel
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._node.protocol.account import EVENT_WEIGHT, Account, unsealed_weight
+from parley._node.protocol.allowance import Allowance
+from parley._node.protocol.batch_event import parse_batch
+from parley._node.protocol.channel import SecureChannel
+from parley._node.protocol.codes import (
     BATCH,
     CLOSE,
     CONNECTION,
@@ -25,33 +25,33 @@ from node.protocol.codes import (
     STREAM,
     CloseCode,
 )
-from node.protocol.config import CoreConfig
-from node.protocol.errors import (
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import (
     LocalProtocolError,
     RemoteProtocolError,
     SilenceError,
     overloaded,
     too_large,
 )
-from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.frames import FrameReader
-from node.protocol.handshake import Agreed, known
-from node.protocol.keepalive import AWAKE
-from node.protocol.limits import (
+from parley._node.protocol.event import NO_PAYLOAD, Event
+from parley._node.protocol.frames import FrameReader
+from parley._node.protocol.handshake import Agreed, known
+from parley._node.protocol.keepalive import AWAKE
+from parley._node.protocol.limits import (
     BATCH_SIZE,
     DROPPED_EVENTS,
     SILENCE,
     TELL_ALONE,
     TELL_BYTES,
 )
-from node.protocol.multiplexer import Multiplexer
-from node.protocol.observer import DirectionState, Observer
-from node.protocol.outbox import Outbox, OutgoingEvent, Wire
-from node.protocol.reports import Report
-from node.protocol.resumption import NEVER, Resumption
-from node.protocol.sealing import Receiver, Sender
-from node.protocol.stream_zero import Farewell, StreamZero
-from node.protocol.streams import Streams
+from parley._node.protocol.multiplexer import Multiplexer
+from parley._node.protocol.observer import DirectionState, Observer
+from parley._node.protocol.outbox import Outbox, OutgoingEvent, Wire
+from parley._node.protocol.reports import Report
+from parley._node.protocol.resumption import NEVER, Resumption
+from parley._node.protocol.sealing import Receiver, Sender
+from parley._node.protocol.stream_zero import Farewell, StreamZero
+from parley._node.protocol.streams import Streams
 
 # What is taken before control is given back: so many short events of some 10 us each, one
 # that takes many times that, or fewer longer ones: 16 KiB of Data count as one more, and

@@ -6,20 +6,20 @@
 
 from collections.abc import Callable
 
-from node.protocol.account import SHARE, Account
-from node.protocol.codes import DATA, SIM, STREAM, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.protocol.flow import Flow
-from node.protocol.limits import EVENT_COST, READ_ON, UNWRITTEN_PART, Limits
-from node.protocol.multiplexer import Multiplexer
-from node.protocol.observer import DirectionState
-from node.protocol.outbox import Outbox, Wire
-from node.protocol.reports import Report
-from node.protocol.resumption import Resumption
-from node.protocol.session import Session
-from node.protocol.states import State
-from node.protocol.stream_zero import Farewell
+from parley._node.protocol.account import SHARE, Account
+from parley._node.protocol.codes import DATA, SIM, STREAM, CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.flow import Flow
+from parley._node.protocol.limits import EVENT_COST, READ_ON, UNWRITTEN_PART, Limits
+from parley._node.protocol.multiplexer import Multiplexer
+from parley._node.protocol.observer import DirectionState
+from parley._node.protocol.outbox import Outbox, Wire
+from parley._node.protocol.reports import Report
+from parley._node.protocol.resumption import Resumption
+from parley._node.protocol.session import Session
+from parley._node.protocol.states import State
+from parley._node.protocol.stream_zero import Farewell
 
 
 class Speaker:

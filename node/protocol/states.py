@@ -9,8 +9,8 @@ enumerations take ten times as long to look up.)
 from enum import IntEnum, auto
 from typing import Final
 
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
 
 
 class State(IntEnum):

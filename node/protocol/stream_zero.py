@@ -7,11 +7,11 @@ said here is encrypted at once.
 from collections.abc import Mapping
 from typing import Any
 
-from lbm import keys
-from lbm.codec import encode
-from node.protocol.allowance import Allowance
-from node.protocol.channel import PlainChannel, SecureChannel
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.protocol.allowance import Allowance
+from parley._node.protocol.channel import PlainChannel, SecureChannel
+from parley._node.protocol.codes import (
     CLOSE,
     CONNECTION,
     PING,
@@ -22,22 +22,22 @@ from node.protocol.codes import (
     STREAM,
     WINDOW,
 )
-from node.protocol.config import CoreConfig
-from node.protocol.errors import LocalProtocolError, overloaded, too_large, violation
-from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.event_types import EVENT_TYPES
-from node.protocol.keepalive import KeepAlive
-from node.protocol.limits import (
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import LocalProtocolError, overloaded, too_large, violation
+from parley._node.protocol.event import NO_PAYLOAD, Event
+from parley._node.protocol.event_types import EVENT_TYPES
+from parley._node.protocol.keepalive import KeepAlive
+from parley._node.protocol.limits import (
     CONNECTION_STREAM_PAYLOAD,
     IDLE_EVENTS,
     OWN_PINGS,
     PINGS,
     WAITING_PONGS,
 )
-from node.protocol.multiplexer import Multiplexer
-from node.protocol.outbox import OutgoingEvent, Wire
-from node.protocol.reports import PongReceived, Report
-from node.protocol.resumption import Resumption
+from parley._node.protocol.multiplexer import Multiplexer
+from parley._node.protocol.outbox import OutgoingEvent, Wire
+from parley._node.protocol.reports import PongReceived, Report
+from parley._node.protocol.resumption import Resumption
 
 Farewell = tuple[int, str]
 

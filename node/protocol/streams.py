@@ -4,16 +4,16 @@ A direction ends with its Finish or its sender's Reset, and when both have
 ended the stream is gone (docs/protocol.md section 8). Writes no events.
 """
 
-from node.protocol.account import STREAM_WEIGHT, Account
-from node.protocol.codes import (
+from parley._node.protocol.account import STREAM_WEIGHT, Account
+from parley._node.protocol.codes import (
     FIRST_INITIATOR_STREAM,
     FIRST_RESPONDER_STREAM,
     LAST_STREAM,
     MAIN_STREAM,
     CloseCode,
 )
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
-from node.protocol.window import ReceiveWindow, SendCredit
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
+from parley._node.protocol.window import ReceiveWindow, SendCredit
 
 
 class StreamState:

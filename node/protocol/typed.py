@@ -12,8 +12,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from lbm.noise import Padding, parse_padding
-from lbm.values import Value
+from parley._lbm.noise import Padding, parse_padding
+from parley._lbm.values import Value
 
 _NAMES: Final[Mapping[Any, str]] = {
     int: "a whole number",

@@ -6,8 +6,8 @@ is sent or taken at zero or below.
 
 from typing import Final
 
-from node.protocol.errors import violation
-from node.protocol.limits import LARGEST_CREDIT, READ_ON
+from parley._node.protocol.errors import violation
+from parley._node.protocol.limits import LARGEST_CREDIT, READ_ON
 
 # Of streams `tunnel` (section 19) at first, both ways, whatever was agreed for others.
 TUNNEL_WINDOW: Final = 65_536

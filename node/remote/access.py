@@ -3,9 +3,9 @@
 import logging
 from typing import Final, Protocol
 
-from crypto.identity import NodeId
-from node.logs import LogRation
-from node.protocol.codes import RESULT_SENTENCES, code_name
+from parley._crypto.identity import NodeId
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import RESULT_SENTENCES, code_name
 
 logger: Final = logging.getLogger("parley.access")
 

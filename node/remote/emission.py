@@ -11,19 +11,19 @@ from typing import Any, Protocol, Self, cast
 
 import anyio
 
-from node.errors import (
+from parley._node.errors import (
     ParleyError,
     PeerClosedError,
     UnreadRepliesError,
     received_refusal,
 )
-from node.messaging.emits import UNREAD, OutgoingEmit, Reply, check_names
-from node.messaging.formats import Format
-from node.messaging.payloads import Payload
-from node.protocol.codes import LOST, ResultCode
-from node.protocol.errors import ConnectionClosedError
-from node.transport.loop import Loop
-from node.transport.waiting import Changes
+from parley._node.messaging.emits import UNREAD, OutgoingEmit, Reply, check_names
+from parley._node.messaging.formats import Format
+from parley._node.messaging.payloads import Payload
+from parley._node.protocol.codes import LOST, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.transport.loop import Loop
+from parley._node.transport.waiting import Changes
 
 # Seconds that `reply` waits unless it says otherwise; `replies` where nothing ends them.
 REPLY_TIMEOUT = 30.0

@@ -8,25 +8,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from crypto.identity import NodeId
-from node.config import NodeConfig
-from node.errors import NotTrustedError, PeerClosedError, handshake_error
-from node.logs import one_line
-from node.metrics.metrics import Metrics
-from node.protocol.codes import CloseCode, Supercategory
-from node.protocol.connection import Connection
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.protocol.handshake import Agreed
-from node.protocol.limits import Limits
-from node.protocol.reports import ConnectionEnded
-from node.protocol.states import State
-from node.remote import access
-from node.remote.remote import Remote
-from node.remote.round_trip import RoundTrip
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.loop import Waiter
-from node.transport.waiting import Changes, left_after
+from parley._crypto.identity import NodeId
+from parley._node.config import NodeConfig
+from parley._node.errors import NotTrustedError, PeerClosedError, handshake_error
+from parley._node.logs import one_line
+from parley._node.metrics.metrics import Metrics
+from parley._node.protocol.codes import CloseCode, Supercategory
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.protocol.states import State
+from parley._node.remote import access
+from parley._node.remote.remote import Remote
+from parley._node.remote.round_trip import RoundTrip
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.loop import Waiter
+from parley._node.transport.waiting import Changes, left_after
 
 # How a session ends of which anything was changed on the way, at the end that notices it first.
 _GARBLED: Final = (CloseCode.BAD_RECORD, CloseCode.FRAME_TOO_LARGE, CloseCode.PROTOCOL_ERROR)

@@ -9,14 +9,14 @@ from typing import Any, Generic, Protocol
 
 from anyio.lowlevel import checkpoint
 
-from lbm.codec import Encodable
-from node.errors import MalformedDataError
-from node.messaging.emits import check_names
-from node.messaging.formats import FormatError, FormatName
-from node.messaging.payloads import Payload, Tandem, make_payload
-from node.remote.remote import Remote
-from node.typed.data_type import DataType
-from node.typed.models import D
+from parley._lbm.codec import Encodable
+from parley._node.errors import MalformedDataError
+from parley._node.messaging.emits import check_names
+from parley._node.messaging.formats import FormatError, FormatName
+from parley._node.messaging.payloads import Payload, Tandem, make_payload
+from parley._node.remote.remote import Remote
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import D
 
 
 class ReplyPort(Protocol):

@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import anyio
 
-from crypto.randomness import random_bytes
-from node.backoff import Pauses
-from node.errors import ParleyError
-from node.logs import one_line
-from node.protocol.codes import SENTENCES, CloseCode, code_name
-from node.protocol.errors import LocalProtocolError
-from node.protocol.reports import AttemptEnded
-from node.remote.live import LiveConnection
-from node.transport.alarm import NEVER
-from node.transport.driver import Driver
-from node.transport.loop import Runner, Waiter
+from parley._crypto.randomness import random_bytes
+from parley._node.backoff import Pauses
+from parley._node.errors import ParleyError
+from parley._node.logs import one_line
+from parley._node.protocol.codes import SENTENCES, CloseCode, code_name
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.reports import AttemptEnded
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.alarm import NEVER
+from parley._node.transport.driver import Driver
+from parley._node.transport.loop import Runner, Waiter
 
 logger = logging.getLogger("parley.peer")
 

@@ -7,17 +7,17 @@ speaks a part of this.
 from collections.abc import Mapping
 from typing import Any, Protocol, overload
 
-from crypto.identity import NodeId
-from crypto.registry import Suite
-from lbm.codec import Encodable, Value
-from node.errors import PeerClosedError
-from node.messaging.formats import FormatName
-from node.messaging.payloads import Payload, Tandem
-from node.protocol.reports import ConnectionEnded
-from node.remote.emission import Emission
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.typed.models import Model, R
+from parley._crypto.identity import NodeId
+from parley._crypto.registry import Suite
+from parley._lbm.codec import Encodable, Value
+from parley._node.errors import PeerClosedError
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.payloads import Payload, Tandem
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote.emission import Emission
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.typed.models import Model, R
 
 
 class Remote(Protocol):

@@ -6,11 +6,11 @@ They are only read: handlers answer by what they return or raise.
 from collections.abc import Callable, Mapping
 from typing import Any, Generic
 
-from lbm.codec import Value
-from node.messaging.pending import IncomingCall
-from node.remote.remote import Remote
-from node.typed.data_type import DataType
-from node.typed.models import D
+from parley._lbm.codec import Value
+from parley._node.messaging.pending import IncomingCall
+from parley._node.remote.remote import Remote
+from parley._node.typed.data_type import DataType
+from parley._node.typed.models import D
 
 
 class Request(Generic[D]):

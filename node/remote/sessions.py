@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from crypto.identity import NodeId
-from node.config import NodeConfig
-from node.protocol.remains import Remains
-from node.protocol.resume import ResumeRequest, spend_mac
-from node.remote.live import LiveConnection
-from node.transport.backend import Backend
-from node.transport.loop import Timer
+from parley._crypto.identity import NodeId
+from parley._node.config import NodeConfig
+from parley._node.protocol.remains import Remains
+from parley._node.protocol.resume import ResumeRequest, spend_mac
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Timer
 
 _TOO_MANY: Final = "too many sessions, or too much of them, are without a transport"
 

@@ -10,10 +10,10 @@ that only a publisher with an idempotency key tries again.
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from lbm.errors import LbmDecodeError
-from node.bus.errors import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusDamagedError,
@@ -23,7 +23,7 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.bus.model import (
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     GroupInfo,
@@ -32,9 +32,9 @@ from node.bus.model import (
     StoredEvent,
     StreamInfo,
 )
-from node.errors import StreamResetError
-from node.logs import one_line
-from node.protocol.bus_types import (
+from parley._node.errors import StreamResetError
+from parley._node.logs import one_line
+from parley._node.protocol.bus_types import (
     BUS_CELLS,
     LARGEST_VERSION,
     is_id,
@@ -42,9 +42,9 @@ from node.protocol.bus_types import (
     is_stream_name,
     is_word,
 )
-from node.protocol.codes import RESULT_SENTENCES, BusType, CloseCode, ResultCode
-from node.remote_bus.bus_limits import LONGEST_ERROR
-from node.remote_bus.bus_requests import milliseconds
+from parley._node.protocol.codes import RESULT_SENTENCES, BusType, CloseCode, ResultCode
+from parley._node.remote_bus.bus_limits import LONGEST_ERROR
+from parley._node.remote_bus.bus_requests import milliseconds
 
 Row = list[Any]
 T = TypeVar("T")

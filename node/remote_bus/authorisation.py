@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from node.bus.names import DEAD
-from node.errors import APPLICATION_ERRORS, ConfigError
-from node.handlers.rules import Allow, Roles, Rule
-from node.logs import LogRation
-from node.protocol.codes import ResultCode
-from node.remote import access
-from node.remote.live import LiveConnection
-from node.remote.remote import Remote
-from node.remote_bus.bus_requests import (
+from parley._node.bus.names import DEAD
+from parley._node.errors import APPLICATION_ERRORS, ConfigError
+from parley._node.handlers.rules import Allow, Roles, Rule
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote import access
+from parley._node.remote.live import LiveConnection
+from parley._node.remote.remote import Remote
+from parley._node.remote_bus.bus_requests import (
     Drop,
     ListConsumers,
     ListGroups,
@@ -33,7 +33,7 @@ from node.remote_bus.bus_requests import (
     Rewind,
     TrimStream,
 )
-from node.transport.options import is_callable_with, require_callable
+from parley._node.transport.options import is_callable_with, require_callable
 
 logger = logging.getLogger("parley.bus")
 

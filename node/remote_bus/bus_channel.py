@@ -10,21 +10,21 @@ from typing import Final, TypeVar
 
 import anyio
 
-from lbm.errors import LbmDecodeError
-from node.bus.errors import (
+from parley._lbm.errors import LbmDecodeError
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusError,
     BusUnavailableError,
     InvalidEventError,
 )
-from node.errors import CallTimeout, PeerClosedError, StreamResetError
-from node.protocol.codes import BUS, ResultCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.remote.live import LiveConnection
-from node.remote_bus import bus_limits as limits
-from node.remote_bus import bus_requests as wire
-from node.remote_bus.answers import (
+from parley._node.errors import CallTimeout, PeerClosedError, StreamResetError
+from parley._node.protocol.codes import BUS, ResultCode
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.remote.live import LiveConnection
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus import bus_requests as wire
+from parley._node.remote_bus.answers import (
     Answer,
     Row,
     decode_answer,
@@ -33,9 +33,9 @@ from node.remote_bus.answers import (
     read_rows,
     reset_error,
 )
-from node.streams.stream import Stream
-from node.streams.table import StreamTable
-from node.transport.loop import Waiter
+from parley._node.streams.stream import Stream
+from parley._node.streams.table import StreamTable
+from parley._node.transport.loop import Waiter
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from lbm.errors import LbmDecodeError
-from node.protocol.bus_types import BUS_CELLS
-from node.protocol.codes import BusType
-from node.remote_bus.bus_limits import LONGEST_TIME_MS, LONGEST_WAIT_MS
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.bus_types import BUS_CELLS
+from parley._node.protocol.codes import BusType
+from parley._node.remote_bus.bus_limits import LONGEST_TIME_MS, LONGEST_WAIT_MS
 
 
 class Given(NamedTuple):

@@ -9,23 +9,23 @@ from contextlib import suppress
 
 import anyio
 
-from lbm.errors import LbmDecodeError
-from node.bus.errors import BusError
-from node.errors import PeerClosedError, StreamResetError
-from node.logs import LogRation
-from node.protocol.account import HANDED_WEIGHT, PLACE_WEIGHT, REQUEST_WEIGHT, ROW_WEIGHT
-from node.protocol.codes import BusType, ResultCode
-from node.remote import access
-from node.remote_bus import bus_limits as limits
-from node.remote_bus import bus_requests as wire
-from node.remote_bus.answers import Answer, encode_answer, refusal_of
-from node.remote_bus.authorisation import BusGate
-from node.remote_bus.executor import RequestExecutor
-from node.remote_bus.fetcher import DeliveryBatch
-from node.remote_bus.unsettled import Leftovers
-from node.streams.event import StreamEvent
-from node.streams.stream import Stream
-from node.transport.waiting import Changes
+from parley._lbm.errors import LbmDecodeError
+from parley._node.bus.errors import BusError
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.logs import LogRation
+from parley._node.protocol.account import HANDED_WEIGHT, PLACE_WEIGHT, REQUEST_WEIGHT, ROW_WEIGHT
+from parley._node.protocol.codes import BusType, ResultCode
+from parley._node.remote import access
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus import bus_requests as wire
+from parley._node.remote_bus.answers import Answer, encode_answer, refusal_of
+from parley._node.remote_bus.authorisation import BusGate
+from parley._node.remote_bus.executor import RequestExecutor
+from parley._node.remote_bus.fetcher import DeliveryBatch
+from parley._node.remote_bus.unsettled import Leftovers
+from parley._node.streams.event import StreamEvent
+from parley._node.streams.stream import Stream
+from parley._node.transport.waiting import Changes
 
 logger = logging.getLogger("parley.bus")
 

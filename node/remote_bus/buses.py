@@ -7,16 +7,16 @@ from contextlib import suppress
 
 import anyio
 
-from node.bus.bus import Bus
-from node.bus.bus_address import open_store, without_password
-from node.bus.config import BusConfig
-from node.errors import ConfigError, ParleyError, ungrouped
-from node.handlers.registry import Handlers
-from node.protocol.codes import BUS_LABEL
-from node.remote_bus.authorisation import AllowBus
-from node.remote_bus.readings import BusReadings
-from node.remote_bus.service import offer_bus
-from node.transport.backend import Backend
+from parley._node.bus.bus import Bus
+from parley._node.bus.bus_address import open_store, without_password
+from parley._node.bus.config import BusConfig
+from parley._node.errors import ConfigError, ParleyError, ungrouped
+from parley._node.handlers.registry import Handlers
+from parley._node.protocol.codes import BUS_LABEL
+from parley._node.remote_bus.authorisation import AllowBus
+from parley._node.remote_bus.readings import BusReadings
+from parley._node.remote_bus.service import offer_bus
+from parley._node.transport.backend import Backend
 
 
 class Buses:

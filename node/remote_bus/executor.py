@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lbm.decoder import CONTAINER_WEIGHT, ITEM_WEIGHT
-from node.bus.body import decode_body, encode_body
-from node.bus.config import BusConfig
-from node.bus.errors import BusBusyError
-from node.bus.model import Counters, NewEvent, Trim
-from node.bus.schemas import Schemas
-from node.bus.store import Store
-from node.protocol.account import EVENT_WEIGHT, Account
-from node.protocol.bus_types import is_stream_name, is_word
-from node.protocol.codes import ResultCode
-from node.remote_bus import bus_requests as wire
-from node.remote_bus.answers import (
+from parley._lbm.decoder import CONTAINER_WEIGHT, ITEM_WEIGHT
+from parley._node.bus.body import decode_body, encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusBusyError
+from parley._node.bus.model import Counters, NewEvent, Trim
+from parley._node.bus.schemas import Schemas
+from parley._node.bus.store import Store
+from parley._node.protocol.account import EVENT_WEIGHT, Account
+from parley._node.protocol.bus_types import is_stream_name, is_word
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote_bus import bus_requests as wire
+from parley._node.remote_bus.answers import (
     Answer,
     Row,
     consumer_row,
@@ -28,10 +28,10 @@ from node.remote_bus.answers import (
     stored_row,
     that_fit,
 )
-from node.remote_bus.bus_limits import ANSWER_HEAD, LARGEST_COUNT
-from node.remote_bus.fetcher import DeliveryBatch, EventFetcher
-from node.remote_bus.unsettled import Leftovers, Unsettled
-from node.transport.loop import Loop
+from parley._node.remote_bus.bus_limits import ANSWER_HEAD, LARGEST_COUNT
+from parley._node.remote_bus.fetcher import DeliveryBatch, EventFetcher
+from parley._node.remote_bus.unsettled import Leftovers, Unsettled
+from parley._node.transport.loop import Loop
 
 
 def _decoded_weight(body: str) -> int:

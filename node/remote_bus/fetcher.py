@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import anyio
 
-from node.bus.errors import BusError
-from node.bus.model import Delivery, StoredEvent
-from node.bus.names import DEAD
-from node.bus.store import Store
-from node.protocol.account import ROW_WEIGHT, Account
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.answers import delivery_row, row_cost
-from node.remote_bus.unsettled import Place
-from node.transport.loop import Loop, Timer
+from parley._node.bus.errors import BusError
+from parley._node.bus.model import Delivery, StoredEvent
+from parley._node.bus.names import DEAD
+from parley._node.bus.store import Store
+from parley._node.protocol.account import ROW_WEIGHT, Account
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.answers import delivery_row, row_cost
+from parley._node.remote_bus.unsettled import Place
+from parley._node.transport.loop import Loop, Timer
 
 # Events that are asked for as long as nothing is known of their size.
 _FIRST = 16

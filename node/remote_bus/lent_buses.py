@@ -4,11 +4,11 @@ with it.
 
 from collections.abc import Awaitable, Callable
 
-from node.bus.bus import Bus
-from node.bus.config import BusConfig
-from node.bus.store import Store
-from node.transport.backend import Backend
-from node.transport.loop import Runner
+from parley._node.bus.bus import Bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.store import Store
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
 
 
 class LentBuses:

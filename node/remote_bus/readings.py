@@ -12,12 +12,12 @@ from functools import partial
 
 import anyio
 
-from node.bus.bus import Bus
-from node.bus.errors import BusError
-from node.bus.model import Counters, GroupInfo
-from node.errors import ConfigError, ParleyError, ungrouped
-from node.metrics import catalogue
-from node.metrics.families import MetricFamily, family, labelled, named
+from parley._node.bus.bus import Bus
+from parley._node.bus.errors import BusError
+from parley._node.bus.model import Counters, GroupInfo
+from parley._node.errors import ConfigError, ParleyError, ungrouped
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import MetricFamily, family, labelled, named
 
 # Seconds for one bus to answer, and seconds for which an answer is told again.
 PATIENCE = 2.0

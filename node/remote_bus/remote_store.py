@@ -10,10 +10,10 @@ from typing import Final
 
 import anyio
 
-from node.bus.batcher import Batcher, Bounds, Cost
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError, InvalidEventError
-from node.bus.model import (
+from parley._node.bus.batcher import Batcher, Bounds, Cost
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError, InvalidEventError
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     GroupInfo,
@@ -24,16 +24,16 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.logs import LogRation
-from node.protocol.codes import ResultCode
-from node.remote.live import LiveConnection
-from node.remote_bus import answers
-from node.remote_bus import bus_limits as limits
-from node.remote_bus import bus_requests as wire
-from node.remote_bus.bus_channel import BusChannel, LateAnswer, rows_of, unreadable
-from node.remote_bus.lent_buses import LentBuses
-from node.streams.table import StreamTable
-from node.transport.backend import Backend
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.live import LiveConnection
+from parley._node.remote_bus import answers
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus import bus_requests as wire
+from parley._node.remote_bus.bus_channel import BusChannel, LateAnswer, rows_of, unreadable
+from parley._node.remote_bus.lent_buses import LentBuses
+from parley._node.streams.table import StreamTable
+from parley._node.transport.backend import Backend
 
 logger = logging.getLogger("parley.bus")
 

@@ -6,22 +6,28 @@ allowed. The streams of one connection are few, and share what may wait.
 
 from typing import Protocol
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusError
-from node.bus.model import Counters
-from node.bus.schemas import Schemas
-from node.bus.store import Store
-from node.errors import ParleyError
-from node.handlers.registry import Entry, Handlers
-from node.logs import LogRation
-from node.protocol.codes import BUS_LABEL, CloseCode
-from node.remote.live import LiveConnection
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.authorisation import LINES, LINES_PER_SECOND, AllowBus, BusGate, BusRule
-from node.remote_bus.bus_session import BusSession, ConnectionShare
-from node.remote_bus.executor import Offer, RequestExecutor
-from node.remote_bus.unsettled import Leftovers
-from node.streams.stream import Stream
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusError
+from parley._node.bus.model import Counters
+from parley._node.bus.schemas import Schemas
+from parley._node.bus.store import Store
+from parley._node.errors import ParleyError
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import BUS_LABEL, CloseCode
+from parley._node.remote.live import LiveConnection
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.authorisation import (
+    LINES,
+    LINES_PER_SECOND,
+    AllowBus,
+    BusGate,
+    BusRule,
+)
+from parley._node.remote_bus.bus_session import BusSession, ConnectionShare
+from parley._node.remote_bus.executor import Offer, RequestExecutor
+from parley._node.remote_bus.unsettled import Leftovers
+from parley._node.streams.stream import Stream
 
 # Before the consumers of peers that proved no id: they share their names.
 UNENCRYPTED = "unencrypted/"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
-from node.protocol.account import HANDED_WEIGHT, Account
-from node.remote_bus.bus_limits import HANDED
+from parley._node.protocol.account import HANDED_WEIGHT, Account
+from parley._node.remote_bus.bus_limits import HANDED
 
 # The stream, the group and the consumer, as the store knows them.
 Place: TypeAlias = tuple[str, str, str]

@@ -2,10 +2,10 @@
 
 from typing import cast
 
-from crypto.identity import NodeId
-from node.federation.accounts import Accounts
-from node.peer.peer import Peer
-from node.remote.live import LiveConnection
+from parley._crypto.identity import NodeId
+from parley._node.federation.accounts import Accounts
+from parley._node.peer.peer import Peer
+from parley._node.remote.live import LiveConnection
 
 
 class AccountsHere:

@@ -6,15 +6,15 @@ They tell what this server knows; cards are the word of whoever signed them.
 
 from collections.abc import Iterator
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from lbm.codec import Value
-from node.errors import CallRefused
-from node.node import Node
-from node.protocol.codes import ResultCode
-from node.remote.remote import Remote
-from node.remote.requests import Call
-from node.server.federation import Federation, LinkState
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._lbm.codec import Value
+from parley._node.errors import CallRefused
+from parley._node.node import Node
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.remote import Remote
+from parley._node.remote.requests import Call
+from parley._node.server.federation import Federation, LinkState
 
 
 def offer_federation_calls(node: Node, federation: Federation) -> None:

@@ -9,17 +9,17 @@ from typing import Final
 
 import anyio
 
-from crypto.identity import NodeId
-from node.errors import ConfigError, ParleyError, PeerClosedError, StreamResetError
-from node.federation.directory import Directory
-from node.logs import LogRation, one_line
-from node.peer.peer import Peer
-from node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from node.streams.stream import Stream
-from node.transport.backend import Backend
-from node.transport.loop import Timer
-from node.transport.waiting import Changes, pause
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError, ParleyError, PeerClosedError, StreamResetError
+from parley._node.federation.directory import Directory
+from parley._node.logs import LogRation, one_line
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.streams.stream import Stream
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Timer
+from parley._node.transport.waiting import Changes, pause
 
 logger = logging.getLogger("parley.federation")
 

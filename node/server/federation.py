@@ -14,39 +14,39 @@ from typing import Self
 
 import anyio
 
-from crypto.identity import NodeId
-from crypto.randomness import random_bytes
-from node.backoff import Pauses
-from node.discovery.announcement import reachable
-from node.errors import ConfigError, ParleyError, UnreachableError
-from node.federation.card import Card
-from node.federation.directory import Directory
-from node.federation.exports import Exports
-from node.federation.limits import FIRST_CARD
-from node.federation.tunnel_record import TunnelRecord
-from node.handlers.registry import Entry
-from node.metrics import catalogue
-from node.metrics.families import MetricFamily, family, labelled
-from node.node import CLOSE_TIMEOUT, Node
-from node.peer.peer import Peer
-from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
-from node.protocol.federation_types import TRACE_SIZE
-from node.remote.redialling import DIAL_TIMEOUT
-from node.server.accounts import AccountsHere
-from node.server.directory import DirectoryDriver
-from node.server.findings import FederationFinding, findings
-from node.server.follows import Follows
-from node.server.link import DialServer, ServerLink
-from node.server.links import require_others
-from node.server.neighbours import Neighbours
-from node.server.opening import Opener
-from node.server.switch import ServerSwitch
-from node.settings.federation import FederationSettings
-from node.transport.address import Address
-from node.trust.accounts import HostedAccounts
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
-from node.tunnels.service import TunnelService
+from parley._crypto.identity import NodeId
+from parley._crypto.randomness import random_bytes
+from parley._node.backoff import Pauses
+from parley._node.discovery.announcement import reachable
+from parley._node.errors import ConfigError, ParleyError, UnreachableError
+from parley._node.federation.card import Card
+from parley._node.federation.directory import Directory
+from parley._node.federation.exports import Exports
+from parley._node.federation.limits import FIRST_CARD
+from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.handlers.registry import Entry
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import MetricFamily, family, labelled
+from parley._node.node import CLOSE_TIMEOUT, Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
+from parley._node.protocol.federation_types import TRACE_SIZE
+from parley._node.remote.redialling import DIAL_TIMEOUT
+from parley._node.server.accounts import AccountsHere
+from parley._node.server.directory import DirectoryDriver
+from parley._node.server.findings import FederationFinding, findings
+from parley._node.server.follows import Follows
+from parley._node.server.link import DialServer, ServerLink
+from parley._node.server.links import require_others
+from parley._node.server.neighbours import Neighbours
+from parley._node.server.opening import Opener
+from parley._node.server.switch import ServerSwitch
+from parley._node.settings.federation import FederationSettings
+from parley._node.transport.address import Address
+from parley._node.trust.accounts import HostedAccounts
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
+from parley._node.tunnels.service import TunnelService
 
 
 def wall_ms() -> int:

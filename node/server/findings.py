@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from crypto.identity import NodeId
-from node.federation.directory import Directory
-from node.server.link import ServerLink
+from parley._crypto.identity import NodeId
+from parley._node.federation.directory import Directory
+from parley._node.server.link import ServerLink
 
 Kind = Literal["link-down", "one-sided", "clock", "carries-for-nobody", "no-card", "unreachable"]
 

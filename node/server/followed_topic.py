@@ -10,27 +10,27 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from crypto.identity import NodeId
-from lbm.codec import Value
-from node.backoff import Pauses
-from node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
-from node.federation.topic_names import TopicElsewhere
-from node.handlers.topic import MakeFeed, Topic
-from node.links.redial import random_fraction
-from node.logs import one_line
-from node.messaging.fanout import Feed
-from node.messaging.kept import Kept, TopicPosition
-from node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
-from node.messaging.stream_feed import StreamFeed
-from node.node import Node
-from node.peer.subscription import Subscription
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import ProtocolError
-from node.protocol.limits import EVENT_COST
-from node.remote.remote import Remote
-from node.server.shared_sessions import SharedSessions
-from node.transport.job import Job
-from node.transport.waiting import pause, turn_of
+from parley._crypto.identity import NodeId
+from parley._lbm.codec import Value
+from parley._node.backoff import Pauses
+from parley._node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
+from parley._node.federation.topic_names import TopicElsewhere
+from parley._node.handlers.topic import MakeFeed, Topic
+from parley._node.links.redial import random_fraction
+from parley._node.logs import one_line
+from parley._node.messaging.fanout import Feed
+from parley._node.messaging.kept import Kept, TopicPosition
+from parley._node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
+from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.node import Node
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import ProtocolError
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.remote.remote import Remote
+from parley._node.server.shared_sessions import SharedSessions
+from parley._node.transport.job import Job
+from parley._node.transport.waiting import pause, turn_of
 
 logger = logging.getLogger("parley.server")
 

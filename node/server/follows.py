@@ -9,19 +9,19 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from crypto.identity import NodeId
-from node.errors import CallRefused, ParleyError
-from node.fair_slots import FairSlots
-from node.federation.exports import Exports
-from node.federation.topic_names import TopicElsewhere, read_topic_name
-from node.handlers.registry import LONGEST_NAME
-from node.handlers.topic import SubscribeRequest, Topic
-from node.messaging.kept import TopicPosition
-from node.node import Node
-from node.protocol.codes import ResultCode
-from node.remote.remote import Remote
-from node.server.followed_topic import FollowedTopic
-from node.server.shared_sessions import Reach, SharedSessions
+from parley._crypto.identity import NodeId
+from parley._node.errors import CallRefused, ParleyError
+from parley._node.fair_slots import FairSlots
+from parley._node.federation.exports import Exports
+from parley._node.federation.topic_names import TopicElsewhere, read_topic_name
+from parley._node.handlers.registry import LONGEST_NAME
+from parley._node.handlers.topic import SubscribeRequest, Topic
+from parley._node.messaging.kept import TopicPosition
+from parley._node.node import Node
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.remote import Remote
+from parley._node.server.followed_topic import FollowedTopic
+from parley._node.server.shared_sessions import Reach, SharedSessions
 
 # Topics elsewhere that are followed at a time, and those of them for which one account was first.
 MOST_FOLLOWED: Final = 1_024

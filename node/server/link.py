@@ -9,18 +9,18 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from crypto.identity import NodeId
-from node.backoff import Pauses
-from node.errors import ConfigError, ParleyError, UnreachableError
-from node.federation.limits import LEAST_LINK_PAYLOAD
-from node.links.places import Places
-from node.links.redial import Redial, random_fraction
-from node.logs import one_line
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.transport.backend import Backend
-from node.transport.loop import Runner
-from node.transport.waiting import Changes
+from parley._crypto.identity import NodeId
+from parley._node.backoff import Pauses
+from parley._node.errors import ConfigError, ParleyError, UnreachableError
+from parley._node.federation.limits import LEAST_LINK_PAYLOAD
+from parley._node.links.places import Places
+from parley._node.links.redial import Redial, random_fraction
+from parley._node.logs import one_line
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
+from parley._node.transport.waiting import Changes
 
 logger = logging.getLogger("parley.federation")
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
-from crypto.identity import NodeId
-from node.backoff import Pauses
-from node.errors import ConfigError
-from node.federation.limits import LEAST_LINK_PAYLOAD, MOST_LINKS
-from node.links.redial import random_fraction
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.server.link import DialServer, LinkHooks, ServerLink, require_link
-from node.settings.federation import FederationSettings
-from node.transport.backend import Backend
+from parley._crypto.identity import NodeId
+from parley._node.backoff import Pauses
+from parley._node.errors import ConfigError
+from parley._node.federation.limits import LEAST_LINK_PAYLOAD, MOST_LINKS
+from parley._node.links.redial import random_fraction
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.server.link import DialServer, LinkHooks, ServerLink, require_link
+from parley._node.settings.federation import FederationSettings
+from parley._node.transport.backend import Backend
 
 # In a row, of links that are dialled: other ways are used meanwhile, and servers are few.
 PAUSES: Final = Pauses(first=0.5, longest=15.0)

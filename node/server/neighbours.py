@@ -4,16 +4,16 @@ exchanged on them.
 
 import logging
 
-from crypto.identity import NodeId
-from node.backoff import Pauses
-from node.peer.peer import Peer
-from node.server.directory import DirectoryDriver
-from node.server.link import DialServer, ServerLink
-from node.server.links import ServerLinks
-from node.settings.federation import FederationSettings
-from node.streams.stream import Stream
-from node.transport.backend import Backend
-from node.transport.loop import Runner
+from parley._crypto.identity import NodeId
+from parley._node.backoff import Pauses
+from parley._node.peer.peer import Peer
+from parley._node.server.directory import DirectoryDriver
+from parley._node.server.link import DialServer, ServerLink
+from parley._node.server.links import ServerLinks
+from parley._node.settings.federation import FederationSettings
+from parley._node.streams.stream import Stream
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
 
 logger = logging.getLogger("parley.federation")
 

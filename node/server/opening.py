@@ -5,17 +5,17 @@ from functools import partial
 
 import anyio
 
-from crypto.identity import NodeId
-from node.errors import TunnelRefusedError
-from node.federation.dials import Tunnel
-from node.federation.directory import Directory
-from node.federation.limits import LEAST_AWAITED
-from node.federation.paths import Path
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode, ResultCode
-from node.streams.tunnel_stream import TunnelStream
-from node.tunnels.dialling import dial_tunnel
-from node.tunnels.outlet import TunnelOutlet
+from parley._crypto.identity import NodeId
+from parley._node.errors import TunnelRefusedError
+from parley._node.federation.dials import Tunnel
+from parley._node.federation.directory import Directory
+from parley._node.federation.limits import LEAST_AWAITED
+from parley._node.federation.paths import Path
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.tunnels.dialling import dial_tunnel
+from parley._node.tunnels.outlet import TunnelOutlet
 
 
 class Opener:

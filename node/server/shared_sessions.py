@@ -6,10 +6,10 @@ from typing import Final
 
 import anyio
 
-from crypto.identity import NodeId
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.tunnels.shared_session import SharedSession
+from parley._crypto.identity import NodeId
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.tunnels.shared_session import SharedSession
 
 # Opens a session, by one id, a server's, or by two, those of a home and of a node there.
 Reach = Callable[[Sequence[NodeId]], Awaitable[Peer]]

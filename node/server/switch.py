@@ -5,15 +5,15 @@ it says is done.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from crypto.identity import NodeId
-from node.errors import TunnelRefusedError
-from node.federation.dials import Decision, Here, Onward, Originate, Refused
-from node.federation.directory import Directory
-from node.federation.limits import ANSWER_ALLOWANCE
-from node.protocol.codes import ResultCode
-from node.server.opening import Opener, count_idle
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.switch import IncomingDial
+from parley._crypto.identity import NodeId
+from parley._node.errors import TunnelRefusedError
+from parley._node.federation.dials import Decision, Here, Onward, Originate, Refused
+from parley._node.federation.directory import Directory
+from parley._node.federation.limits import ANSWER_ALLOWANCE
+from parley._node.protocol.codes import ResultCode
+from parley._node.server.opening import Opener, count_idle
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.switch import IncomingDial
 
 
 class ServerSwitch:

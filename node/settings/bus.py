@@ -8,10 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import ConfigError
-from node.protocol.typed import check_types
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError
+from parley._node.protocol.typed import check_types
 
 ACTIONS: Final = ("publish", "consume", "inspect", "manage")
 ANYBODY: Final = "*"

@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from node.config import CHANGEABLE
-from node.protocol.limits import Limits
-from node.settings.sources import Settings
-from node.settings.values import TABLES
+from parley._node.config import CHANGEABLE
+from parley._node.protocol.limits import Limits
+from parley._node.settings.sources import Settings
+from parley._node.settings.values import TABLES
 
 # Settings that `parley serve` takes up on SIGHUP.
 RELOADED: Final = frozenset(

@@ -8,11 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.dialects.values import Rest
-from node.errors import ConfigError
-from node.protocol.typed import check_types
-from node.transport.address import Address
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.dialects.values import Rest
+from parley._node.errors import ConfigError
+from parley._node.protocol.typed import check_types
+from parley._node.transport.address import Address
 
 Flavour = Literal["plain", "typed"]
 FLAVOURS: Final[tuple[Flavour, ...]] = get_args(Flavour)

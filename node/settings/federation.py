@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import ConfigError
-from node.federation.exports import Exports
-from node.federation.limits import MOST_LINKS
-from node.protocol.federation_types import MOST_SERVERS
-from node.protocol.typed import check_types
-from node.transport.address import Address
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError
+from parley._node.federation.exports import Exports
+from parley._node.federation.limits import MOST_LINKS
+from parley._node.protocol.federation_types import MOST_SERVERS
+from parley._node.protocol.typed import check_types
+from parley._node.transport.address import Address
 
 # Who may have an account, where it is not said by node ids.
 AccountRule = Literal["off", "known", "any"]

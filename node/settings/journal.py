@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
-from crypto.auditor import AuditorKey
-from crypto.errors import InvalidKeyError
-from node.config import Range, require_in_range
-from node.errors import ConfigError
-from node.journal.options import BUFFER_SIZE, SEGMENT_AGE, SEGMENT_SIZE, Fsync, OnFailure
-from node.protocol.typed import check_types
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.errors import InvalidKeyError
+from parley._node.config import Range, require_in_range
+from parley._node.errors import ConfigError
+from parley._node.journal.options import BUFFER_SIZE, SEGMENT_AGE, SEGMENT_SIZE, Fsync, OnFailure
+from parley._node.protocol.typed import check_types
 
 if TYPE_CHECKING:
-    from node.journal.journal import Journal
+    from parley._node.journal.journal import Journal
 
 FSYNC: Final[tuple[str, ...]] = get_args(Fsync)
 ON_FAILURE: Final[tuple[str, ...]] = get_args(OnFailure)
@@ -92,7 +92,7 @@ class JournalSettings:
                 f"cannot keep a journal in '{self.directory}': a journal needs an auditor's key: "
                 "parley journal keygen makes one"
             )
-        from node.journal.journal import Journal
+        from parley._node.journal.journal import Journal
 
         return Journal.open(
             self.directory,

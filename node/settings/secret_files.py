@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from node.errors import FileError, os_reason
+from parley._node.errors import FileError, os_reason
 
 LONGEST: Final = 4_096  # bytes
 NETWORK_KEY_SIZE: Final = 32

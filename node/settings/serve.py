@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
 
-from node.config import Range, require_in_range
-from node.discovery.announcement import require_name
-from node.errors import ConfigError
-from node.protocol.typed import check_types
-from node.transport.address import Address
-from node.trust.policies import parse_trust
+from parley._node.config import Range, require_in_range
+from parley._node.discovery.announcement import require_name
+from parley._node.errors import ConfigError
+from parley._node.protocol.typed import check_types
+from parley._node.transport.address import Address
+from parley._node.trust.policies import parse_trust
 
 # A note takes its time: less than a millisecond would leave none for anything else.
 CLOCK_INTERVALS: Final = Range(0.001)

@@ -15,15 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from crypto.registry import PARAMETERS
-from node.config import NodeConfig
-from node.errors import ConfigError, ParleyError, os_reason
-from node.settings.bus import BusSettings
-from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
-from node.settings.federation import FederationSettings
-from node.settings.journal import JournalSettings
-from node.settings.serve import ServeSettings
-from node.settings.values import TABLES, read_value
+from parley._crypto.registry import PARAMETERS
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError, ParleyError, os_reason
+from parley._node.settings.bus import BusSettings
+from parley._node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from parley._node.settings.federation import FederationSettings
+from parley._node.settings.journal import JournalSettings
+from parley._node.settings.serve import ServeSettings
+from parley._node.settings.values import TABLES, read_value
 
 PREFIX: Final = "PARLEY_"
 LIKENESS: Final = 0.75  # from which on a name is suggested in place of an unknown one, 0 to 1

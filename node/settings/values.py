@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 from urllib.parse import quote, unquote
 
-from crypto.identity import Identity
-from crypto.registry import require_name
-from lbm.noise import parse_padding
-from node.config import RANGES, NodeConfig
-from node.dialects.limits import RANGES as DIALECT_RANGES
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.errors import ConfigError
-from node.protocol.limits import NEGOTIATED, Limits
-from node.settings.bus import BusSettings
-from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
-from node.settings.federation import FederationSettings, parse_accounts
-from node.settings.journal import JOURNAL_RANGES, JournalSettings
-from node.settings.secret_files import read_network_key
-from node.settings.serve import CLOCK_INTERVALS, ServeSettings
+from parley._crypto.identity import Identity
+from parley._crypto.registry import require_name
+from parley._lbm.noise import parse_padding
+from parley._node.config import RANGES, NodeConfig
+from parley._node.dialects.limits import RANGES as DIALECT_RANGES
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.errors import ConfigError
+from parley._node.protocol.limits import NEGOTIATED, Limits
+from parley._node.settings.bus import BusSettings
+from parley._node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from parley._node.settings.federation import FederationSettings, parse_accounts
+from parley._node.settings.journal import JOURNAL_RANGES, JournalSettings
+from parley._node.settings.secret_files import read_network_key
+from parley._node.settings.serve import CLOCK_INTERVALS, ServeSettings
 
 logger = logging.getLogger("parley.settings")
 

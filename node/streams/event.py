@@ -8,13 +8,13 @@ from typing import Protocol, Self
 
 import anyio
 
-from lbm import keys
-from lbm.codec import Encodable, Value, decode
-from node.messaging.stream_requests import IncomingRequest
-from node.protocol.errors import LocalProtocolError
-from node.protocol.reports import EventReceived
-from node.remote.live import LiveConnection
-from node.transport.waiting import Changes
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, decode
+from parley._node.messaging.stream_requests import IncomingRequest
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.reports import EventReceived
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.waiting import Changes
 
 
 class AnsweringStream(Protocol):

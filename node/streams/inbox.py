@@ -9,8 +9,8 @@ from typing import Final, Generic, TypeVar
 
 import anyio
 
-from node.remote.live import LiveConnection
-from node.transport.loop import Waiter
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.loop import Waiter
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import anyio
 
-from node.protocol.errors import LocalProtocolError
-from node.remote.live import LiveConnection
-from node.transport.loop import Waiter
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.loop import Waiter
 
 # Events of a stream that may wait before its senders do; of small ones a turn's worth, since
 # each turn of the loop costs as much as sending several (64 requests in flight: 4,200/s with

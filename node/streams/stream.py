@@ -12,18 +12,18 @@ from typing import Any
 import anyio
 from anyio.abc import ByteStream
 
-from lbm.codec import Encodable
-from node.errors import PeerClosedError, StreamResetError, received_refusal
-from node.messaging.application_events import APPLICATION, Carries
-from node.messaging.stream_requests import IncomingRequest, StreamRequests
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.protocol.reports import EventReceived
-from node.remote.live import LiveConnection
-from node.streams.event import StreamEvent, StreamEvents
-from node.streams.inbox import Inbox
-from node.streams.room import StreamRoom
-from node.transport.waiting import left_after
+from parley._lbm.codec import Encodable
+from parley._node.errors import PeerClosedError, StreamResetError, received_refusal
+from parley._node.messaging.application_events import APPLICATION, Carries
+from parley._node.messaging.stream_requests import IncomingRequest, StreamRequests
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.reports import EventReceived
+from parley._node.remote.live import LiveConnection
+from parley._node.streams.event import StreamEvent, StreamEvents
+from parley._node.streams.inbox import Inbox
+from parley._node.streams.room import StreamRoom
+from parley._node.transport.waiting import left_after
 
 # One Data event at most, so that no stream's turn is long (section 8): what one flush takes.
 LARGEST_PIECE = 256 * 1024

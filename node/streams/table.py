@@ -6,17 +6,17 @@ A stream is in the table as long as something can still come for it, and no long
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from node.errors import ConfigError, PeerClosedError, StreamResetError
-from node.handlers.registry import parse_types
-from node.messaging.application_events import (
+from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
+from parley._node.handlers.registry import parse_types
+from parley._node.messaging.application_events import (
     APPLICATION,
     BUS_ASKING,
     FEDERATION_EVENTS,
     TUNNEL_EVENTS,
     Carries,
 )
-from node.messaging.stream_requests import StreamRequests
-from node.protocol.codes import (
+from parley._node.messaging.stream_requests import StreamRequests
+from parley._node.protocol.codes import (
     BUS,
     BUS_LABEL,
     FEDERATION_LABEL,
@@ -27,11 +27,11 @@ from node.protocol.codes import (
     TUNNEL_LABEL,
     BusType,
 )
-from node.protocol.errors import ConnectionClosedError
-from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
-from node.remote.live import LiveConnection
-from node.streams.stream import Stream
-from node.streams.tunnel_stream import TunnelStream
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+from parley._node.remote.live import LiveConnection
+from parley._node.streams.stream import Stream
+from parley._node.streams.tunnel_stream import TunnelStream
 
 BUS_ANSWERS: Final = frozenset({(BUS, BusType.ANSWER.value)})
 TUNNEL_ANSWERS: Final = frozenset({(TUNNEL, TUNNEL_ANSWER)})

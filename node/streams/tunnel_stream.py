@@ -6,11 +6,11 @@ goes to a taker in the moment that it comes: no task reads it.
 
 from typing import Protocol
 
-from node.errors import PeerClosedError, StreamResetError
-from node.federation.limits import LARGEST_TUNNEL_DATA
-from node.protocol.codes import CANCEL, SIM, TUNNEL, CloseCode
-from node.protocol.reports import EventReceived
-from node.streams.stream import Stream
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.federation.limits import LARGEST_TUNNEL_DATA
+from parley._node.protocol.codes import CANCEL, SIM, TUNNEL, CloseCode
+from parley._node.protocol.reports import EventReceived
+from parley._node.streams.stream import Stream
 
 
 class Taker(Protocol):

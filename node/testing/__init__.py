@@ -3,11 +3,11 @@
 It uses what `node` gives to everybody. docs/howto/test-your-application.md shows how to use it.
 """
 
-from node.testing.clock import FakeClock
-from node.testing.faults import FaultyWay
-from node.testing.link import FaultyLink
-from node.testing.pair import ConnectedNodes, connect_nodes, connected_nodes
-from node.testing.proxy import FaultyProxy
+from parley._node.testing.clock import FakeClock
+from parley._node.testing.faults import FaultyWay
+from parley._node.testing.link import FaultyLink
+from parley._node.testing.pair import ConnectedNodes, connect_nodes, connected_nodes
+from parley._node.testing.proxy import FaultyProxy
 
 __all__ = [
     "ConnectedNodes",

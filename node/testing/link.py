@@ -10,11 +10,11 @@ from typing import Self
 import anyio
 from anyio.abc import ByteStream, TaskGroup
 
-from node.errors import ParleyError
-from node.testing.faults import FaultyWay
-from node.transport.clocked import Clock
-from node.transport.ground import own_task_group
-from node.transport.memory import MemoryStream, memory_pair
+from parley._node.errors import ParleyError
+from parley._node.testing.faults import FaultyWay
+from parley._node.transport.clocked import Clock
+from parley._node.transport.ground import own_task_group
+from parley._node.transport.memory import MemoryStream, memory_pair
 
 
 class FaultyLink:

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import anyio
 
-from crypto.identity import Identity
-from node.config import NodeConfig
-from node.errors import ParleyError
-from node.node import Node
-from node.peer.peer import Peer
-from node.testing.link import FaultyLink
-from node.transport.clocked import Clock
-from node.transport.memory import memory_pair
-from node.trust.policies import AnyPeer, TrustPolicy
+from parley._crypto.identity import Identity
+from parley._node.config import NodeConfig
+from parley._node.errors import ParleyError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.testing.link import FaultyLink
+from parley._node.transport.clocked import Clock
+from parley._node.transport.memory import memory_pair
+from parley._node.trust.policies import AnyPeer, TrustPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from typing import Self
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, SocketStream
 
-from node.testing.link import FaultyLink
-from node.testing.unix import UnixStream
-from node.transport.address import Address
-from node.transport.clocked import Clock
+from parley._node.testing.link import FaultyLink
+from parley._node.testing.unix import UnixStream
+from parley._node.transport.address import Address
+from parley._node.transport.clocked import Clock
 
 
 class FaultyProxy(FaultyLink):

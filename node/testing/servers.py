@@ -11,16 +11,16 @@ from typing import Self
 
 from anyio.abc import ByteStream, TaskGroup
 
-from crypto.identity import NodeId
-from node.errors import ParleyError, UnreachableError
-from node.node import Node
-from node.peer.peer import Peer
-from node.testing.link import FaultyLink
-from node.transport.address import Address
-from node.transport.clocked import Clock
-from node.transport.ground import own_task_group
-from node.transport.memory import memory_pair
-from node.trust.policies import Pinned
+from parley._crypto.identity import NodeId
+from parley._node.errors import ParleyError, UnreachableError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.testing.link import FaultyLink
+from parley._node.transport.address import Address
+from parley._node.transport.clocked import Clock
+from parley._node.transport.ground import own_task_group
+from parley._node.transport.memory import memory_pair
+from parley._node.trust.policies import Pinned
 
 
 class MemoryNetwork:

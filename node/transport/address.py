@@ -19,9 +19,9 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import AddressError
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import AddressError
 
 Scheme = Literal["tcp", "unix", "memory", "via"]
 

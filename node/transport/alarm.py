@@ -7,7 +7,7 @@ A timer that is too early only looks again; one that is too late is replaced.
 from collections.abc import Callable
 from typing import Final
 
-from node.transport.loop import Loop, Timer
+from parley._node.transport.loop import Loop, Timer
 
 NEVER: Final = float("inf")
 # Seconds between two looks at the deadlines.

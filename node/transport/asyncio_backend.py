@@ -18,12 +18,12 @@ from typing import Any, cast
 
 import anyio
 
-from node.errors import UnreachableError
-from node.transport.address import Address
-from node.transport.backend import Accept, Listener
-from node.transport.driver import Driver
-from node.transport.eager import EagerTasks
-from node.transport.endpoints import (
+from parley._node.errors import UnreachableError
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Accept, Listener
+from parley._node.transport.driver import Driver
+from parley._node.transport.eager import EagerTasks
+from parley._node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
     connect_error,
@@ -31,9 +31,9 @@ from node.transport.endpoints import (
     remote_name,
     require_socket,
 )
-from node.transport.gate import Attached, Served
-from node.transport.memory_listener import MemoryListener, connect_memory
-from node.transport.turns import Line
+from parley._node.transport.gate import Attached, Served
+from parley._node.transport.memory_listener import MemoryListener, connect_memory
+from parley._node.transport.turns import Line
 
 logger = logging.getLogger("parley.transport")
 

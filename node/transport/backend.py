@@ -7,10 +7,10 @@ trio_backend.py; each is imported only where its loop runs.
 from collections.abc import Callable
 from typing import Protocol
 
-from node.transport.address import Address
-from node.transport.driver import Driver
-from node.transport.gate import Attached
-from node.transport.loop import Loop
+from parley._node.transport.address import Address
+from parley._node.transport.driver import Driver
+from parley._node.transport.gate import Attached
+from parley._node.transport.loop import Loop
 
 # Makes a driver for a connection, of which it is told where it comes from; with None the
 # connection is closed at once and in silence.

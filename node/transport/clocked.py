@@ -6,12 +6,12 @@ Only `now` and `at` are the clock's; sockets, tasks and wake-ups stay the event 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from node.transport.address import Address
-from node.transport.backend import Backend, Listener
-from node.transport.driver import Driver
-from node.transport.gate import Attached
-from node.transport.loop import Runner, Timer
-from node.transport.turns import Line
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend, Listener
+from parley._node.transport.driver import Driver
+from parley._node.transport.gate import Attached
+from parley._node.transport.loop import Runner, Timer
+from parley._node.transport.turns import Line
 
 
 class Clock(Protocol):

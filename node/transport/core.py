@@ -6,8 +6,8 @@ A core is told bytes and the time, and tells bytes and reports; it never waits.
 
 from typing import Any, Protocol
 
-from node.protocol.codes import CloseCode
-from node.protocol.waker import Waker
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.waker import Waker
 
 
 class Waiting(Protocol):

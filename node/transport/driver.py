@@ -8,15 +8,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from crypto.identity import NodeId
-from node.protocol.codes import CloseCode
-from node.protocol.connection import FLUSH_SIZE
-from node.transport.alarm import NEVER, Alarm
-from node.transport.core import Core
-from node.transport.gate import OPEN, Gate, Outlet
-from node.transport.loop import Begun, Loop
-from node.transport.turns import ROUND_TIME, WHOLE, Turns
-from node.transport.waiting import Rooms
+from parley._crypto.identity import NodeId
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.connection import FLUSH_SIZE
+from parley._node.transport.alarm import NEVER, Alarm
+from parley._node.transport.core import Core
+from parley._node.transport.gate import OPEN, Gate, Outlet
+from parley._node.transport.loop import Begun, Loop
+from parley._node.transport.turns import ROUND_TIME, WHOLE, Turns
+from parley._node.transport.waiting import Rooms
 
 logger = logging.getLogger("parley.transport")
 

@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from sys import getrefcount, version_info
 from typing import Any, Final
 
-from node.transport.loop import Begun, Running
+from parley._node.transport.loop import Begun, Running
 
 logger = logging.getLogger("parley.transport")
 

@@ -10,8 +10,8 @@ import stat
 
 from anyio import to_thread
 
-from node.errors import AddressError, UnreachableError, os_reason
-from node.transport.address import Address
+from parley._node.errors import AddressError, UnreachableError, os_reason
+from parley._node.transport.address import Address
 
 
 def remote_name(peer: object) -> str:

@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Hashable
 from ipaddress import ip_address
 
-from node.errors import InsecureAddressError
-from node.fair_slots import FairSlots
-from node.logs import LogRation
-from node.transport.address import Address
-from node.transport.backend import Backend, Listener
-from node.transport.driver import Driver
+from parley._node.errors import InsecureAddressError
+from parley._node.fair_slots import FairSlots
+from parley._node.logs import LogRation
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend, Listener
+from parley._node.transport.driver import Driver
 
 access = logging.getLogger("parley.access")
 

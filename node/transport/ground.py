@@ -11,10 +11,10 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
-from node.errors import ParleyError
-from node.transport.backend import Backend
-from node.transport.clocked import Clock, ClockedBackend
-from node.transport.waiting import Changes
+from parley._node.errors import ParleyError
+from parley._node.transport.backend import Backend
+from parley._node.transport.clocked import Clock, ClockedBackend
+from parley._node.transport.waiting import Changes
 
 # At first glibc gives back to the system what is free at the top of its heap beyond 128 KiB, and
 # each flush of long events would get its pages anew, at twice its own cost. Once a block that was
@@ -128,11 +128,11 @@ def current_backend(task_group: TaskGroup | None) -> Backend:
     # Each is imported only where its loop runs already, so trio stays optional.
     name = running_library()
     if name == "asyncio":
-        from node.transport.asyncio_backend import AsyncioBackend
+        from parley._node.transport.asyncio_backend import AsyncioBackend
 
         return AsyncioBackend()
     if name == "trio" and task_group is not None:
-        from node.transport.trio_backend import TrioBackend
+        from parley._node.transport.trio_backend import TrioBackend
 
         return TrioBackend(task_group)
     raise ParleyError(f"neither asyncio nor trio but {name} is running")

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 
-from node.transport.loop import Loop
-from node.transport.waiting import Changes
+from parley._node.transport.loop import Loop
+from parley._node.transport.waiting import Changes
 
 
 class Job:

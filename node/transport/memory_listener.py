@@ -8,13 +8,13 @@ from typing import Final
 
 from anyio.lowlevel import RunVar, checkpoint
 
-from node.errors import UnreachableError
-from node.transport.address import Address
-from node.transport.backend import Accept
-from node.transport.gate import Attached
-from node.transport.loop import Loop
-from node.transport.memory import MemoryStream, memory_pair
-from node.transport.stream_outlet import StreamOutlet
+from parley._node.errors import UnreachableError
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Accept
+from parley._node.transport.gate import Attached
+from parley._node.transport.loop import Loop
+from parley._node.transport.memory import MemoryStream, memory_pair
+from parley._node.transport.stream_outlet import StreamOutlet
 
 # Where such a connection comes from, as limits and the log name it.
 REMOTE_NAME: Final = "memory"

@@ -10,8 +10,8 @@ from inspect import (
 )
 from typing import Any, Final
 
-from node.errors import ConfigError
-from node.transport.waiting import is_async
+from parley._node.errors import ConfigError
+from parley._node.transport.waiting import is_async
 
 _SHOWN: Final = 64  # characters of a name in an error
 

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from node.errors import ParleyError
-from node.metrics import catalogue
-from node.metrics.families import Histogram, MetricFamily, family
-from node.metrics.metrics import Metrics
-from node.transport.backend import Backend
-from node.transport.loop import Timer
+from parley._node.errors import ParleyError
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import Histogram, MetricFamily, family
+from parley._node.metrics.metrics import Metrics
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Timer
 
 # Seconds between two turns that are measured.
 PERIOD: Final = 0.25

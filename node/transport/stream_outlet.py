@@ -10,8 +10,8 @@ from collections import deque
 import anyio
 from anyio.abc import ByteStream
 
-from node.transport.gate import Attached, Served
-from node.transport.loop import Loop, Runner, Waiter
+from parley._node.transport.gate import Attached, Served
+from parley._node.transport.loop import Loop, Runner, Waiter
 
 logger = logging.getLogger("parley.transport")
 

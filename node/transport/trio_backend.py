@@ -13,11 +13,11 @@ import anyio
 import trio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
-from node.errors import UnreachableError
-from node.logs import LogRation
-from node.transport.address import Address
-from node.transport.backend import Accept, Listener
-from node.transport.endpoints import (
+from parley._node.errors import UnreachableError
+from parley._node.logs import LogRation
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Accept, Listener
+from parley._node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
     connect_error,
@@ -25,11 +25,11 @@ from node.transport.endpoints import (
     remote_name,
     require_socket,
 )
-from node.transport.gate import Attached
-from node.transport.loop import Begun
-from node.transport.memory_listener import MemoryListener, connect_memory
-from node.transport.stream_outlet import StreamOutlet
-from node.transport.turns import Line
+from parley._node.transport.gate import Attached
+from parley._node.transport.loop import Begun
+from parley._node.transport.memory_listener import MemoryListener, connect_memory
+from parley._node.transport.stream_outlet import StreamOutlet
+from parley._node.transport.turns import Line
 
 logger = logging.getLogger("parley.transport")
 

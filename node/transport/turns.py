@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, Protocol
 
-from node.metrics.families import Histogram
+from parley._node.metrics.families import Histogram
 
 WHOLE: Final = 1 << 62  # whatever came, at once
 # Seconds of one connection's turn before others have theirs. What its reports set off is

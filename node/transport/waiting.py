@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from node.errors import received_refusal
-from node.protocol.codes import ResultCode
+from parley._node.errors import received_refusal
+from parley._node.protocol.codes import ResultCode
 
 if TYPE_CHECKING:
-    from node.transport.loop import Loop, Waiter
+    from parley._node.transport.loop import Loop, Waiter
 
 
 def is_async(function: object) -> bool:

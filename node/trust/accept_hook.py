@@ -12,12 +12,12 @@ from typing import Any, Final, cast
 
 from anyio import move_on_after
 
-from crypto.identity import NodeId
-from lbm.codec import Value
-from node.errors import APPLICATION_ERRORS, ConfigError
-from node.transport.options import require_callable
-from node.transport.waiting import is_async
-from node.trust.policies import OneOnly, TrustPolicy
+from parley._crypto.identity import NodeId
+from parley._lbm.codec import Value
+from parley._node.errors import APPLICATION_ERRORS, ConfigError
+from parley._node.transport.options import require_callable
+from parley._node.transport.waiting import is_async
+from parley._node.trust.policies import OneOnly, TrustPolicy
 
 logger = logging.getLogger("parley.trust")
 

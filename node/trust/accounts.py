@@ -10,18 +10,18 @@ from typing import Final
 
 from anyio import CapacityLimiter
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import ConfigError, KnownPeersError
-from node.federation.accounts import Accounts
-from node.handlers.registry import Handlers
-from node.protocol.codes import CloseCode
-from node.remote.live import LiveConnection
-from node.transport.backend import Backend
-from node.transport.loop import Runner
-from node.transport.waiting import Changes, pause_until
-from node.trust.known_peers import KnownPeers, default_accounts
-from node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError, KnownPeersError
+from parley._node.federation.accounts import Accounts
+from parley._node.handlers.registry import Handlers
+from parley._node.protocol.codes import CloseCode
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
+from parley._node.transport.waiting import Changes, pause_until
+from parley._node.trust.known_peers import KnownPeers, default_accounts
+from parley._node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
 
 logger = logging.getLogger("parley.accounts")
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from node.config import NodeConfig
-from node.protocol.allowance import Allowance, Rate
+from parley._node.config import NodeConfig
+from parley._node.protocol.allowance import Allowance, Rate
 
 # Handshakes that an address which was quiet may begin at once, in seconds of its rate.
 BURST_SECONDS: Final = 2.0

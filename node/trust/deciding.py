@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from anyio import to_thread
 
-from crypto.identity import PublicIdentity
-from node.errors import NotTrustedError, ParleyError
-from node.protocol.handshake import known
-from node.protocol.reports import PeerIdentified
-from node.protocol.states import State
-from node.remote.live import LiveConnection
-from node.transport.loop import Runner
-from node.trust.accept_hook import Candidate, Decider, Hook
+from parley._crypto.identity import PublicIdentity
+from parley._node.errors import NotTrustedError, ParleyError
+from parley._node.protocol.handshake import known
+from parley._node.protocol.reports import PeerIdentified
+from parley._node.protocol.states import State
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.loop import Runner
+from parley._node.trust.accept_hook import Candidate, Decider, Hook
 
 # Raises NotTrustedError, as `TrustPolicy.check` does.
 Check = Callable[[PublicIdentity, str | None], None]

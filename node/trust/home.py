@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from node.errors import ConfigError
+from parley._node.errors import ConfigError
 
 
 def home_directory() -> Path:

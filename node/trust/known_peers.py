@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import KnownPeersError, os_reason
-from node.trust.home import home_directory
-from node.trust.shared_file import locked, replace_file
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import KnownPeersError, os_reason
+from parley._node.trust.home import home_directory
+from parley._node.trust.shared_file import locked, replace_file
 
 PathLike = str | os.PathLike[str]
 

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from node.errors import ConfigError
-from node.trust.home import home_directory
+from parley._node.errors import ConfigError
+from parley._node.trust.home import home_directory
 
 _FULL: Final = r"(?<![\w#/@.])[a-z2-7]{52}(?!\w)"  # and not the end of an address
 _SHORT: Final = r"(?<=\bpeer )[a-z2-7]{8}(?!\w)"  # as logs have it

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Protocol
 
-from crypto.identity import NodeId, PublicIdentity
-from node.errors import ConfigError, IdentityChangedError, KnownPeersError, NotTrustedError
-from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
-from node.trust.words import fingerprint
+from parley._crypto.identity import NodeId, PublicIdentity
+from parley._node.errors import ConfigError, IdentityChangedError, KnownPeersError, NotTrustedError
+from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
+from parley._node.trust.words import fingerprint
 
 __all__ = [
     "AnyPeer",

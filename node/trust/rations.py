@@ -3,10 +3,10 @@
 from collections import OrderedDict
 from typing import Final
 
-from node.errors import CallRefused
-from node.protocol.allowance import Allowance, Rate
-from node.protocol.codes import ResultCode
-from node.trust.admission import address_key
+from parley._node.errors import CallRefused
+from parley._node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.codes import ResultCode
+from parley._node.trust.admission import address_key
 
 # Addresses whose rate is remembered; beyond it the one that was quiet for longest is not.
 REMEMBERED: Final = 1_024

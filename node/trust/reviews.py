@@ -11,14 +11,14 @@ from typing import Final
 
 from anyio import CapacityLimiter
 
-from node.errors import APPLICATION_ERRORS, KnownPeersError, NotTrustedError, ParleyError
-from node.transport.backend import Backend
-from node.transport.loop import Runner
-from node.transport.waiting import Changes, pause_until, turn_of
-from node.trust.accept_hook import Decider, Hook
-from node.trust.deciding import Deciding
-from node.trust.policies import TrustPolicy, known_peers_of, recheck
-from node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
+from parley._node.errors import APPLICATION_ERRORS, KnownPeersError, NotTrustedError, ParleyError
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
+from parley._node.transport.waiting import Changes, pause_until, turn_of
+from parley._node.trust.accept_hook import Decider, Hook
+from parley._node.trust.deciding import Deciding
+from parley._node.trust.policies import TrustPolicy, known_peers_of, recheck
+from parley._node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
 
 logger = logging.getLogger("parley.trust")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from time import sleep
 from typing import Final
 
-from node.errors import ParleyError, os_reason
-from node.trust.home import make_directories
+from parley._node.errors import ParleyError, os_reason
+from parley._node.trust.home import make_directories
 
 LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process that writes
 LOCK_PAUSE: Final = 0.01

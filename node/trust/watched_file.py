@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from anyio import CapacityLimiter, move_on_after, to_thread
 
-from node.errors import KnownPeersError
-from node.trust.known_peers import KnownPeers
+from parley._node.errors import KnownPeersError
+from parley._node.trust.known_peers import KnownPeers
 
 logger = logging.getLogger("parley.trust")
 

@@ -8,7 +8,7 @@ different, and here in lower case.
 
 from typing import Final
 
-from crypto.identity import NodeId
+from parley._crypto.identity import NodeId
 
 _EVEN: Final = """
 aardvark absurd accrue acme adrift adult afflict ahead aimless algol allow alone ammo

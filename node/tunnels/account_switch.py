@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager
 
-from crypto.identity import NodeId
-from node.errors import TunnelRefusedError
-from node.federation.limits import DIALS_OF_LINK, TUNNELS_OF_LINK
-from node.protocol.allowance import Allowance
-from node.protocol.codes import ResultCode
-from node.tunnels.switch import IncomingDial
+from parley._crypto.identity import NodeId
+from parley._node.errors import TunnelRefusedError
+from parley._node.federation.limits import DIALS_OF_LINK, TUNNELS_OF_LINK
+from parley._node.protocol.allowance import Allowance
+from parley._node.protocol.codes import ResultCode
+from parley._node.tunnels.switch import IncomingDial
 
 
 class AccountSwitch:

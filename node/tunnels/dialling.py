@@ -5,20 +5,20 @@ from typing import Final
 
 import anyio
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.errors import LbmDecodeError
-from node.errors import CallTimeout, PeerClosedError, StreamResetError, TunnelRefusedError
-from node.federation.dials import encode_dial
-from node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
-from node.peer.peer import Peer
-from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.federation_types import TUNNEL_ANSWER
-from node.remote.redialling import Dial
-from node.streams.tunnel_stream import TunnelStream
-from node.transport.driver import Driver
-from node.tunnels.outlet import TunnelOutlet
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import CallTimeout, PeerClosedError, StreamResetError, TunnelRefusedError
+from parley._node.federation.dials import encode_dial
+from parley._node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.federation_types import TUNNEL_ANSWER
+from parley._node.remote.redialling import Dial
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.transport.driver import Driver
+from parley._node.tunnels.outlet import TunnelOutlet
 
 # What the end of the stream says of the tunnel.
 _RESETS: Final[dict[int, int]] = {

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from node.backoff import Pauses
-from node.errors import PeerClosedError, UnreachableError
-from node.links.places import Places
-from node.links.redial import random_fraction
-from node.peer.peer import Peer
-from node.remote.redialling import Dial
-from node.transport.address import Address
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.waiting import pause_until
+from parley._node.backoff import Pauses
+from parley._node.errors import PeerClosedError, UnreachableError
+from parley._node.links.places import Places
+from parley._node.links.redial import random_fraction
+from parley._node.peer.peer import Peer
+from parley._node.remote.redialling import Dial
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.waiting import pause_until
 
 # Between two attempts to leave a tunnel, which cost a question to the local network each.
 PAUSES: Final = Pauses(first=5.0, longest=300.0)

@@ -7,31 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
-from crypto.identity import NodeId
-from crypto.randomness import random_bytes
-from lbm.codec import Encodable
-from node.backoff import Pauses
-from node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
-from node.federation.exports import Exports
-from node.federation.topic_names import read_topic_name
-from node.links.link import Link
-from node.links.redial import random_fraction
-from node.peer.login import log_in, log_out
-from node.peer.once_key import OnceKey
-from node.peer.peer import Peer
-from node.peer.requests import DEFAULT_TIMEOUT
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.federation_types import TRACE_SIZE
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import TrustPolicy
-from node.tunnels.dialling import dial_tunnel
-from node.tunnels.homes import HomedNode, Homes
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.publishers import Publishers
-from node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
-from node.tunnels.via import TIMEOUT
-from node.typed.models import Model
+from parley._crypto.identity import NodeId
+from parley._crypto.randomness import random_bytes
+from parley._lbm.codec import Encodable
+from parley._node.backoff import Pauses
+from parley._node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
+from parley._node.federation.exports import Exports
+from parley._node.federation.topic_names import read_topic_name
+from parley._node.links.link import Link
+from parley._node.links.redial import random_fraction
+from parley._node.peer.login import log_in, log_out
+from parley._node.peer.once_key import OnceKey
+from parley._node.peer.peer import Peer
+from parley._node.peer.requests import DEFAULT_TIMEOUT
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.federation_types import TRACE_SIZE
+from parley._node.trust.accept_hook import AcceptHook
+from parley._node.trust.policies import TrustPolicy
+from parley._node.tunnels.dialling import dial_tunnel
+from parley._node.tunnels.homes import HomedNode, Homes
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.publishers import Publishers
+from parley._node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
+from parley._node.tunnels.via import TIMEOUT
+from parley._node.typed.models import Model
 
 # Seconds that leaving takes at most, if the home does not answer.
 LEAVE_TIMEOUT: Final = 1.0

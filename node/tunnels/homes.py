@@ -5,16 +5,16 @@ what it exports (sections 19 and 20).
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from crypto.identity import NodeId
-from node.federation.exports import Exports
-from node.handlers.registry import Handlers
-from node.links.link import Dialler
-from node.peer.peer import Peer
-from node.protocol.codes import TUNNEL_LABEL
-from node.remote.redialling import Dial
-from node.tunnels.account_switch import AccountSwitch
-from node.tunnels.service import TunnelService
-from node.tunnels.switch import Switch
+from parley._crypto.identity import NodeId
+from parley._node.federation.exports import Exports
+from parley._node.handlers.registry import Handlers
+from parley._node.links.link import Dialler
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import TUNNEL_LABEL
+from parley._node.remote.redialling import Dial
+from parley._node.tunnels.account_switch import AccountSwitch
+from parley._node.tunnels.service import TunnelService
+from parley._node.tunnels.switch import Switch
 
 
 class HomedNode(Dialler, Protocol):

@@ -7,11 +7,11 @@ here in each direction.
 
 from typing import Final
 
-from node.federation.limits import TUNNEL_IDLE, TUNNEL_LEFT
-from node.protocol.codes import CloseCode
-from node.streams.tunnel_stream import TunnelStream
-from node.transport.loop import Loop
-from node.tunnels.writer import TunnelWriter
+from parley._node.federation.limits import TUNNEL_IDLE, TUNNEL_LEFT
+from parley._node.protocol.codes import CloseCode
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.transport.loop import Loop
+from parley._node.tunnels.writer import TunnelWriter
 
 _FINISHED: Final = -1
 

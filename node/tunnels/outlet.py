@@ -6,14 +6,14 @@ what that writes is queued on the outer connection.
 
 from collections.abc import Callable
 
-from crypto.identity import NodeId
-from node.federation.limits import LARGEST_TUNNEL_DATA
-from node.protocol.codes import CloseCode
-from node.protocol.window import TUNNEL_WINDOW
-from node.streams.tunnel_stream import TunnelStream
-from node.transport.driver import Driver
-from node.transport.gate import Served
-from node.tunnels.writer import GIVEN_BACK, TunnelWriter
+from parley._crypto.identity import NodeId
+from parley._node.federation.limits import LARGEST_TUNNEL_DATA
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.transport.driver import Driver
+from parley._node.transport.gate import Served
+from parley._node.tunnels.writer import GIVEN_BACK, TunnelWriter
 
 
 class TunnelOutlet:

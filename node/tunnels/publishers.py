@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from crypto.identity import NodeId
-from node.peer.peer import Peer
-from node.protocol.errors import LocalProtocolError
-from node.tunnels.shared_session import SharedSession
+from parley._crypto.identity import NodeId
+from parley._node.peer.peer import Peer
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.tunnels.shared_session import SharedSession
 
 # Publishers of one home: half of the tunnels that an account may have.
 MOST_PUBLISHERS: Final = 8

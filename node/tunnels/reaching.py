@@ -7,20 +7,20 @@ from typing import Final, Protocol
 
 import anyio
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.errors import ConfigError, HandshakeError, TunnelRefusedError, ungrouped
-from node.federation.limits import ATTEMPTS
-from node.links.places import Places
-from node.links.redial import random_fraction
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode, ResultCode
-from node.remote.redialling import Dial
-from node.transport.backend import Backend
-from node.transport.loop import Runner
-from node.tunnels.dialling import tunnel_dial
-from node.tunnels.direct import direct_dial, keep_direct
-from node.tunnels.outlet import TunnelOutlet
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError, HandshakeError, TunnelRefusedError, ungrouped
+from parley._node.federation.limits import ATTEMPTS
+from parley._node.links.places import Places
+from parley._node.links.redial import random_fraction
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.remote.redialling import Dial
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
+from parley._node.tunnels.dialling import tunnel_dial
+from parley._node.tunnels.direct import direct_dial, keep_direct
+from parley._node.tunnels.outlet import TunnelOutlet
 
 REACH_TIMEOUT: Final = 10.0
 _DIRECT: Final = 1  # the number of the dial that is tried for what goes through a tunnel

@@ -12,16 +12,16 @@ from typing import Final
 import anyio
 from anyio import ClosedResourceError, EndOfStream
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import Value, encode
-from lbm.errors import LbmDecodeError
-from node.errors import ParleyError, PeerClosedError, StreamResetError, TunnelRefusedError
-from node.federation.limits import LONGEST_DIAL
-from node.federation.tunnel_record import TunnelRecord
-from node.handlers.registry import Entry, Handlers
-from node.metrics.metrics import Metrics
-from node.protocol.codes import (
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import ParleyError, PeerClosedError, StreamResetError, TunnelRefusedError
+from parley._node.federation.limits import LONGEST_DIAL
+from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.metrics.metrics import Metrics
+from parley._node.protocol.codes import (
     DIAL,
     TUNNEL,
     TUNNEL_ANSWER,
@@ -29,15 +29,15 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.federation_types import DIAL as DIAL_CELLS
-from node.protocol.limits import HANDSHAKE_TIMEOUT
-from node.streams.event import StreamEvent
-from node.streams.stream import Stream
-from node.streams.tunnel_stream import TunnelStream
-from node.transport.driver import Driver
-from node.tunnels.joint import Joint
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.switch import IncomingDial, Switch
+from parley._node.protocol.federation_types import DIAL as DIAL_CELLS
+from parley._node.protocol.limits import HANDSHAKE_TIMEOUT
+from parley._node.streams.event import StreamEvent
+from parley._node.streams.stream import Stream
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.transport.driver import Driver
+from parley._node.tunnels.joint import Joint
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.switch import IncomingDial, Switch
 
 # Seconds in which Dial has to come on a stream that was opened for it.
 DIAL_PATIENCE: Final = HANDSHAKE_TIMEOUT

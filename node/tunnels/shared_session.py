@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from node.peer.peer import Peer
+from parley._node.peer.peer import Peer
 
 
 class SharedSession:

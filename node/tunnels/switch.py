@@ -4,9 +4,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from crypto.identity import NodeId
-from node.streams.tunnel_stream import TunnelStream
-from node.tunnels.outlet import TunnelOutlet
+from parley._crypto.identity import NodeId
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.tunnels.outlet import TunnelOutlet
 
 
 @dataclass(frozen=True, slots=True)

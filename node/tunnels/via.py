@@ -5,15 +5,15 @@ tunnel over it and closed after the last.
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from crypto.randomness import random_bytes
-from node.peer.peer import Peer
-from node.protocol.federation_types import TRACE_SIZE
-from node.remote.redialling import DIAL_TIMEOUT, Dial
-from node.transport.address import Address
-from node.transport.backend import Backend
-from node.tunnels.dialling import dial_tunnel, tunnel_dial
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.shared_session import SharedSession
+from parley._crypto.randomness import random_bytes
+from parley._node.peer.peer import Peer
+from parley._node.protocol.federation_types import TRACE_SIZE
+from parley._node.remote.redialling import DIAL_TIMEOUT, Dial
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
+from parley._node.tunnels.dialling import dial_tunnel, tunnel_dial
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.shared_session import SharedSession
 
 # Seconds of a Dial; whoever waits less cancels it.
 TIMEOUT: Final = 2 * DIAL_TIMEOUT

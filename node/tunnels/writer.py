@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from node.federation.limits import LARGEST_TUNNEL_DATA
-from node.protocol.codes import DATA, STREAM
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import EVENT_COST
-from node.protocol.window import TUNNEL_WINDOW
-from node.streams.tunnel_stream import TunnelStream
+from parley._node.federation.limits import LARGEST_TUNNEL_DATA
+from parley._node.protocol.codes import DATA, STREAM
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.streams.tunnel_stream import TunnelStream
 
 # Pieces of one tunnel in the queues of its connection.
 WAITING_PIECES: Final = 4

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from lbm.codec import Encodable
-from node.errors import ConfigError, MalformedDataError
-from node.logs import one_line
-from node.typed.models import R, holds_model
+from parley._lbm.codec import Encodable
+from parley._node.errors import ConfigError, MalformedDataError
+from parley._node.logs import one_line
+from parley._node.typed.models import R, holds_model
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -112,7 +112,7 @@ def plain_value(value: object, error: Exception) -> Any:
 
 def _conversion() -> "ModuleType":
     # Imported here because most programs give no types, and start faster without it.
-    from node.typed import conversion
+    from parley._node.typed import conversion
 
     return conversion
 

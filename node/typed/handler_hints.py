@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args, get_origin, get_type_hints
 
-from node.errors import ConfigError
+from parley._node.errors import ConfigError
 
 
 def handler_hints(handler: Callable[..., Any], what: str, request: type) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from uuid import UUID
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from lbm.codec import Encodable, Value
+    from parley._lbm.codec import Encodable, Value
 
     # What is read: any LBM value unless a type is named. What is sent, likewise.
     D = TypeVar("D", default=Value)

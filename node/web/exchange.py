@@ -15,9 +15,9 @@ import anyio
 import h11
 from anyio.abc import SocketAttribute, SocketStream
 
-from node.logs import LogRation
-from node.web.asgi import AsgiApp, Message, Scope
-from node.web.limits import WebLimits
+from parley._node.logs import LogRation
+from parley._node.web.asgi import AsgiApp, Message, Scope
+from parley._node.web.limits import WebLimits
 
 logger = logging.getLogger("parley.web")
 

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from node.metrics.metrics import Metrics
-from node.metrics.prometheus import prometheus_text
-from node.node import Node
+from parley._node.metrics.metrics import Metrics
+from parley._node.metrics.prometheus import prometheus_text
+from parley._node.node import Node
 
 
 def metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> Starlette:

@@ -14,15 +14,15 @@ from typing import Final
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
-from node.fair_slots import FairSlots
-from node.logs import LogRation
-from node.transport.address import Address
-from node.transport.endpoints import listen_error
-from node.transport.ground import own_task_group
-from node.trust.admission import address_key
-from node.web.asgi import AsgiApp
-from node.web.exchange import HttpConnection
-from node.web.limits import WebLimits
+from parley._node.fair_slots import FairSlots
+from parley._node.logs import LogRation
+from parley._node.transport.address import Address
+from parley._node.transport.endpoints import listen_error
+from parley._node.transport.ground import own_task_group
+from parley._node.trust.admission import address_key
+from parley._node.web.asgi import AsgiApp
+from parley._node.web.exchange import HttpConnection
+from parley._node.web.limits import WebLimits
 
 logger = logging.getLogger("parley.web")
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.arrow import LONG, TEXT, TIME, grouped, numbered, repeated, shaped
-from pipeline.summary.kinds import Summary
-from pipeline.summary.pairing import unanswered
+from parley._pipeline.gold.arrow import LONG, TEXT, TIME, grouped, numbered, repeated, shaped
+from parley._pipeline.summary.kinds import Summary
+from parley._pipeline.summary.pairing import unanswered
 
 QUANTILES: Final = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 

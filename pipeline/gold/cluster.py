@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipeline.gold.refresh import newest
-from pipeline.gold.store import (
+from parley._pipeline.gold.refresh import newest
+from parley._pipeline.gold.store import (
     EVENT_ROWS,
     MARK,
     MARKS,
@@ -22,10 +22,10 @@ from pipeline.gold.store import (
     GoldStore,
     is_dated,
 )
-from pipeline.reconcile.events import Wanted
-from pipeline.schema import EVENT, PENDING, WALKED
-from pipeline.summary.facts import BLOCK_BITS
-from pipeline.tables import BATCH, Tables, local_directory
+from parley._pipeline.reconcile.events import Wanted
+from parley._pipeline.schema import EVENT, PENDING, WALKED
+from parley._pipeline.summary.facts import BLOCK_BITS
+from parley._pipeline.tables import BATCH, Tables, local_directory
 
 
 def store_of(tables: Tables) -> GoldStore:

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.arrow import LONG, TEXT, TIME, of_rows, only
-from pipeline.gold.meanings import FAULT, KINDS
-from pipeline.reconcile.ends import Found, Row
+from parley._pipeline.gold.arrow import LONG, TEXT, TIME, of_rows, only
+from parley._pipeline.gold.meanings import FAULT, KINDS
+from parley._pipeline.reconcile.ends import Found, Row
 
 FINDINGS: Final = pa.schema(
     [

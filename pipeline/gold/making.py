@@ -7,17 +7,17 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.gold.calls import CALLS, calls
-from pipeline.gold.findings import FINDINGS, findings, of_silver, of_statuses, told_twice
-from pipeline.gold.sessions import SESSIONS, sessions
-from pipeline.gold.topics import TOPICS, topics
-from pipeline.gold.traffic import GRAPH, TRAFFIC, graph, traffic
-from pipeline.gold.tunnels import TUNNELS, tunnels
-from pipeline.reconcile.ends import End, Found, Row, covered, session_ends
-from pipeline.reconcile.events import Reader, compare_events
-from pipeline.reconcile.sessions import compare_ends, missing_journals
-from pipeline.reconcile.tunnels import compare_tunnels
-from pipeline.summary.kinds import Summary
+from parley._pipeline.gold.calls import CALLS, calls
+from parley._pipeline.gold.findings import FINDINGS, findings, of_silver, of_statuses, told_twice
+from parley._pipeline.gold.sessions import SESSIONS, sessions
+from parley._pipeline.gold.topics import TOPICS, topics
+from parley._pipeline.gold.traffic import GRAPH, TRAFFIC, graph, traffic
+from parley._pipeline.gold.tunnels import TUNNELS, tunnels
+from parley._pipeline.reconcile.ends import End, Found, Row, covered, session_ends
+from parley._pipeline.reconcile.events import Reader, compare_events
+from parley._pipeline.reconcile.sessions import compare_ends, missing_journals
+from parley._pipeline.reconcile.tunnels import compare_tunnels
+from parley._pipeline.summary.kinds import Summary
 
 SCHEMAS: Final = {
     "findings": FINDINGS,

@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pipeline.gold.refresh import newest, read_table, refresh, remove_old
-from pipeline.gold.store import GoldStore
+from parley._pipeline.gold.refresh import newest, read_table, refresh, remove_old
+from parley._pipeline.gold.store import GoldStore
 
 
 @dataclass(frozen=True, slots=True)

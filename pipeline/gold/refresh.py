@@ -9,10 +9,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from pipeline.errors import NoTablesError
-from pipeline.gold.arrow import repeated
-from pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
-from pipeline.gold.store import (
+from parley._pipeline.errors import NoTablesError
+from parley._pipeline.gold.arrow import repeated
+from parley._pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
+from parley._pipeline.gold.store import (
     MARK,
     PACKED,
     SUMMARY_TABLE,
@@ -22,9 +22,9 @@ from pipeline.gold.store import (
     read_mark,
     token_of,
 )
-from pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
-from pipeline.summary.kinds import KINDS, Summary, merged, packed, unpacked
-from pipeline.summary.pairing import pair, without_strays
+from parley._pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
+from parley._pipeline.summary.kinds import KINDS, Summary, merged, packed, unpacked
+from parley._pipeline.summary.pairing import pair, without_strays
 
 # Rows of a summary that are packed together.
 _PIECE: Final = 2**17

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.gold.arrow import FLAG, INT, LONG, TEXT, TIME, grouped, of_rows
-from pipeline.gold.traffic import directions
-from pipeline.reconcile.ends import End, by_session, least, most
-from pipeline.summary.kinds import Summary
+from parley._pipeline.gold.arrow import FLAG, INT, LONG, TEXT, TIME, grouped, of_rows
+from parley._pipeline.gold.traffic import directions
+from parley._pipeline.reconcile.ends import End, by_session, least, most
+from parley._pipeline.summary.kinds import Summary
 
 _OF_EACH_END: Final = {
     "code": LONG,

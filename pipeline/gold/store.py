@@ -29,12 +29,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from pipeline.errors import DamagedTablesError, NoTablesError
-from pipeline.gold.arrow import LONG, TEXT, TIME
-from pipeline.reconcile.events import Wanted
-from pipeline.schema import EVENT, MADE, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
-from pipeline.summary.facts import NEEDED
-from pipeline.tables import FILES
+from parley._pipeline.errors import DamagedTablesError, NoTablesError
+from parley._pipeline.gold.arrow import LONG, TEXT, TIME
+from parley._pipeline.reconcile.events import Wanted
+from parley._pipeline.schema import EVENT, MADE, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
+from parley._pipeline.summary.facts import NEEDED
+from parley._pipeline.tables import FILES
 
 MARK: Final = "refreshed"
 SUMMARY_TABLE: Final = "summary"

@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.arrow import LONG, TEXT, TIME, grouped, only, shaped
-from pipeline.summary.kinds import Summary
+from parley._pipeline.gold.arrow import LONG, TEXT, TIME, grouped, only, shaped
+from parley._pipeline.summary.kinds import Summary
 
 _COUNTS: Final = ("subscriptions", "subscribers", "notes", "payload_bytes", "slow_resets")
 TOPICS: Final = pa.schema(

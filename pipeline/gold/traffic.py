@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.arrow import LONG, TEXT, TIME, grouped, shaped
-from pipeline.summary.kinds import KINDS, Summary
+from parley._pipeline.gold.arrow import LONG, TEXT, TIME, grouped, shaped
+from parley._pipeline.summary.kinds import KINDS, Summary
 
 TRAFFIC: Final = pa.schema([("date", pa.date32()), *KINDS["traffic"].schema])
 GRAPH: Final = pa.schema(

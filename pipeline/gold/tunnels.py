@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.gold.arrow import INT, LONG, TEXT, TIME, of_rows
-from pipeline.reconcile.ends import Row
-from pipeline.reconcile.tunnels import LARGEST, began_of, ended_of
+from parley._pipeline.gold.arrow import INT, LONG, TEXT, TIME, of_rows
+from parley._pipeline.reconcile.ends import Row
+from parley._pipeline.reconcile.tunnels import LARGEST, began_of, ended_of
 
 TUNNELS: Final = pa.schema(
     [

@@ -7,7 +7,7 @@ a reason. Nothing here looks at what the events say.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pipeline.reconcile.ends import End, Found, by_session, least
+from parley._pipeline.reconcile.ends import End, Found, by_session, least
 
 
 def compare_ends(ends: Iterable[End]) -> Iterator[Found]:

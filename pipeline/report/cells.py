@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Final
 from unicodedata import category
 
-from node.protocol.codes import ResultCode, code_name
-from pipeline.gold.meanings import KINDS
-from pipeline.report import units
-from pipeline.report.figures import CallRow, FindingRow, SessionSummary
+from parley._node.protocol.codes import ResultCode, code_name
+from parley._pipeline.gold.meanings import KINDS
+from parley._pipeline.report import units
+from parley._pipeline.report.figures import CallRow, FindingRow, SessionSummary
 
 NAME_LIMIT: Final = 80  # characters that are shown of a name
 MARKS: Final = 2  # combining marks in a row, of which more pile up over other lines

@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.arrow import LONG, TIME, grouped
-from pipeline.report.figures import BEGINNING, EVENT_ROWS, NEAR, EventRow
+from parley._pipeline.gold.arrow import LONG, TIME, grouped
+from parley._pipeline.report.figures import BEGINNING, EVENT_ROWS, NEAR, EventRow
 
 # Columns of all events, or of those of some sessions, in pieces.
 Scan = Callable[[Sequence[str], Sequence[str] | None], Iterator[pa.Table]]

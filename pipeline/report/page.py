@@ -15,11 +15,11 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.gold.meanings import FAULT, NOTICE, UNCHECKED, WEIGHTS
-from pipeline.report import cells, units
-from pipeline.report.cells import NODE_ID, Nodes
-from pipeline.report.figures import EVENT_ROWS, TOP_NODES, Figures, FindingRow
-from pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
+from parley._pipeline.gold.meanings import FAULT, NOTICE, UNCHECKED, WEIGHTS
+from parley._pipeline.report import cells, units
+from parley._pipeline.report.cells import NODE_ID, Nodes
+from parley._pipeline.report.figures import EVENT_ROWS, TOP_NODES, Figures, FindingRow
+from parley._pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
 
 _HERE: Final = Path(__file__).parent
 # Both are our own files, and the only values that the template does not escape.

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.arrow import LONG, TEXT, grouped, only, repeated
-from pipeline.gold.meanings import FAULT, NOTICE, UNCHECKED
-from pipeline.reconcile.tunnels import LARGEST
-from pipeline.report.events import Scan, events_of, fine_traffic
-from pipeline.report.figures import (
+from parley._pipeline.gold.arrow import LONG, TEXT, grouped, only, repeated
+from parley._pipeline.gold.meanings import FAULT, NOTICE, UNCHECKED
+from parley._pipeline.reconcile.tunnels import LARGEST
+from parley._pipeline.report.events import Scan, events_of, fine_traffic
+from parley._pipeline.report.figures import (
     ROWS,
     SESSIONS,
     TIME_BUCKETS,

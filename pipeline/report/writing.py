@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from node.errors import FileError, os_reason
-from pipeline.errors import NoTablesError
-from pipeline.gold.refresh import newest, read_all_gold
-from pipeline.gold.store import GoldStore
-from pipeline.report.figures import ROWS
-from pipeline.report.page import render
-from pipeline.report.queries import collect
+from parley._node.errors import FileError, os_reason
+from parley._pipeline.errors import NoTablesError
+from parley._pipeline.gold.refresh import newest, read_all_gold
+from parley._pipeline.gold.store import GoldStore
+from parley._pipeline.report.figures import ROWS
+from parley._pipeline.report.page import render
+from parley._pipeline.report.queries import collect
 
 
 def write_report(

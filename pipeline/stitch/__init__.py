@@ -7,6 +7,6 @@ a checkpoint is forged. Only rows of spans, pending events and segments are look
 at a time, and never events that are final.
 """
 
-from pipeline.stitch.rows import stitch
+from parley._pipeline.stitch.rows import stitch
 
 __all__ = ["stitch"]

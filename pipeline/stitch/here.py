@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.event_files import few_dates
-from pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
-from pipeline.stitch.made import made_row
-from pipeline.stitch.rows import stitch_rows
-from pipeline.tables import FILES
+from parley._pipeline.event_files import few_dates
+from parley._pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
+from parley._pipeline.stitch.made import made_row
+from parley._pipeline.stitch.rows import stitch_rows
+from parley._pipeline.tables import FILES
 
 # Bytes of rows that are read at once; in memory they are some three times as many.
 MOST_BYTES: Final = 2**27

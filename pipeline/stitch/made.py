@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from crypto.randomness import random_bytes
-from pipeline.schema import MADE, WALKED_ARROW
+from parley._crypto.randomness import random_bytes
+from parley._pipeline.schema import MADE, WALKED_ARROW
 
 _TOKEN_SIZE: Final = 16
 

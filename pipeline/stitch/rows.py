@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from pipeline.arrow_rows import other_batch
-from pipeline.schema import (
+from parley._pipeline.arrow_rows import other_batch
+from parley._pipeline.schema import (
     EVENT,
     FINDING,
     PENDING,
@@ -26,9 +26,9 @@ from pipeline.schema import (
     TIP,
     WALKED,
 )
-from pipeline.stitch.runs import Runs
-from pipeline.stitch.spans import Linked, Row, link
-from pipeline.summing import told_of
+from parley._pipeline.stitch.runs import Runs
+from parley._pipeline.stitch.spans import Linked, Row, link
+from parley._pipeline.summing import told_of
 
 _MANY: Final = 4_096  # rows that wait to be given out
 

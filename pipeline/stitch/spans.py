@@ -11,8 +11,8 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from node.journal.audit.output import CUT, NO_END, NO_START
-from pipeline.stitch.runs import Runs
+from parley._node.journal.audit.output import CUT, NO_END, NO_START
+from parley._pipeline.stitch.runs import Runs
 
 # A span has the fields of `SPAN_FIELDS`, a finding those of `FINDING_FIELDS`.
 Row = Mapping[str, Any]

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from node.protocol.codes import CloseCode
-from pipeline.summary.checks import siphash
-from pipeline.summary.kinds import KINDS, merge_kind
-from pipeline.summary.pairing import FINAL, FINALS, PART, PARTS, REQUEST, REQUESTS, pair
+from parley._node.protocol.codes import CloseCode
+from parley._pipeline.summary.checks import siphash
+from parley._pipeline.summary.kinds import KINDS, merge_kind
+from parley._pipeline.summary.pairing import FINAL, FINALS, PART, PARTS, REQUEST, REQUESTS, pair
 
 NEEDED: Final = (
     "journal",

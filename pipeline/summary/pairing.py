@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.summary.kinds import KINDS, merge_kind
+from parley._pipeline.summary.kinds import KINDS, merge_kind
 
 REQUESTS: Final = ("call", "subscribe", "unsubscribe", "notify", "emit")
 PARTS: Final = ("chunk", "reply")

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from crypto.hashing import HashAlgorithm
-from crypto.registry import HASHES, Suite
-from lbm.codec import decode
-from lbm.keys import SHARES
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.registry import HASHES, Suite
+from parley._lbm.codec import decode
+from parley._lbm.keys import SHARES
 
 _VECTORS = Path(__file__).parents[1] / "vectors"
 HEAD_SIZE = 8  # stream, async id, category, subcategory of an unencrypted event

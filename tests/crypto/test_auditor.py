@@ -3,9 +3,9 @@
 import nacl.bindings
 import pytest
 
-from crypto.auditor import BOX_OVERHEAD, AuditorKey, AuditorPrivateKey
-from crypto.errors import CryptoError, DecryptError, InvalidKeyError
-from crypto.identity import Identity
+from parley._crypto.auditor import BOX_OVERHEAD, AuditorKey, AuditorPrivateKey
+from parley._crypto.errors import CryptoError, DecryptError, InvalidKeyError
+from parley._crypto.identity import Identity
 
 KEY = AuditorPrivateKey(bytes(range(32)))
 SECRET = b"a secret of a session"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import load_auditor_key, save_auditor_key
-from crypto.errors import (
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.auditor_file import load_auditor_key, save_auditor_key
+from parley._crypto.errors import (
     KeyFileExistsError,
     KeyFileMalformedError,
     KeyFileTooOpenError,
@@ -17,8 +17,8 @@ from crypto.errors import (
     PassphraseNeededError,
     WrongPassphraseError,
 )
-from crypto.identity import Identity
-from crypto.keyfile import PassphraseCost, load_identity, save_identity
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, load_identity, save_identity
 
 MAGIC = b"parley1 auditor key\n"
 CHEAP = PassphraseCost(passes=1, memory_kib=8)

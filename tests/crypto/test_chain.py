@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.chain import HashChain, check_seal, make_seal, seal_mask
-from crypto.errors import IdentityError, SignatureError
-from crypto.hashing import HashAlgorithm
-from crypto.identity import Identity, PublicIdentity
-from crypto.kdf import label
-from crypto.registry import HASHES, SIGNING
-from crypto.signing import SigningAlgorithm
+from parley._crypto.chain import HashChain, check_seal, make_seal, seal_mask
+from parley._crypto.errors import IdentityError, SignatureError
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.identity import Identity, PublicIdentity
+from parley._crypto.kdf import label
+from parley._crypto.registry import HASHES, SIGNING
+from parley._crypto.signing import SigningAlgorithm
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 each_algorithm = pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
-from crypto.errors import WrongSizeError
-from crypto.registry import CIPHERS
+from parley._crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
+from parley._crypto.errors import WrongSizeError
+from parley._crypto.registry import CIPHERS
 
 each_cipher = pytest.mark.parametrize("cipher", CIPHERS.values(), ids=lambda cipher: cipher.name)
 

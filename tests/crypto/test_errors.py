@@ -2,7 +2,7 @@
 
 import inspect
 
-from crypto import errors
+from parley._crypto import errors
 
 
 def test_every_error_has_the_one_root() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.errors import KeyExchangeError
-from crypto.exchange import EphemeralKey, KexAlgorithm
-from crypto.registry import KEX
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.exchange import EphemeralKey, KexAlgorithm
+from parley._crypto.registry import KEX
 
 each_kex = pytest.mark.parametrize("kex", KEX.values(), ids=lambda kex: kex.name)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crypto.hashing import HashAlgorithm
-from crypto.registry import HASHES
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.registry import HASHES
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.errors import IdentityError, UnknownAlgorithmError
-from crypto.identity import Identity, NodeId, PublicIdentity
-from crypto.registry import SIGNING
-from crypto.signing import SigningKey
+from parley._crypto.errors import IdentityError, UnknownAlgorithmError
+from parley._crypto.identity import Identity, NodeId, PublicIdentity
+from parley._crypto.registry import SIGNING
+from parley._crypto.signing import SigningKey
 from tests.crypto.recorded import RECORDED, RecordedSession
 
 each_primary = pytest.mark.parametrize("primary", SIGNING)

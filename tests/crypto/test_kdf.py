@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.errors import WrongSizeError
-from crypto.hashing import HashAlgorithm
-from crypto.kdf import expand, extract, label
-from crypto.registry import HASHES
+from parley._crypto.errors import WrongSizeError
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.kdf import expand, extract, label
+from parley._crypto.registry import HASHES
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto import container
-from crypto.errors import (
+from parley._crypto import container
+from parley._crypto.errors import (
     KeyFileError,
     KeyFileExistsError,
     KeyFileMalformedError,
@@ -22,10 +22,10 @@ from crypto.errors import (
     PassphraseNeededError,
     WrongPassphraseError,
 )
-from crypto.identity import Identity
-from crypto.keyfile import PassphraseCost, describe_keyfile, load_identity, save_identity
-from crypto.registry import SIGNING
-from lbm.codec import encode
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, describe_keyfile, load_identity, save_identity
+from parley._crypto.registry import SIGNING
+from parley._lbm.codec import encode
 
 MAGIC = b"parley1 key file\n"
 COSTS = len(MAGIC) + 1

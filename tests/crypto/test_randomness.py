@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from crypto.randomness import random_bytes
+from parley._crypto.randomness import random_bytes
 
 # Everything that is drawn, in a process that has drawn before and its two children.
 SCRIPT = """
 import os
 from hashlib import sha256
-from crypto.randomness import random_bytes
-from crypto.registry import KEX, SIGNING
+from parley._crypto.randomness import random_bytes
+from parley._crypto.registry import KEX, SIGNING
 
 def draw():
     yield random_bytes(32)

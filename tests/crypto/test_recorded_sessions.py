@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from crypto.chain import HashChain, check_seal
-from crypto.errors import DecryptError, SignatureError
-from crypto.identity import PublicIdentity
-from crypto.schedule import (
+from parley._crypto.chain import HashChain, check_seal
+from parley._crypto.errors import DecryptError, SignatureError
+from parley._crypto.identity import PublicIdentity
+from parley._crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
@@ -22,10 +22,10 @@ from crypto.schedule import (
     handshake_secrets,
     next_secret,
 )
-from crypto.signing import Verifier
-from crypto.streamkeys import StreamKey
-from lbm.codec import decode, encode
-from lbm.keys import EPOCH, IDENTITY_KEYS, NETWORK_MAC, REKEY_NUMBER
+from parley._crypto.signing import Verifier
+from parley._crypto.streamkeys import StreamKey
+from parley._lbm.codec import decode, encode
+from parley._lbm.keys import EPOCH, IDENTITY_KEYS, NETWORK_MAC, REKEY_NUMBER
 from tests.crypto.recorded import HEAD_SIZE, RECORDED, OpenedEvent, RecordedSession
 
 PROOF, SEAL, KEY_UPDATE, OFFER, ANSWER, CLOSE = (1, 3), (1, 8), (1, 9), (1, 10), (1, 11), (1, 12)

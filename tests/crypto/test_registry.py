@@ -2,8 +2,8 @@
 
 import pytest
 
-from crypto.errors import CryptoError, UnknownAlgorithmError
-from crypto.registry import (
+from parley._crypto.errors import CryptoError, UnknownAlgorithmError
+from parley._crypto.registry import (
     CIPHERS,
     HASHES,
     KEX,

@@ -7,10 +7,10 @@ from dataclasses import fields
 import pytest
 from blake3 import blake3
 
-from crypto.errors import CryptoError
-from crypto.hashing import HashAlgorithm
-from crypto.registry import HASHES
-from crypto.schedule import (
+from parley._crypto.errors import CryptoError
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.registry import HASHES
+from parley._crypto.schedule import (
     ApplicationSecrets,
     HandshakeSecrets,
     RekeySecrets,

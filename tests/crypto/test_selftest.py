@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from cryptography.exceptions import UnsupportedAlgorithm
 
-import crypto.selftest
-from crypto.exchange import X25519, EphemeralKey, KexAlgorithm
-from crypto.hashing import SHA256, SHA512
-from crypto.registry import CIPHERS, HASHES, KEX, SIGNING
-from crypto.selftest import library_versions, self_test
+import parley._crypto.selftest
+from parley._crypto.exchange import X25519, EphemeralKey, KexAlgorithm
+from parley._crypto.hashing import SHA256, SHA512
+from parley._crypto.registry import CIPHERS, HASHES, KEX, SIGNING
+from parley._crypto.selftest import library_versions, self_test
 
 
 def test_everything_works_here() -> None:
@@ -24,7 +24,7 @@ def test_everything_works_here() -> None:
 
 
 def test_every_hash_has_its_known_answer() -> None:
-    assert set(crypto.selftest._ABC) == set(HASHES)
+    assert set(parley._crypto.selftest._ABC) == set(HASHES)
 
 
 def test_versions() -> None:
@@ -35,7 +35,7 @@ def test_versions() -> None:
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, table: str, name: str, algorithm: object) -> str:
-    monkeypatch.setitem(getattr(crypto.selftest, table), name, algorithm)
+    monkeypatch.setitem(getattr(parley._crypto.selftest, table), name, algorithm)
     (wrong,) = (wrong for _, found, wrong in self_test() if found == name)
     assert wrong is not None
     return wrong

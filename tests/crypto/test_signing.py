@@ -5,9 +5,9 @@ import hashlib
 import nacl.bindings
 import pytest
 
-from crypto.errors import InvalidKeyError, SignatureError
-from crypto.registry import SIGNING
-from crypto.signing import SigningAlgorithm
+from parley._crypto.errors import InvalidKeyError, SignatureError
+from parley._crypto.registry import SIGNING
+from parley._crypto.signing import SigningAlgorithm
 
 each_algorithm = pytest.mark.parametrize(
     "algorithm", SIGNING.values(), ids=lambda algorithm: algorithm.name
@@ -219,5 +219,5 @@ def test_p256_private_keys_out_of_range_are_refused(value: int) -> None:
 @pytest.mark.pure
 def test_p256_scalars_are_drawn_until_in_range(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = iter([bytes(32), b"\xff" * 32, bytes(31) + b"\x07"])
-    monkeypatch.setattr("crypto.signing.random_bytes", lambda size: next(draws))
+    monkeypatch.setattr("parley._crypto.signing.random_bytes", lambda size: next(draws))
     assert ECDSA.generate().private_bytes() == bytes(31) + b"\x07"

@@ -3,10 +3,10 @@ exchange keeps to."""
 
 import pytest
 
-from crypto.errors import KeyExchangeError
-from crypto.kdf import label
-from crypto.registry import HASHES
-from crypto.spake2 import SHARE_SIZE, Confirmations, Spake2
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.kdf import label
+from parley._crypto.registry import HASHES
+from parley._crypto.spake2 import SHARE_SIZE, Confirmations, Spake2
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 

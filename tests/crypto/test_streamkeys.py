@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
-from crypto.kdf import label
-from crypto.registry import CIPHERS, HASHES, Suite
-from crypto.streamkeys import StreamKey
+from parley._crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
+from parley._crypto.kdf import label
+from parley._crypto.registry import CIPHERS, HASHES, Suite
+from parley._crypto.streamkeys import StreamKey
 from tests.crypto.given_key import given_key
 
 AAD = b"\0\0\0\1\0"

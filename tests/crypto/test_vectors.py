@@ -2,13 +2,19 @@
 
 import pytest
 
-from crypto.chain import HashChain, check_seal, make_seal, seal_mask
-from crypto.errors import CryptoError, DecryptError, IdentityError, KeyExchangeError, SignatureError
-from crypto.exchange import EphemeralKey
-from crypto.identity import NodeId, PublicIdentity
-from crypto.kdf import label
-from crypto.registry import HASHES, KEX, SIGNING, Suite
-from crypto.schedule import (
+from parley._crypto.chain import HashChain, check_seal, make_seal, seal_mask
+from parley._crypto.errors import (
+    CryptoError,
+    DecryptError,
+    IdentityError,
+    KeyExchangeError,
+    SignatureError,
+)
+from parley._crypto.exchange import EphemeralKey
+from parley._crypto.identity import NodeId, PublicIdentity
+from parley._crypto.kdf import label
+from parley._crypto.registry import HASHES, KEX, SIGNING, Suite
+from parley._crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
@@ -18,11 +24,11 @@ from crypto.schedule import (
     rekey_root,
     rekey_secrets,
 )
-from crypto.streamkeys import StreamKey
-from lbm.cells import read_array
-from lbm.codec import decode
-from lbm.errors import LbmDecodeError
-from lbm.keys import IDENTITY_KEYS
+from parley._crypto.streamkeys import StreamKey
+from parley._lbm.cells import read_array
+from parley._lbm.codec import decode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.keys import IDENTITY_KEYS
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 RANDOMISED = ("ml-dsa-65",)  # its signatures are verified, not compared

@@ -6,11 +6,11 @@ among them. Targets catch by this table and by nothing else.
 
 from typing import Final
 
-from crypto.errors import IdentityError, UnknownAlgorithmError
-from lbm.errors import LbmDecodeError
-from node.journal.errors import JournalFormatError
-from node.messaging.formats import FormatError
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._crypto.errors import IdentityError, UnknownAlgorithmError
+from parley._lbm.errors import LbmDecodeError
+from parley._node.journal.errors import JournalFormatError
+from parley._node.messaging.formats import FormatError
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 Allowed = tuple[type[Exception], ...]
 

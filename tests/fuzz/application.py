@@ -10,29 +10,29 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from lbm.codec import encode
-from node.messaging.application_events import encode_payload
-from node.messaging.calls import Calls
-from node.messaging.chunks import ChunkInbox
-from node.messaging.dispatch import Dispatch
-from node.messaging.emits import IncomingEmit
-from node.messaging.fanout import Fanout, Slow
-from node.messaging.inbox import NoteInbox
-from node.messaging.notes import encode_note
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.messaging.stream_feed import StreamFeed
-from node.messaging.stream_requests import IncomingRequest, OutgoingRequest
-from node.messaging.topics import LABEL, Topics
-from node.protocol.account import Account
-from node.protocol.codes import (
+from parley._lbm.codec import encode
+from parley._node.messaging.application_events import encode_payload
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.emits import IncomingEmit
+from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.notes import encode_note
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.messaging.stream_requests import IncomingRequest, OutgoingRequest
+from parley._node.messaging.topics import LABEL, Topics
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import (
     CALL,
     FIRST_APPLICATION_CATEGORY,
     MAIN_STREAM,
     CloseCode,
     ResultCode,
 )
-from node.protocol.connection import Connection
-from node.protocol.reports import (
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     KeysUpdated,

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from lbm.errors import LbmDecodeError
-from node.journal.audit.content import Content, read_content, single_events
-from node.journal.audit.labels import LONGEST_TOPIC, Label, read_label
-from node.journal.audit.rows import MALFORMED, OK
-from node.messaging.answering import SHORT_PAYLOAD
-from node.messaging.calls import Calls
-from node.messaging.chunks import ChunkInbox
-from node.messaging.dispatch import Dispatch
-from node.messaging.emits import OutgoingEmit
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.messaging.topics import LABEL, Topics
-from node.protocol import codes
-from node.protocol.codes import BUS, CONNECTION, NAMED, SIM, STREAM, BusType, ResultCode
-from node.protocol.connection import Connection
-from node.protocol.event import INNER_HEAD, NO_PAYLOAD, Event, serialise_raw
-from node.protocol.frames import frame
-from node.protocol.reports import (
+from parley._lbm.errors import LbmDecodeError
+from parley._node.journal.audit.content import Content, read_content, single_events
+from parley._node.journal.audit.labels import LONGEST_TOPIC, Label, read_label
+from parley._node.journal.audit.rows import MALFORMED, OK
+from parley._node.messaging.answering import SHORT_PAYLOAD
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.emits import OutgoingEmit
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.topics import LABEL, Topics
+from parley._node.protocol import codes
+from parley._node.protocol.codes import BUS, CONNECTION, NAMED, SIM, STREAM, BusType, ResultCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import INNER_HEAD, NO_PAYLOAD, Event, serialise_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     Report,
@@ -34,8 +34,8 @@ from node.protocol.reports import (
     StreamReset,
     WindowReceived,
 )
-from node.remote_bus.answers import decode_answer
-from node.remote_bus.bus_requests import decode_request
+from parley._node.remote_bus.answers import decode_answer
+from parley._node.remote_bus.bus_requests import decode_request
 from tests.fuzz.allowed import ALLOWED, MESSAGING
 from tests.fuzz.application import Reader
 from tests.fuzz.events import SETTINGS

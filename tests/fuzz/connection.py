@@ -7,8 +7,8 @@ script (`script.py`, `conversation.py`).
 
 from typing import Final
 
-from lbm.noise import parse_padding
-from node.protocol.limits import Limits
+from parley._lbm.noise import parse_padding
+from parley._node.protocol.limits import Limits
 from tests.fuzz.conversation import converse
 from tests.fuzz.meeting import Setting
 from tests.fuzz.script import parse

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
-from node.protocol.states import LIVE
+from parley._node.protocol.states import LIVE
 from tests.fuzz.application import Application
 from tests.fuzz.meeting import OURS, START, Setting, fixed_randomness, opened
 from tests.fuzz.peer import FuzzingPeer

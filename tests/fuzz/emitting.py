@@ -7,12 +7,12 @@ knows no handlers but what a script makes of them.
 from collections import deque
 from typing import Final
 
-from node.messaging.calls import Calls
-from node.messaging.emits import REPLIES_MEMORY, IncomingEmit, OutgoingEmit
-from node.messaging.formats import FormatName
-from node.messaging.payloads import make_payload
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import ResultCode
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.emits import REPLIES_MEMORY, IncomingEmit, OutgoingEmit
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.payloads import make_payload
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import ResultCode
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.script import Step
 

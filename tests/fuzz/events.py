@@ -8,10 +8,10 @@ which a RAW step is a payload for the reader that its category names.
 from collections.abc import Callable
 from typing import Final
 
-from lbm.codec import decode, encode_value
-from node.messaging.notes import decode_notes, decode_notify, read_slow_text
-from node.protocol.event import parse_raw
-from node.protocol.hello import (
+from parley._lbm.codec import decode, encode_value
+from parley._node.messaging.notes import decode_notes, decode_notify, read_slow_text
+from parley._node.protocol.event import parse_raw
+from parley._node.protocol.hello import (
     check_version,
     decode_handshake,
     parse_code_and_text,
@@ -19,8 +19,8 @@ from node.protocol.hello import (
     parse_reply,
     parse_retry,
 )
-from node.protocol.limits import NODE_INFO_SIZE, Limits
-from node.protocol.proofs import read_proof
+from parley._node.protocol.limits import NODE_INFO_SIZE, Limits
+from parley._node.protocol.proofs import read_proof
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.conversation import Conversation
 from tests.fuzz.meeting import Setting, fixed_randomness

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from crypto.identity import Identity, NodeId
-from crypto.signing import ED25519
-from lbm import keys
-from node.federation.accounts import Accounts
-from node.federation.card import read_card
-from node.federation.dials import Dials, Here, Onward, Originate, Refused
-from node.federation.directory import Directory
-from node.protocol import codes
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.federation_types import CARDS, HAVE, LOGIN
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.signing import ED25519
+from parley._lbm import keys
+from parley._node.federation.accounts import Accounts
+from parley._node.federation.card import read_card
+from parley._node.federation.dials import Dials, Here, Onward, Originate, Refused
+from parley._node.federation.directory import Directory
+from parley._node.protocol import codes
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.federation_types import CARDS, HAVE, LOGIN
 from tests.fuzz.allowed import ALLOWED
 from tests.reference import dialling, envelopes
 from tests.reference.dialling import DialRefused, GoesOn, Situation

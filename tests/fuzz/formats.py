@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from lbm.codec import Value, encode
-from node.dialects.named.codec import decode_error, encode_error
-from node.dialects.values import RESTS, from_bytes, to_bytes
-from node.messaging.formats import Format, decode_as, encode_as
-from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted, read_cells
-from node.protocol.event_types import REPLY
+from parley._lbm.codec import Value, encode
+from parley._node.dialects.named.codec import decode_error, encode_error
+from parley._node.dialects.values import RESTS, from_bytes, to_bytes
+from parley._node.messaging.formats import Format, decode_as, encode_as
+from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted, read_cells
+from parley._node.protocol.event_types import REPLY
 from tests.fuzz.allowed import ALLOWED
 from tests.reference.dialects import named
 from tests.reference.dialects.reading import Wrong

@@ -6,8 +6,8 @@ limit, a byte that seeds the cuts, and the stream.
 
 from typing import Final
 
-from node.protocol.event import parse_raw, serialise_raw
-from node.protocol.frames import FrameReader, frame
+from parley._node.protocol.event import parse_raw, serialise_raw
+from parley._node.protocol.frames import FrameReader, frame
 from tests.fuzz.allowed import ALLOWED
 from tests.reference import wire
 

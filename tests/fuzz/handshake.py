@@ -10,9 +10,14 @@ from enum import IntEnum
 from functools import cache
 from typing import Final
 
-from node.protocol.connection import Connection
-from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified, Report
-from node.protocol.states import LIVE, State
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import (
+    ConnectionEnded,
+    HandshakeCompleted,
+    PeerIdentified,
+    Report,
+)
+from parley._node.protocol.states import LIVE, State
 from tests.fuzz.allowed import APPLICATION
 from tests.fuzz.meeting import (
     NETWORK_KEY,

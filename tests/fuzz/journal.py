@@ -8,12 +8,12 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Final
 
-from node.journal import keys
-from node.journal.bodies import encode_block, parse_block
-from node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
-from node.journal.names import parse_name
-from node.journal.records import encode_record, read_records
-from node.journal.segments import _walk_heads
+from parley._node.journal import keys
+from parley._node.journal.bodies import encode_block, parse_block
+from parley._node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
+from parley._node.journal.names import parse_name
+from parley._node.journal.records import encode_record, read_records
+from parley._node.journal.segments import _walk_heads
 from tests.fuzz.allowed import ALLOWED
 from tests.node.journal.described import BODIES, described
 from tests.reference import journal

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
-from node.dialects.core import ForeignCore
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
+from parley._node.dialects.core import ForeignCore
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
 from tests.fuzz.script import Step
 
 START: Final = 100.0

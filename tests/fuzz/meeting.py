@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any, Final, Literal
 from unittest.mock import patch
 
-from crypto import exchange as our_exchange
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.limits import Limits
+from parley._crypto import exchange as our_exchange
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.limits import Limits
 from tests.reference import cbor, exchange, handshake, schedule
 from tests.reference.exchange import Offer
 from tests.reference.handshake import Agreement, Config

@@ -8,9 +8,9 @@ how the transport cuts, and a script.
 from contextlib import suppress
 from typing import Final
 
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import Flavour
-from node.dialects.named.core import NamedCore
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import Flavour
+from parley._node.dialects.named.core import NamedCore
 from tests.fuzz.allowed import APPLICATION
 from tests.fuzz.line import PIECES, START, Event, Line
 from tests.fuzz.named_ear import NamedEar

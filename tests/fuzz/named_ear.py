@@ -3,9 +3,9 @@
 Both are read by the reference, event by event. Knows no handlers.
 """
 
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import LENGTHS_SIZE, TOTAL_SIZE
-from node.dialects.named.core import FIRST_ID
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import LENGTHS_SIZE, TOTAL_SIZE
+from parley._node.dialects.named.core import FIRST_ID
 from tests.reference.dialects.named import NamedEvent, read_error_payload, read_event
 from tests.reference.dialects.reading import CLOSES, Wrong
 

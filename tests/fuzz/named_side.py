@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import BromineEvent, BromineType
-from node.dialects.named.core import NamedCore
-from node.dialects.named.replies import NamedReply
-from node.messaging.emits import OutgoingEmit
-from node.protocol.codes import ResultCode
-from node.protocol.reports import ConnectionEnded
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import BromineEvent, BromineType
+from parley._node.dialects.named.core import NamedCore
+from parley._node.dialects.named.replies import NamedReply
+from parley._node.messaging.emits import OutgoingEmit
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.reports import ConnectionEnded
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.script import Step
 

@@ -5,8 +5,8 @@ Many single changes of the seed lead to it, so that a fuzzer has it in seconds, 
 
 from typing import Final
 
-from lbm.codec import decode
-from lbm.errors import LbmDecodeError
+from parley._lbm.codec import decode
+from parley._lbm.errors import LbmDecodeError
 
 MAX_SIZE: Final = 64
 

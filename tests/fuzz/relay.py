@@ -9,10 +9,10 @@ step's stream says which client it is about.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import Piece, Router
-from node.protocol.codes import CloseCode
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.connection import RelayConnection
+from parley._node.dialects.relay.router import Piece, Router
+from parley._node.protocol.codes import CloseCode
 from tests.fuzz.line import MOST_TURNS, PIECES, START, Event, Line
 from tests.fuzz.relay_ear import RelayEar
 from tests.fuzz.relay_model import BRIDGE, HEAD_SIZE, UUIDS, Error, Model

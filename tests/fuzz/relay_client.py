@@ -8,11 +8,11 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Final
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.client import MESSAGE_COST, RelayClientConnection
-from node.dialects.relay.codec import RelayFault, RelayMessage
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.client import MESSAGE_COST, RelayClientConnection
+from parley._node.dialects.relay.codec import RelayFault, RelayMessage
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
 from tests.fuzz.allowed import APPLICATION
 from tests.fuzz.line import NEVER, PIECES, START, Event, Line
 from tests.fuzz.script import Kind, Step, parse

@@ -5,8 +5,8 @@ Whole messages are kept in their order, and nothing else comes.
 
 from typing import Any, Final
 
-from node.dialects.relay.connection import ClientIdentified
-from node.protocol.reports import ConnectionEnded
+from parley._node.dialects.relay.connection import ClientIdentified
+from parley._node.protocol.reports import ConnectionEnded
 from tests.reference.dialects.reading import INCOMPLETE, Wrong
 from tests.reference.dialects.relay import RelayMessage, read_message
 

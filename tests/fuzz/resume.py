@@ -9,11 +9,11 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Final
 
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from node.protocol.attempt import Attempt
-from node.protocol.codes import CONNECTION, CloseCode
-from node.protocol.config import CoreConfig
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.codes import CONNECTION, CloseCode
+from parley._node.protocol.config import CoreConfig
 from tests.fuzz.allowed import ALLOWED, APPLICATION
 from tests.fuzz.meeting import NETWORK_KEY, fixed_randomness
 from tests.fuzz.script import Kind, Step, parse

@@ -7,8 +7,8 @@ input is a byte for the limits, a byte for how the transport cuts, and a script.
 from contextlib import suppress
 from typing import Final
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.core import SimProtoCore
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.core import SimProtoCore
 from tests.fuzz.allowed import APPLICATION
 from tests.fuzz.line import PIECES, START, Event, Line
 from tests.fuzz.script import Kind, Step, parse

@@ -6,8 +6,8 @@ Pong its Ping, and each request of ours an id of its own. Knows no topics.
 
 from collections import deque
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.codec import LONGEST_PING_PAYLOAD
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.codec import LONGEST_PING_PAYLOAD
 from tests.reference.dialects.reading import CLOSES, Wrong
 from tests.reference.dialects.simproto import (
     Message,

@@ -8,20 +8,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from lbm.codec import decode_value
-from node.dialects.simproto.codec import RPC
-from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.requests import SimProtoRequest
-from node.dialects.simproto.sim import Sim
-from node.dialects.simproto.subscriptions import NoteQueue, UnsubscribeAnswered
-from node.messaging.batch import Batch
-from node.messaging.fanout import Fanout, Slow
-from node.messaging.notes import encode_note
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import ResultCode
-from node.protocol.limits import EVENT_COST
-from node.protocol.reports import ConnectionEnded, PongReceived
+from parley._lbm.codec import decode_value
+from parley._node.dialects.simproto.codec import RPC
+from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
+from parley._node.dialects.simproto.feeds import SimProtoFeed
+from parley._node.dialects.simproto.requests import SimProtoRequest
+from parley._node.dialects.simproto.sim import Sim
+from parley._node.dialects.simproto.subscriptions import NoteQueue, UnsubscribeAnswered
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.notes import encode_note
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.reports import ConnectionEnded, PongReceived
 from tests.fuzz.script import Step
 
 CALLS: Final = ("echo", "wait", "fail")

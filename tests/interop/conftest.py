@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from node.bus.redis.format import Layout
+from parley._node.bus.redis.format import Layout
 from tests.interop import lightbus_environment
 from tests.interop.bromine_peer import NotAvailableError, build
 from tests.interop.lightbus_peer import LightbusBeside, LightbusService

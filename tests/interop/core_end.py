@@ -10,11 +10,11 @@ from collections.abc import Callable
 from time import perf_counter, sleep
 from typing import Any, Final
 
-from crypto.identity import Identity
-from node.protocol.attempt import Attempt
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.reports import (
+from parley._crypto.identity import Identity
+from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     PeerIdentified,
@@ -22,7 +22,7 @@ from node.protocol.reports import (
     ResumeAsked,
     Resumed,
 )
-from node.protocol.resume import spend_mac
+from parley._node.protocol.resume import spend_mac
 
 PATIENCE: Final = 4.0
 ECHOED: Final = 64  # the category of events that come back as they are

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from anyio import to_thread
 
-from node.bus.config import BusConfig
-from node.bus.redis.format import Layout, RedisFormat
+from parley._node.bus.config import BusConfig
+from parley._node.bus.redis.format import Layout, RedisFormat
 from tests.interop.lightbus_environment import environment, lightbus_command
 from tests.redis_server import RedisServer
 

@@ -17,11 +17,11 @@ from typing import Any, Final, Literal, TypeVar
 import anyio
 from anyio import to_thread
 
-from crypto.identity import Identity
-from crypto.registry import PARAMETERS, SIGNING
-from node.transport.address import Address
-from node.trust.policies import AnyPeer, Pinned, TrustPolicy
 from parley import Call, Node, NodeConfig, ParleyError, Peer, Stream
+from parley._crypto.identity import Identity
+from parley._crypto.registry import PARAMETERS, SIGNING
+from parley._node.transport.address import Address
+from parley._node.trust.policies import AnyPeer, Pinned, TrustPolicy
 from tests.reference.channel import ConnectionLost
 from tests.reference.establish import HONEST, Misbehaviour
 from tests.reference.handshake import Config

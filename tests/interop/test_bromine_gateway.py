@@ -13,7 +13,6 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.gateways.named.peer import FlavourName
 from parley import (
     CallRefused,
     CallTimeout,
@@ -24,6 +23,7 @@ from parley import (
     Tandem,
     formatted,
 )
+from parley._node.gateways.named.peer import FlavourName
 from parley.dialects import NamedClient, NamedGateway
 from tests.interop.bromine_peer import (
     PATIENCE,

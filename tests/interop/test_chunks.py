@@ -10,10 +10,10 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.errors import PeerClosedError, StreamedAnswerError
-from node.protocol.codes import CloseCode
-from node.protocol.limits import Limits
 from parley import Call, CallRefused, Peer
+from parley._node.errors import PeerClosedError, StreamedAnswerError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import Limits
 from tests.interop.meeting import SIDES, Ours, our_config, our_node, with_bystander
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side

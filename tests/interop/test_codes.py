@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
-from node.apps.codes.code import Code
-from node.apps.codes.errors import WrongCodeError
-from node.apps.codes.exchange import LABEL, CodeGiver, take_code
 from parley import Peer
+from parley._node.apps.codes.code import Code
+from parley._node.apps.codes.errors import WrongCodeError
+from parley._node.apps.codes.exchange import LABEL, CodeGiver, take_code
 from tests.interop.meeting import our_identity, our_node, their_identity
 from tests.reference import acts, codes
 from tests.reference.codes import CURVE

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, cast
 import anyio
 import pytest
 
-from node.errors import HandshakeError, PeerClosedError
-from node.protocol.codes import CloseCode
 from parley import Peer
+from parley._node.errors import HandshakeError, PeerClosedError
+from parley._node.protocol.codes import CloseCode
 from tests.interop.meeting import SIDES, Ours, their_config, with_bystander
 from tests.reference import acts
 from tests.reference.channel import ConnectionLost

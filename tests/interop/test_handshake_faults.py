@@ -13,9 +13,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from node.errors import HandshakeError, NotTrustedError
-from node.protocol.codes import CloseCode
-from node.trust.policies import AnyPeer
+from parley._node.errors import HandshakeError, NotTrustedError
+from parley._node.protocol.codes import CloseCode
+from parley._node.trust.policies import AnyPeer
 from tests.interop.meeting import (
     PATIENCE,
     Ours,

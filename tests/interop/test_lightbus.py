@@ -12,7 +12,7 @@ from typing import Any
 import coredis
 import pytest
 
-from node.bus.redis.format import Layout
+from parley._node.bus.redis.format import Layout
 from tests.interop.lightbus_peer import LISTENERS, SERVICE, LightbusBeside, LightbusService, key_of
 from tests.redis_server import RedisServer
 

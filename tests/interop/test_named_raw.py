@@ -15,9 +15,9 @@ import anyio.lowlevel
 import pytest
 from anyio.to_thread import run_sync
 
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.named.peer import FlavourName
 from parley import NamedEvent
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named.peer import FlavourName
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway
 from tests.node.network import PATIENCE
 from tests.reference.dialects import named

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import pytest
 
-from lbm.noise import parse_padding
-from node.errors import HandshakeError, NotTrustedError
-from node.protocol.codes import CloseCode
-from node.protocol.limits import Limits
-from node.trust.policies import Pinned
 from parley import NodeConfig, Peer
+from parley._lbm.noise import parse_padding
+from parley._node.errors import HandshakeError, NotTrustedError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import Limits
+from parley._node.trust.policies import Pinned
 from tests.interop.meeting import (
     SIDES,
     our_config,

@@ -5,8 +5,8 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.errors import NotOnceError
 from parley import Call, CallRefused, Peer
+from parley._node.errors import NotOnceError
 from tests.interop.meeting import Ours, our_config, our_node, their_config
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer

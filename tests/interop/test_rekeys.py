@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.errors import PeerClosedError
 from parley import Peer
+from parley._node.errors import PeerClosedError
 from tests.interop.meeting import (
     SIDES,
     our_config,
@@ -348,7 +348,7 @@ async def test_plain_key_updates_within_a_rekey_are_allowed() -> None:
 
 @pytest.mark.pure
 async def test_an_offer_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.protocol.rekey.REKEY_TIMEOUT", 0.2)
+    monkeypatch.setattr("parley._node.protocol.rekey.REKEY_TIMEOUT", 0.2)
 
     def act(peer: ReferencePeer) -> str:
         peer.handshake()
@@ -365,7 +365,7 @@ async def test_an_offer_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.pure
 async def test_a_rekey_that_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference answers the offer and keeps its KeyUpdate back: `rekey` ends all the same."""
-    monkeypatch.setattr("node.protocol.rekey.REKEY_TIMEOUT", 0.2)
+    monkeypatch.setattr("parley._node.protocol.rekey.REKEY_TIMEOUT", 0.2)
 
     def act(peer: ReferencePeer) -> str:
         peer.handshake()
@@ -382,7 +382,7 @@ async def test_a_rekey_that_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.pure
 async def test_a_seal_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """`seal_delay_ms` plus the grace (here 0.2 s instead of 10 s) after an unsealed event."""
-    monkeypatch.setattr("node.protocol.channel.SEAL_GRACE", 0.2)
+    monkeypatch.setattr("parley._node.protocol.channel.SEAL_GRACE", 0.2)
 
     def act(peer: ReferencePeer) -> str:
         peer.handshake()

@@ -14,8 +14,8 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from node.dialects.limits import RelayLimits
-from node.errors import RelayRefusedError
+from parley._node.dialects.limits import RelayLimits
+from parley._node.errors import RelayRefusedError
 from parley.dialects import Relay, RelayClient
 from tests.node.network import PATIENCE
 from tests.reference.dialects import relay as reference

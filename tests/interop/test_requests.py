@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.errors import PeerClosedError
-from node.protocol.allowance import Rate
 from parley import CallRefused, CallTimeout, Peer
+from parley._node.errors import PeerClosedError
+from parley._node.protocol.allowance import Rate
 from tests.interop.meeting import SIDES, our_config, our_node, their_config, with_bystander
 from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side
@@ -357,7 +357,7 @@ async def test_64_pings_are_answered_and_many_more_at_once_are_not(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether their Pongs wait to be sent or not: what ends them is the one limit or the other."""
-    monkeypatch.setattr("node.protocol.stream_zero.PINGS", Rate(100, 1.0))
+    monkeypatch.setattr("parley._node.protocol.stream_zero.PINGS", Rate(100, 1.0))
 
     def burst(peer: ReferencePeer, count: int) -> None:
         frames: list[bytes] = []

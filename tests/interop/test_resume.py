@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from node.protocol.codes import CloseCode
-from node.protocol.reports import Parted
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import Parted
 from tests.interop.core_end import ECHOED, PATIENCE, CoreEnd, core_config
 from tests.interop.meeting import our_identity, their_config
 from tests.reference import acts, resuming

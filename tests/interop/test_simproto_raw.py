@@ -10,9 +10,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import SimProtoGateway
 from parley import CallRefused, Node, SubscribeRejected
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.gateway import SimProtoGateway
 from tests.node.gateways.simproto_sides import offer
 from tests.node.network import PATIENCE, new_node
 from tests.reference.dialects.simproto_raw import SimProtoRaw

@@ -11,8 +11,8 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.errors import StreamResetError
 from parley import CallTimeout, Peer, Stream
+from parley._node.errors import StreamResetError
 from tests.interop.meeting import SIDES, Ours, our_node
 from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side

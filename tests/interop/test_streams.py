@@ -8,9 +8,9 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from node.errors import StreamResetError
-from node.protocol.limits import Limits
 from parley import Peer
+from parley._node.errors import StreamResetError
+from parley._node.protocol.limits import Limits
 from tests.interop.meeting import SIDES, Ours, our_config, our_node, their_config
 from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side

@@ -9,10 +9,10 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.errors import CallTimeout, PeerClosedError
-from node.protocol.limits import UNANSWERED_REQUESTS, Limits
-from node.remote.requests import Call
 from parley import CallRefused, Peer
+from parley._node.errors import CallTimeout, PeerClosedError
+from parley._node.protocol.limits import UNANSWERED_REQUESTS, Limits
+from parley._node.remote.requests import Call
 from tests.interop.meeting import SIDES, Ours, our_config, our_node
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
-from node.errors import PeerClosedError
 from parley import Peer
+from parley._node.errors import PeerClosedError
 from tests.interop.meeting import SIDES, our_config, their_config, with_bystander
 from tests.reference import acts, cbor
 from tests.reference.channel import ConnectionLost

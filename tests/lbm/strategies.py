@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lbm.codec import Value, encode
+from parley._lbm.codec import Value, encode
 
 uints = st.integers(0, 2**64 - 1) | st.integers(0, 300)
 texts = st.text(max_size=30)

@@ -5,7 +5,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from lbm.cells import (
+from parley._lbm.cells import (
     REQUIRED,
     read_array,
     read_bool,
@@ -15,8 +15,8 @@ from lbm.cells import (
     read_text_map,
     read_uint,
 )
-from lbm.codec import Value
-from lbm.errors import LbmDecodeError
+from parley._lbm.codec import Value
+from parley._lbm.errors import LbmDecodeError
 
 Reader = Callable[..., Any]
 

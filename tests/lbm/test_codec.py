@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import Value, decode, decode_value, encode, encode_value
-from lbm.errors import LbmDecodeError, LbmEncodeError
-from lbm.limits import LbmLimits
+from parley._lbm.codec import Value, decode, decode_value, encode, encode_value
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._lbm.limits import LbmLimits
 from tests.lbm.strategies import damaged, payloads, values
 
 VECTORS = Path(__file__).parent.parent / "vectors"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.decoder import decode, decode_value, peek_text
-from lbm.encoder import encode
-from lbm.errors import LbmDecodeError
-from lbm.heads import ARRAY, BYTES, encode_head
-from lbm.limits import HANDSHAKE_LIMITS, LbmLimits, most_containers
-from lbm.values import Value
+from parley._lbm.decoder import decode, decode_value, peek_text
+from parley._lbm.encoder import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.heads import ARRAY, BYTES, encode_head
+from parley._lbm.limits import HANDSHAKE_LIMITS, LbmLimits, most_containers
+from parley._lbm.values import Value
 
 CANONICAL_NAN = "fb7ff8000000000000"
 

@@ -5,10 +5,10 @@ import tracemalloc
 
 import pytest
 
-from lbm.decoder import decode, decode_value
-from lbm.encoder import encode
-from lbm.errors import LbmDecodeError
-from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS
+from parley._lbm.decoder import decode, decode_value
+from parley._lbm.encoder import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS
 
 MEBIBYTE = 1024 * 1024
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from lbm.encoder import encode, encode_value
-from lbm.errors import LbmEncodeError
+from parley._lbm.encoder import encode, encode_value
+from parley._lbm.errors import LbmEncodeError
 
 
 class Number(IntEnum):

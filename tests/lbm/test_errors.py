@@ -2,8 +2,8 @@
 
 import pytest
 
-from lbm.codec import decode
-from lbm.errors import LbmDecodeError, LbmEncodeError, LbmError
+from parley._lbm.codec import decode
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError, LbmError
 
 
 def test_errors_have_one_root() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lbm.errors import LbmEncodeError
-from lbm.heads import (
+from parley._lbm.errors import LbmEncodeError
+from parley._lbm.heads import (
     ARRAY,
     ARRAY_HEADS,
     BYTES,

@@ -1,7 +1,7 @@
 """The table of keys, against the text of section 13."""
 
-import lbm.keys
-from lbm.keys import FIRST_APPLICATION_KEY, KEYS, key_name
+import parley._lbm.keys
+from parley._lbm.keys import FIRST_APPLICATION_KEY, KEYS, key_name
 
 # "Types: ... text; ... bytes; ... booleans; ... arrays; ... maps; 22 any; the rest unsigned."
 TYPES = {
@@ -30,7 +30,7 @@ def test_keys_are_numbered_without_gaps_and_named_once() -> None:
 def test_every_constant_is_in_the_table() -> None:
     constants = {
         name: number
-        for name, number in vars(lbm.keys).items()
+        for name, number in vars(parley._lbm.keys).items()
         if name.isupper() and isinstance(number, int)
     }
     assert constants.pop("FIRST_APPLICATION_KEY") == FIRST_APPLICATION_KEY == 256

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from lbm.errors import LbmError
-from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, LbmLimits
+from parley._lbm.errors import LbmError
+from parley._lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, LbmLimits
 
 
 def test_the_numbers() -> None:

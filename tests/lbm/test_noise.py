@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import Value, decode, encode, encode_head, encode_value
-from lbm.errors import LbmError
-from lbm.limits import LbmLimits
-from lbm.noise import NO_PADDING, PADME, Padding, pad, parse_padding
+from parley._lbm.codec import Value, decode, encode, encode_head, encode_value
+from parley._lbm.errors import LbmError
+from parley._lbm.limits import LbmLimits
+from parley._lbm.noise import NO_PADDING, PADME, Padding, pad, parse_padding
 
 BUCKETS = [Padding("bucket", size) for size in (1, 7, 16, 64, 100, 256, 1000, 1024)]
 RULES = [PADME, *BUCKETS]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lbm.codec import Encoded, Value, encode, encode_slices, encode_value, is_large
-from lbm.errors import LbmEncodeError
+from parley._lbm.codec import Encoded, Value, encode, encode_slices, encode_value, is_large
+from parley._lbm.errors import LbmEncodeError
 from tests.lbm.strategies import values
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lbm.errors import LbmEncodeError
-from lbm.values import plain, plain_key
+from parley._lbm.errors import LbmEncodeError
+from parley._lbm.values import plain, plain_key
 
 
 class Number(IntEnum):

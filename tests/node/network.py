@@ -18,14 +18,14 @@ from typing import Any
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-from crypto.identity import Identity
-from node.testing import ConnectedNodes, FakeClock, connect_nodes
-from node.transport.backend import Backend
-from node.transport.eager import LentTask
-from node.transport.ground import Ground
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import AnyPeer, TrustPolicy
 from parley import Node, NodeConfig, Peer, Stream
+from parley._crypto.identity import Identity
+from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
+from parley._node.transport.backend import Backend
+from parley._node.transport.eager import LentTask
+from parley._node.transport.ground import Ground
+from parley._node.trust.accept_hook import AcceptHook
+from parley._node.trust.policies import AnyPeer, TrustPolicy
 
 PATIENCE = 10.0
 FAST = {"kex": ("x25519",)}

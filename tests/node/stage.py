@@ -21,8 +21,8 @@ import anyio
 LOOPS: Final = (
     "anyio._backends._asyncio",
     "anyio._backends._trio",
-    "node.transport.asyncio_backend",
-    "node.transport.trio_backend",
+    "parley._node.transport.asyncio_backend",
+    "parley._node.transport.trio_backend",
 )
 # So long an actor goes on if nobody kills it, in seconds.
 LONGEST: Final = 300.0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.backoff import Pauses
-from node.errors import ConfigError
+from parley._node.backoff import Pauses
+from parley._node.errors import ConfigError
 
 
 def test_they_grow_up_to_the_longest() -> None:

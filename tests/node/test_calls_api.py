@@ -11,13 +11,13 @@ import anyio
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
-from lbm.codec import Value
-from lbm.errors import LbmEncodeError
-from node.errors import PeerClosedError
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import PayloadTooLargeError
-from node.protocol.limits import UNANSWERED_REQUESTS, Limits
 from parley import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
+from parley._lbm.codec import Value
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import PeerClosedError
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.protocol.limits import UNANSWERED_REQUESTS, Limits
 from tests.node.network import (
     Meeting,
     config,

@@ -14,11 +14,11 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from node.errors import StreamResetError
-from node.handlers.topic import Topic
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import Limits
 from parley import Call, CallRefused, Peer, Stream
+from parley._node.errors import StreamResetError
+from parley._node.handlers.topic import Topic
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import Limits
 from tests.node.network import Meeting, config, eventually, meeting, other_tasks
 
 pytestmark = pytest.mark.anyio

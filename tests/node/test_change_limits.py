@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity
-from node.config import CHANGEABLE
-from node.protocol.limits import Limits
 from parley import Call, Node, NodeConfig
+from parley._crypto.identity import Identity
+from parley._node.config import CHANGEABLE
+from parley._node.protocol.limits import Limits
 from parley.errors import ConfigError, ParleyError
 from tests.node.network import config, introduce, meeting, new_node
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.registry import NAMES, PARAMETERS
-from lbm.noise import PADME, parse_padding
-from node.config import RANGES, STREAM_WINDOW
-from node.errors import ConfigError
-from node.protocol.config import CoreConfig
-from node.protocol.limits import Limits
 from parley import Node, NodeConfig
+from parley._crypto.identity import Identity
+from parley._crypto.registry import NAMES, PARAMETERS
+from parley._lbm.noise import PADME, parse_padding
+from parley._node.config import RANGES, STREAM_WINDOW
+from parley._node.errors import ConfigError
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.limits import Limits
 
 IDENTITY = Identity.create()
 

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from node import errors
-from node.errors import (
+from parley._node import errors
+from parley._node.errors import (
     AddressError,
     CallRefused,
     CallTimeout,
@@ -18,7 +18,7 @@ from node.errors import (
     handshake_error,
     os_reason,
 )
-from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode
+from parley._node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode
 
 
 def test_every_error_is_a_parley_error_and_stands_in_the_tree() -> None:
@@ -27,7 +27,7 @@ def test_every_error_is_a_parley_error_and_stands_in_the_tree() -> None:
         for name, thing in vars(errors).items()
         if isinstance(thing, type) and issubclass(thing, Exception) and not name.startswith("_")
     ]
-    ours = [error for error in found if error.__module__ == "node.errors"]
+    ours = [error for error in found if error.__module__ == "parley._node.errors"]
     assert len(ours) > 14
     for error in ours:
         assert issubclass(error, ParleyError)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.fair_slots import IDLE, FairSlots
+from parley._node.fair_slots import IDLE, FairSlots
 
 
 def slots(**idle: float | None) -> FairSlots[str]:

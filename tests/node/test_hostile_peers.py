@@ -8,14 +8,14 @@ from collections.abc import Collection
 
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.handlers.registry import LONGEST_NAME
-from node.handlers.topic import SubscribeRequest
-from node.protocol.codes import CALL, CHUNK, SIM, CloseCode, ResultCode
-from node.protocol.limits import LARGEST_CREDIT
-from node.protocol.multiplexer import EXTRA_WEIGHT
 from parley import Call, CallRefused, Peer, Stream, StreamResetError
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.handlers.registry import LONGEST_NAME
+from parley._node.handlers.topic import SubscribeRequest
+from parley._node.protocol.codes import CALL, CHUNK, SIM, CloseCode, ResultCode
+from parley._node.protocol.limits import LARGEST_CREDIT
+from parley._node.protocol.multiplexer import EXTRA_WEIGHT
 from tests.node.network import eventually, meeting, settled
 
 pytestmark = pytest.mark.anyio

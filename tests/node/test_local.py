@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import PeerClosedError, StreamResetError
 from parley import Call, CallRefused, Identity, NamedEvent, Node, ParleyError, ResultCode, Stream
+from parley._node.errors import PeerClosedError, StreamResetError
 from parley.trust import OneOf
 from tests.node.journal.journaled import journal_of, journaled
 from tests.node.network import config, eventually, new_node

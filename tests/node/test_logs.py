@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from node.logs import LINES, LogRation
-from node.testing import FakeClock
 from parley import Call, CallRefused, Stream
+from parley._node.logs import LINES, LogRation
+from parley._node.testing import FakeClock
 from tests.node.network import meeting, settled
 
 

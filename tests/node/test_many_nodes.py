@@ -11,9 +11,9 @@ import weakref
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.testing import connect_nodes
 from parley import Call, Node, Stream
+from parley._crypto.identity import Identity
+from parley._node.testing import connect_nodes
 from tests.node.network import config, nothing_left, open_files, other_tasks
 
 NODES = 1_000

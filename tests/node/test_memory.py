@@ -16,21 +16,21 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from lbm import keys
-from lbm.codec import Value, encode
-from node.bus.config import BusConfig
-from node.bus.model import Counters, Delivery, Published, StoredEvent
-from node.bus.schemas import Schemas
-from node.bus.store import Store
-from node.config import NodeConfig
-from node.protocol import account as weights
-from node.protocol.account import Account
-from node.protocol.codes import BUS, BUS_LABEL, CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
-from node.protocol.limits import PEER_MEMORY, UNWRITTEN_PART
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.bus_requests import Given, Join, Publish, Read, Request, encode_request
-from node.remote_bus.service import offer_bus
-from node.transport.backend import Backend
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._node.bus.config import BusConfig
+from parley._node.bus.model import Counters, Delivery, Published, StoredEvent
+from parley._node.bus.schemas import Schemas
+from parley._node.bus.store import Store
+from parley._node.config import NodeConfig
+from parley._node.protocol import account as weights
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import BUS, BUS_LABEL, CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
+from parley._node.protocol.limits import PEER_MEMORY, UNWRITTEN_PART
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.bus_requests import Given, Join, Publish, Read, Request, encode_request
+from parley._node.remote_bus.service import offer_bus
+from parley._node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import Meeting, eventually, meeting, settled
 

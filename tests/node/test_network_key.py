@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from node.errors import HandshakeError
-from node.protocol.codes import CloseCode
+from parley._node.errors import HandshakeError
+from parley._node.protocol.codes import CloseCode
 from tests.node.network import eventually, introduce, new_node
 
 pytestmark = pytest.mark.anyio

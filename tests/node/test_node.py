@@ -14,8 +14,9 @@ import pytest
 from anyio import create_task_group, fail_after, move_on_after, to_thread
 from anyio.abc import ByteStream
 
-from crypto.identity import Identity
-from node.errors import (
+from parley import Call, Node, ParleyError, Peer, Stream
+from parley._crypto.identity import Identity
+from parley._node.errors import (
     AddressError,
     ConfigError,
     HandshakeError,
@@ -24,15 +25,14 @@ from node.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from node.protocol.codes import CloseCode
-from node.protocol.limits import HANDSHAKE_TIMEOUT
-from node.testing import FakeClock
-from node.transport.address import Address
-from node.transport.driver import Driver
-from node.transport.memory import memory_pair
-from node.trust.known_peers import KnownPeers
-from node.trust.policies import AnyPeer, FirstUse, Known, OneOf
-from parley import Call, Node, ParleyError, Peer, Stream
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import HANDSHAKE_TIMEOUT
+from parley._node.testing import FakeClock
+from parley._node.transport.address import Address
+from parley._node.transport.driver import Driver
+from parley._node.transport.memory import memory_pair
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.policies import AnyPeer, FirstUse, Known, OneOf
 from tests.node.network import (
     config,
     eventually,

@@ -6,10 +6,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError
-from node.bus.event import BusEvent
-from node.errors import AddressError, ConfigError, ParleyError
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.event import BusEvent
+from parley._node.errors import AddressError, ConfigError, ParleyError
 from tests.node.network import eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio

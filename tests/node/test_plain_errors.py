@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from node.settings import FederationSettings
-from node.trust.policies import AnyPeer
+from parley._node.settings import FederationSettings
+from parley._node.trust.policies import AnyPeer
 from parley.console import Console, serving_console
 from parley.dialects import SimProtoClient, SimProtoGateway
 from parley.errors import BusUnavailableError

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from node.testing import connected_nodes
 from parley import CallRefused, CallTimeout, Pauses, StreamResetError
+from parley._node.testing import connected_nodes
 from parley.transfer import Source, send_file
 from tests.node.network import eventually, new_node
 

@@ -12,9 +12,6 @@ import msgspec
 import pydantic
 import pytest
 
-from lbm.codec import Value
-from node.errors import ConfigError, MalformedDataError, StreamedAnswerError
-from node.protocol.codes import ResultCode
 from parley import (
     AnswerStream,
     Call,
@@ -26,6 +23,9 @@ from parley import (
     Topic,
     on_event,
 )
+from parley._lbm.codec import Value
+from parley._node.errors import ConfigError, MalformedDataError, StreamedAnswerError
+from parley._node.protocol.codes import ResultCode
 from tests.node.network import Meeting, meeting
 
 pytestmark = pytest.mark.anyio

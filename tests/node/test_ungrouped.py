@@ -5,9 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import CallRefused, StreamResetError, sole_error
-from node.protocol.codes import CloseCode, ResultCode
 from parley import Call, Stream, SubscribeRejected, SubscribeRequest
+from parley._node.errors import CallRefused, StreamResetError, sole_error
+from parley._node.protocol.codes import CloseCode, ResultCode
 from parley.errors import ungrouped
 from parley.interceptors import Intercepted, Proceed
 from tests.node.network import meeting

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from node.testing import connected_nodes
-from node.testing.pair import ConnectedNodes
 from parley import Forward, Namespace, Node, Pauses, Peer, Supercategory, on_event
+from parley._node.testing import connected_nodes
+from parley._node.testing.pair import ConnectedNodes
 from parley.errors import ConfigError, LbmEncodeError, LocalProtocolError, ParleyError
 from tests.node.network import new_node
 

@@ -6,18 +6,25 @@ from typing import assert_type
 
 import pytest
 
-import node.node
 import parley
+import parley._node.node
 from parley import Node
 
 # What is imported when it is used: the bus, other dialects, the pipeline and the command line.
-HEAVY = ("node.bus", "node.remote_bus", "node.cli", "node.settings", "node.testing", "pipeline")
+HEAVY = (
+    "parley._node.bus",
+    "parley._node.remote_bus",
+    "parley._node.cli",
+    "parley._node.settings",
+    "parley._node.testing",
+    "parley._pipeline",
+)
 PROGRAM = """
 import sys
 def loaded(*names):
     print([m for m in sys.modules if m.startswith(names)])
 import parley
-loaded("node", "crypto", "lbm", "pipeline", "anyio")
+loaded("parley._", "anyio")
 from parley import Node, Identity
 loaded(*sys.argv[1:])
 """
@@ -25,7 +32,7 @@ loaded(*sys.argv[1:])
 
 @pytest.mark.process
 def test_it_loads_what_is_used() -> None:
-    dialects = [f"node.gateways.{name}" for name in ("named", "relay", "simproto")]
+    dialects = [f"parley._node.gateways.{name}" for name in ("named", "relay", "simproto")]
     others = ["coredis", "jsonschema", "pyspark", "rich", "sqlite3", "typed_settings", "typer"]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *HEAVY, *dialects, *others],
@@ -38,8 +45,8 @@ def test_it_loads_what_is_used() -> None:
 
 
 def test_its_names_are_the_classes_themselves() -> None:
-    assert_type(Node, type[node.node.Node])
-    assert Node is parley.Node is node.node.Node
+    assert_type(Node, type[parley._node.node.Node])
+    assert Node is parley.Node is parley._node.node.Node
 
 
 def test_it_lists_all_that_it_has() -> None:

@@ -31,10 +31,10 @@ parley.__main__.main()
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("node", ""),
+        ("parley._node", ""),
         ("cryptography", ""),
-        ("node.cli.exits", ""),
-        ("node.cli.call", ""),  # the command is looked for
+        ("parley._node.cli.exits", ""),
+        ("parley._node.cli.call", ""),  # the command is looked for
         ("anyio._backends._asyncio", "parley: interrupted by SIGINT\n"),  # the command runs
     ],
 )
@@ -60,7 +60,7 @@ def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -
 @pytest.mark.process
 def test_an_interrupt_that_is_ignored_stays_so() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(int(signal.SIGINT)), "node", "--version"],
+        [sys.executable, "-c", PROGRAM, str(int(signal.SIGINT)), "parley._node", "--version"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         env={**os.environ, "PARLEY_HOME": os.devnull},
         capture_output=True,
@@ -75,7 +75,7 @@ def test_an_interrupt_that_is_ignored_stays_so() -> None:
 @pytest.mark.parametrize("command", ["serve", "run"])
 def test_a_hangup_does_not_end_what_serves_while_it_starts(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(int(signal.SIGHUP)), "node", command, "--help"],
+        [sys.executable, "-c", PROGRAM, str(int(signal.SIGHUP)), "parley._node", command, "--help"],
         capture_output=True,
         text=True,
         timeout=25,
@@ -89,6 +89,6 @@ def test_the_module_of_the_commands_runs_them_too(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["parley", "errors", "--help"])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module("node.cli", run_name="__main__")
+        runpy.run_module("parley._node.cli", run_name="__main__")
     assert ended.value.code in (0, None)
     assert "Usage: parley errors" in capfd.readouterr().out

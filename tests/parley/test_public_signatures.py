@@ -28,7 +28,7 @@ def functions(dotted: str) -> Iterator[tuple[str, Any]]:
         return
     shown = SHOWN.get(dotted.rpartition(".")[2], Shown())
     for owner in found.__mro__:
-        if owner.__module__.partition(".")[0] not in OURS:
+        if owner.__module__.partition(".")[0] != OURS:
             continue
         for name, value in vars(owner).items():
             if name in shown.hidden or (name.startswith("_") and name != "__init__"):
@@ -43,7 +43,7 @@ def functions(dotted: str) -> Iterator[tuple[str, Any]]:
                 value = value.__func__
             if name == "__init__" and dataclasses.is_dataclass(owner):
                 continue  # it has no source
-            if inspect.isfunction(value) and value.__module__.partition(".")[0] in OURS:
+            if inspect.isfunction(value) and value.__module__.partition(".")[0] == OURS:
                 yield f"{dotted}.{name}", inspect.unwrap(value)
 
 
@@ -79,7 +79,7 @@ def is_ours(name: str, module: str) -> bool:
     if isinstance(found, TypeVar) or name in ("Any", "Self"):
         return False
     home = getattr(found, "__module__", "")
-    return home.partition(".")[0] in OURS or is_imported_from_ours(name, module)
+    return home.partition(".")[0] == OURS or is_imported_from_ours(name, module)
 
 
 def is_imported_from_ours(name: str, module: str) -> bool:
@@ -87,7 +87,7 @@ def is_imported_from_ours(name: str, module: str) -> bool:
         if isinstance(node, ast.ImportFrom) and any(
             name == (one.asname or one.name) for one in node.names
         ):
-            return (node.module or "").partition(".")[0] in OURS
+            return (node.module or "").partition(".")[0] == OURS
     return False
 
 

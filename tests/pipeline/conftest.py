@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.spark import open_session
+from parley._pipeline.spark import open_session
 
 # Seconds for one test.
 PATIENCE = 240

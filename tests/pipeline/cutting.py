@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from node.journal.audit.rows import EVENT_COLUMNS
-from node.journal.names import CLOSED, LIVE
-from node.journal.segments import RANGE_SIZE, list_segments, read_range
-from pipeline.batches import SegmentRange, read_batches
-from pipeline.bronze_rows import NEEDED
-from pipeline.listing import Budget, Listing, ranges_between, read_on
-from pipeline.progress import Progress
-from pipeline.schema import (
+from parley._node.journal.audit.rows import EVENT_COLUMNS
+from parley._node.journal.names import CLOSED, LIVE
+from parley._node.journal.segments import RANGE_SIZE, list_segments, read_range
+from parley._pipeline.batches import SegmentRange, read_batches
+from parley._pipeline.bronze_rows import NEEDED
+from parley._pipeline.listing import Budget, Listing, ranges_between, read_on
+from parley._pipeline.progress import Progress
+from parley._pipeline.schema import (
     EVENT,
     FINDING,
     PENDING,
@@ -30,9 +30,9 @@ from pipeline.schema import (
     TIP,
     WALKED_ARROW,
 )
-from pipeline.stitch.here import in_order
-from pipeline.stitch.rows import stitch_rows
-from pipeline.walk import walker
+from parley._pipeline.stitch.here import in_order
+from parley._pipeline.stitch.rows import stitch_rows
+from parley._pipeline.walk import walker
 
 _COLUMNS: Final = [name for name in WALKED_ARROW.names if name in EVENT_COLUMNS or name == "time"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from pipeline import java
-from pipeline.bronze import Step, ingest
-from pipeline.silver import SilverStep
-from pipeline.spark import open_session
-from pipeline.tables import Tables
+from parley._pipeline import java
+from parley._pipeline.bronze import Step, ingest
+from parley._pipeline.silver import SilverStep
+from parley._pipeline.spark import open_session
+from parley._pipeline.tables import Tables
 from tests.pipeline.conftest import JAVA_OPTIONS
 
 

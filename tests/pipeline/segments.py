@@ -6,11 +6,11 @@ A segment's bytes follow from its arguments.
 from dataclasses import dataclass
 from pathlib import Path
 
-from crypto.identity import NodeId
-from node.journal import keys
-from node.journal.bodies import SegmentEnd, SegmentHead, encode_block
-from node.journal.names import CLOSED, SegmentName, run_start
-from node.journal.records import encode_record
+from parley._crypto.identity import NodeId
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentEnd, SegmentHead, encode_block
+from parley._node.journal.names import CLOSED, SegmentName, run_start
+from parley._node.journal.records import encode_record
 
 START = 1_763_078_399_000_000_000  # 2025-11-13 23:59:59 UTC
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.gold.store import EVENT_ROWS
-from pipeline.summary.facts import summary_of
-from pipeline.summary.kinds import merged
+from parley._pipeline.gold.store import EVENT_ROWS
+from parley._pipeline.summary.facts import summary_of
+from parley._pipeline.summary.kinds import merged
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SEGMENT = "{}-20260102T120000000000Z-00000000"

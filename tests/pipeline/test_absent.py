@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from node.journal import keys
-from node.journal.bodies import Secret, SegmentEnd, SegmentHead
-from node.journal.names import CLOSED, LIVE
-from node.journal.records import Record, encode_record, read_records
-from node.journal.segments import read_range
-from node.journal.sessions import Checkpoint
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.journal import keys
+from parley._node.journal.bodies import Secret, SegmentEnd, SegmentHead
+from parley._node.journal.names import CLOSED, LIVE
+from parley._node.journal.records import Record, encode_record, read_records
+from parley._node.journal.segments import read_range
+from parley._node.journal.sessions import Checkpoint
 from tests.node.journal.audit.audited import Audited
 from tests.node.journal.joined_tunnels import join
 from tests.node.journal.joined_tunnels import told as a_tunnel

@@ -5,12 +5,12 @@ from itertools import count, product
 import pyarrow as pa
 import pytest
 
-from node.journal.audit.compact import UNREAD, CompactRow, event_rows
-from node.journal.audit.content import Content
-from node.journal.audit.rows import EVENT_COLUMNS
-from pipeline import arrow_rows
-from pipeline.arrow_rows import event_batches
-from pipeline.schema import EVENT, WALKED_ARROW
+from parley._node.journal.audit.compact import UNREAD, CompactRow, event_rows
+from parley._node.journal.audit.content import Content
+from parley._node.journal.audit.rows import EVENT_COLUMNS
+from parley._pipeline import arrow_rows
+from parley._pipeline.arrow_rows import event_batches
+from parley._pipeline.schema import EVENT, WALKED_ARROW
 
 NOW = 1_795_000_000_000_000_123
 HEADS = ("a" * 52, "s", "01", "sent", "a" * 52, "b" * 52), ("a" * 52, "s", None, "sent", None, None)

@@ -14,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from node.journal.audit.rows import EVENT_COLUMNS
-from pipeline.bronze import ingest, start
-from pipeline.errors import IngestError
-from pipeline.java import find_java
-from pipeline.silver import SilverStep, events
-from pipeline.tables import Tables
+from parley._node.journal.audit.rows import EVENT_COLUMNS
+from parley._pipeline.bronze import ingest, start
+from parley._pipeline.errors import IngestError
+from parley._pipeline.java import find_java
+from parley._pipeline.silver import SilverStep, events
+from parley._pipeline.tables import Tables
 from tests.node.journal.recorded import audit_of
 from tests.pipeline.ingesting import Count
 from tests.pipeline.segments import Made, make_segment

@@ -14,10 +14,10 @@ from time import sleep
 import pyspark
 import pytest
 
-from crypto.auditor_file import save_auditor_key
-from node.journal.audit.rows import STATUS_AT
-from node.journal.names import CLOSED
-from pipeline.java import find_java, shim_home
+from parley._crypto.auditor_file import save_auditor_key
+from parley._node.journal.audit.rows import STATUS_AT
+from parley._node.journal.names import CLOSED
+from parley._pipeline.java import find_java, shim_home
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from node.apps.simulate import stream_sender
-from node.apps.simulate.plan import Plan
-from node.apps.simulate.world import Keeping
-from node.journal import keys
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.apps.simulate import stream_sender
+from parley._node.apps.simulate.plan import Plan
+from parley._node.apps.simulate.world import Keeping
+from parley._node.journal import keys
 from tests.node.apps.simulate.journals import run
 from tests.pipeline.cutting import Told, Walks, growing
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from lbm.codec import decode, encode
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.fields import LIMITS
-from node.journal.names import CLOSED
-from node.journal.records import Record, read_records
-from node.journal.segments import read_range
+from parley._lbm.codec import decode, encode
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.fields import LIMITS
+from parley._node.journal.names import CLOSED
+from parley._node.journal.records import Record, read_records
+from parley._node.journal.segments import read_range
 from tests.node.journal.recorded import AUDITOR
 from tests.pipeline.cutting import Walks
 from tests.pipeline.test_absent import Segments, kinds, made, sealed_up

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from crypto.auditor_file import save_auditor_key
-from node.journal.audit.rows import EVENT_COLUMNS
-from node.journal.names import LIVE
-from pipeline.gold.cluster import read_gold
-from pipeline.gold.meanings import FAULT
-from pipeline.silver import events
-from pipeline.tables import Tables
+from parley._crypto.auditor_file import save_auditor_key
+from parley._node.journal.audit.rows import EVENT_COLUMNS
+from parley._node.journal.names import LIVE
+from parley._pipeline.gold.cluster import read_gold
+from parley._pipeline.gold.meanings import FAULT
+from parley._pipeline.silver import events
+from parley._pipeline.tables import Tables
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
 

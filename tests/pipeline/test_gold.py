@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.gold.calls import calls
-from pipeline.gold.making import gold_tables
-from pipeline.gold.meanings import FAULT, KINDS, NOTICE
-from pipeline.summary.pairing import LAST_CODE
+from parley._pipeline.gold.calls import calls
+from parley._pipeline.gold.making import gold_tables
+from parley._pipeline.gold.meanings import FAULT, KINDS, NOTICE
+from parley._pipeline.summary.pairing import LAST_CODE
 from tests.pipeline.silver_frames import (
     CHECK_KEY,
     START,

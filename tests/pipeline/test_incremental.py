@@ -14,26 +14,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lbm import keys as cells
-from node.journal.names import CLOSED, LIVE
-from node.journal.segments import RANGE_SIZE
-from node.protocol import codes
+from parley._lbm import keys as cells
+from parley._node.journal.names import CLOSED, LIVE
+from parley._node.journal.segments import RANGE_SIZE
+from parley._node.protocol import codes
+from parley._pipeline.batches import read_batches
+from parley._pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
+from parley._pipeline.errors import DamagedTablesError, NoTablesError
+from parley._pipeline.gold import refresh as refreshing
+from parley._pipeline.gold.making import SCHEMAS, gold_tables
+from parley._pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
+from parley._pipeline.gold.store import MARK, GoldDirectory
+from parley._pipeline.listing import Budget, Listing, ranges_between, read_on
+from parley._pipeline.progress import Progress
+from parley._pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
+from parley._pipeline.secret import local_check_key
+from parley._pipeline.stitch import here
+from parley._pipeline.summary.facts import NEEDED, summary_of
+from parley._pipeline.summary.kinds import merged
+from parley._pipeline.walk import walker
 from parley.protocol import encode
-from pipeline.batches import read_batches
-from pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
-from pipeline.errors import DamagedTablesError, NoTablesError
-from pipeline.gold import refresh as refreshing
-from pipeline.gold.making import SCHEMAS, gold_tables
-from pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
-from pipeline.gold.store import MARK, GoldDirectory
-from pipeline.listing import Budget, Listing, ranges_between, read_on
-from pipeline.progress import Progress
-from pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
-from pipeline.secret import local_check_key
-from pipeline.stitch import here
-from pipeline.summary.facts import NEEDED, summary_of
-from pipeline.summary.kinds import merged
-from pipeline.walk import walker
 from tests.node.journal.recorded import AUDITOR, Recorded
 from tests.pipeline.cutting import Rows, stitched
 from tests.pipeline.silver_frames import CHECK_KEY, START

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.timeout(180)]
 WORKING = """
 import os, signal
 from pyspark import SparkContext
-from node.cli.pipeline.session import spark_session
-from node.errors import UnreachableError
+from parley._node.cli.pipeline.session import spark_session
+from parley._node.errors import UnreachableError
 
 try:
     with spark_session("local[1]", None, "512m") as spark:

@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from node.apps.simulate.tally import count
-from pipeline.again import unchanged
-from pipeline.bronze import ingest
-from pipeline.gold.cluster import read_gold
-from pipeline.gold.meanings import FAULT, UNCHECKED
-from pipeline.jobs import refresh
-from pipeline.silver import SilverStep, events, sessions
-from pipeline.tables import Tables
+from parley._node.apps.simulate.tally import count
+from parley._pipeline.again import unchanged
+from parley._pipeline.bronze import ingest
+from parley._pipeline.gold.cluster import read_gold
+from parley._pipeline.gold.meanings import FAULT, UNCHECKED
+from parley._pipeline.jobs import refresh
+from parley._pipeline.silver import SilverStep, events, sessions
+from parley._pipeline.tables import Tables
 from tests.node.apps.simulate.journals import Simulated, make
 from tests.node.apps.simulate.tamper.plant import tamper
 from tests.node.apps.simulate.tamper.planted import Fault, Planted

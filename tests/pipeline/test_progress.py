@@ -2,8 +2,8 @@
 
 import json
 
-from node.journal.names import SegmentName
-from pipeline.progress import Position, Progress
+from parley._node.journal.names import SegmentName
+from parley._pipeline.progress import Position, Progress
 
 NODE = "a" * 52
 RUN = "20251113T000000000000Z"

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.gold.making import gold_tables
-from pipeline.gold.store import GoldDirectory
-from pipeline.reconcile import events
-from pipeline.reconcile.events import SessionDirection, Wanted
-from pipeline.summary import facts
+from parley._pipeline.gold.making import gold_tables
+from parley._pipeline.gold.store import GoldDirectory
+from parley._pipeline.reconcile import events
+from parley._pipeline.reconcile.events import SessionDirection, Wanted
+from parley._pipeline.summary import facts
 from tests.pipeline.silver_frames import CHECK_KEY, Talk, events_of, summary
 
 

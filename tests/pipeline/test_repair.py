@@ -9,12 +9,12 @@ from shutil import copytree, rmtree
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import jobs
-from pipeline.again import unchanged
-from pipeline.checkpoint import check_directory, read_checkpoint, remove_tables
-from pipeline.errors import DamagedTablesError
-from pipeline.gold.outcome import Outcome
-from pipeline.tables import CHECKPOINT
+from parley._pipeline import jobs
+from parley._pipeline.again import unchanged
+from parley._pipeline.checkpoint import check_directory, read_checkpoint, remove_tables
+from parley._pipeline.errors import DamagedTablesError
+from parley._pipeline.gold.outcome import Outcome
+from parley._pipeline.tables import CHECKPOINT
 from tests.node.journal.recorded import AUDITOR
 from tests.pipeline.test_incremental import talk, write
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from node.journal import keys
-from node.journal.audit.rows import EVENT_COLUMNS
-from node.journal.names import CLOSED, LIVE
-from node.journal.records import read_records
-from pipeline.bronze import ingest
-from pipeline.silver import SilverStep, events, findings, sessions, tunnels
-from pipeline.tables import Tables
+from parley._node.journal import keys
+from parley._node.journal.audit.rows import EVENT_COLUMNS
+from parley._node.journal.names import CLOSED, LIVE
+from parley._node.journal.records import read_records
+from parley._pipeline.bronze import ingest
+from parley._pipeline.silver import SilverStep, events, findings, sessions, tunnels
+from parley._pipeline.tables import Tables
 from tests.node.journal.joined_tunnels import TRACE, join, server, told
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
@@ -112,7 +112,9 @@ def test_many_small_ranges_are_stitched_to_what_one_audit_says(
     assert stored(segments, known) == keys.TUNNEL
     # Where the tables are in no directory, or not in the one of that name, all rows go through
     # Spark.
-    monkeypatch.setattr("pipeline.silver.local_directory", lambda path: tmp_path / "elsewhere")
+    monkeypatch.setattr(
+        "parley._pipeline.silver.local_directory", lambda path: tmp_path / "elsewhere"
+    )
     SilverStep([KEY])(tables, 0)
     assert rows_of_silver(tables) == rows_of_audit(segments)
     assert not (tmp_path / "elsewhere").exists()

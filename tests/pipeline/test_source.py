@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
-from node.journal.names import LIVE
-from node.journal.records import BAD_CRC, OK, TORN
-from pipeline.errors import PipelineError
-from pipeline.schema import BRONZE, FOREIGN, UNREADABLE
-from pipeline.source import JournalReader, JournalSource, JournalStreamReader, RangeGroup
+from parley._node.journal.names import LIVE
+from parley._node.journal.records import BAD_CRC, OK, TORN
+from parley._pipeline.errors import PipelineError
+from parley._pipeline.schema import BRONZE, FOREIGN, UNREADABLE
+from parley._pipeline.source import JournalReader, JournalSource, JournalStreamReader, RangeGroup
 from tests.pipeline.segments import Made, make_segment
 
 

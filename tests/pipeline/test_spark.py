@@ -5,7 +5,7 @@ import os
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.spark import SESSION_SETTINGS
+from parley._pipeline.spark import SESSION_SETTINGS
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from node.journal.audit.compact import CompactRow
-from node.journal.audit.content import Content
-from pipeline.arrow_rows import event_batches, other_batch
-from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP, WAITING
-from pipeline.stitch.rows import stitch_rows
-from pipeline.stitch.runs import Runs, segment_row
-from pipeline.stitch.spans import Linked, link
+from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.content import Content
+from parley._pipeline.arrow_rows import event_batches, other_batch
+from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP, WAITING
+from parley._pipeline.stitch.rows import stitch_rows
+from parley._pipeline.stitch.runs import Runs, segment_row
+from parley._pipeline.stitch.spans import Linked, link
 
 NODE = "a" * 52
 RUN, LATER = "20261121T000000000000Z", "20261122T000000000000Z"

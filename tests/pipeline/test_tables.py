@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from pipeline.schema import BRONZE
-from pipeline.tables import Tables
+from parley._pipeline.schema import BRONZE
+from parley._pipeline.tables import Tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -3,7 +3,7 @@ honest."""
 
 from datetime import timedelta
 
-from pipeline.reconcile.tunnels import MOST_LOST, compare_tunnels
+from parley._pipeline.reconcile.tunnels import MOST_LOST, compare_tunnels
 from tests.pipeline.silver_frames import START, Row, in_ns, micros, tunnel
 
 LATER = START + timedelta(hours=1)

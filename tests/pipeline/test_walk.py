@@ -7,15 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
-from node.journal.names import CLOSED, parse_name
-from node.journal.segments import plan_ranges
-from pipeline.batches import SegmentRange, read_batches
-from pipeline.bronze_rows import NEEDED
-from pipeline.errors import PipelineError
-from pipeline.schema import EVENT, PENDING, SPAN, WALKED_ARROW
-from pipeline.tables import local_directory
-from pipeline.walk import walker
+from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
+from parley._node.journal.names import CLOSED, parse_name
+from parley._node.journal.segments import plan_ranges
+from parley._pipeline.batches import SegmentRange, read_batches
+from parley._pipeline.bronze_rows import NEEDED
+from parley._pipeline.errors import PipelineError
+from parley._pipeline.schema import EVENT, PENDING, SPAN, WALKED_ARROW
+from parley._pipeline.tables import local_directory
+from parley._pipeline.walk import walker
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 KEY = AUDITOR.private_bytes()

@@ -6,9 +6,9 @@ Their identities' private keys are known; what else a session has is drawn anew.
 
 from typing import Any
 
-from crypto.identity import Identity
-from crypto.registry import NAMES, SIGNING
-from node.protocol.observer import Observer
+from parley._crypto.identity import Identity
+from parley._crypto.registry import NAMES, SIGNING
+from parley._node.protocol.observer import Observer
 from tests.node.protocol.pair import Pair, events_of, make_config
 from tests.reference.handshake import handshake_cells
 from tests.reference.recorded import seed

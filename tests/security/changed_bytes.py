@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from node.protocol.frames import frame
-from node.protocol.limits import FRAME_HEADER_SIZE, HANDSHAKE_EVENT_SIZE
+from parley._node.protocol.frames import frame
+from parley._node.protocol.limits import FRAME_HEADER_SIZE, HANDSHAKE_EVENT_SIZE
 from tests.security.middle import Instead, Passing, Tamper
 from tests.security.shapes import SMALL, Shape
 

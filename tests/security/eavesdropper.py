@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from crypto.registry import Suite as OurSuite
-from node.protocol.handshake import Agreed
-from node.protocol.observer import Checkpoint
+from parley._crypto.registry import Suite as OurSuite
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.observer import Checkpoint
 from tests.reference import schedule
 from tests.reference.exchange import (
     MLKEM_CIPHERTEXT,

@@ -15,9 +15,9 @@ from unittest.mock import patch
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from crypto.exchange import EphemeralKey, KexAlgorithm
-from crypto.randomness import random_bytes
-from crypto.registry import KEX, Suite
+from parley._crypto.exchange import EphemeralKey, KexAlgorithm
+from parley._crypto.randomness import random_bytes
+from parley._crypto.registry import KEX, Suite
 from tests.alone import alive
 
 _VEIL: Final = bytes(255 - byte for byte in range(256))
@@ -105,7 +105,7 @@ def watched_exchanges() -> Iterator[Exchanges]:
     with (
         patch.dict(KEX, watching),
         patch.object(Suite, "kex_algorithm", looked_up),
-        patch("crypto.exchange.random_bytes", draw),
+        patch("parley._crypto.exchange.random_bytes", draw),
     ):
         yield seen
 

@@ -6,11 +6,11 @@ refused by the signatures alone. Proofs are written with the reference implement
 
 from collections.abc import Sequence
 
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from crypto.signing import Sign, SigningKey
-from node.protocol.frames import frame
-from node.protocol.handshake import Handshake, known
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._crypto.signing import Sign, SigningKey
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import Handshake, known
 from tests.node.protocol.pair import Pair, make_config
 from tests.reference import cbor
 from tests.reference.sealing import Direction, Signer, Suite

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
-from crypto.ciphers import INVALID_TAG_ERRORS, AeadKey
-from crypto.kdf import label
-from crypto.registry import CIPHERS, Suite
-from crypto.schedule import HandshakeSecrets, handshake_secrets
-from node.protocol.handshake import Agreed
-from node.protocol.observer import Checkpoint
+from parley._crypto.ciphers import INVALID_TAG_ERRORS, AeadKey
+from parley._crypto.kdf import label
+from parley._crypto.registry import CIPHERS, Suite
+from parley._crypto.schedule import HandshakeSecrets, handshake_secrets
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.observer import Checkpoint
 from tests.alone import alive
 
 # What encrypts and decrypts under a key, in any of the ciphers.

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from node.protocol.codes import CONNECTION, CloseCode
-from node.protocol.codes import HELLO as HELLO_EVENT
-from node.protocol.event import parse_raw
-from node.protocol.frames import frame
-from node.protocol.limits import CLOSE_LINGER
-from node.protocol.reports import (
+from parley._node.protocol.codes import CONNECTION, CloseCode
+from parley._node.protocol.codes import HELLO as HELLO_EVENT
+from parley._node.protocol.event import parse_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.protocol.reports import (
     ConnectionEnded,
     HandshakeCompleted,
     KeysUpdated,
     PeerIdentified,
 )
-from node.protocol.states import State
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, START, Pair, Side, events_of
 from tests.security.shapes import FROM_INITIATOR, INITIATORS_PROOF, Shape
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from node.protocol.frames import FrameReader, frame
-from node.transport.address import Address
+from parley._node.protocol.frames import FrameReader, frame
+from parley._node.transport.address import Address
 from tests.node.protocol.pair import ANY_SIZE, fed
 from tests.security.middle import LATER, Passing, Tamper
 from tests.security.shapes import FROM_INITIATOR, Shape

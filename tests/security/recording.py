@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from crypto.ciphers import AeadKey, CipherAlgorithm
-from crypto.registry import CIPHERS, Suite
+from parley._crypto.ciphers import AeadKey, CipherAlgorithm
+from parley._crypto.registry import CIPHERS, Suite
 
 Pair = tuple[bytes, bytes]  # key and nonce
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from node.protocol.config import CoreConfig
-from node.protocol.frames import frame
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.frames import frame
 from tests.node.protocol.pair import Pair, events_of
 from tests.reference.recorded import seed
 

@@ -7,9 +7,9 @@ Each change has a name, which a failing test shows.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from lbm import keys
-from lbm.codec import Value, decode, encode
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode, encode
+from parley._node.protocol.codes import (
     CALL,
     CLOSE,
     CONNECTION,
@@ -24,10 +24,10 @@ from node.protocol.codes import (
     STREAM,
     CloseCode,
 )
-from node.protocol.codes import HELLO as HELLO_EVENT
-from node.protocol.frames import frame
-from node.protocol.hello import PARAMETER_KEYS
-from node.protocol.limits import FRAME_HEADER_SIZE
+from parley._node.protocol.codes import HELLO as HELLO_EVENT
+from parley._node.protocol.frames import frame
+from parley._node.protocol.hello import PARAMETER_KEYS
+from parley._node.protocol.limits import FRAME_HEADER_SIZE
 from tests.node.protocol.pair import Pair, raw_frame
 from tests.security.changed_bytes import Change, at, behind_frame, silence_after
 from tests.security.middle import Instead, Passing, Tamper

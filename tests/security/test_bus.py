@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from node.bus.body import decode_body
-from node.bus.bus_address import open_bus, open_store
-from node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
-from node.bus.names import check_key, check_word, split_name
-from node.bus.schemas import Schemas
-from node.errors import ConfigError, ParleyError
+from parley._node.bus.body import decode_body
+from parley._node.bus.bus_address import open_bus, open_store
+from parley._node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
+from parley._node.bus.names import check_key, check_word, split_name
+from parley._node.bus.schemas import Schemas
+from parley._node.errors import ConfigError, ParleyError
 
 PASSWORD = "correct-horse"
 # Another key of Redis, a pattern of keys, a line of a terminal, a query, a path.

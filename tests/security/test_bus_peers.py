@@ -7,14 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.body import encode_body
-from node.bus.config import BusConfig
-from node.bus.model import Delivery, NewEvent
-from node.protocol.codes import BUS, CloseCode, ResultCode
-from node.protocol.limits import Limits
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.authorisation import BusRequest
-from node.remote_bus.bus_requests import (
+from parley._node.bus.body import encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.model import Delivery, NewEvent
+from parley._node.protocol.codes import BUS, CloseCode, ResultCode
+from parley._node.protocol.limits import Limits
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.authorisation import BusRequest
+from parley._node.remote_bus.bus_requests import (
     Ack,
     Claim,
     Join,

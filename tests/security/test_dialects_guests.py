@@ -9,13 +9,13 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
-from node.protocol.codes import ResultCode
-from node.remote.named_event import NamedEvent
 from parley import Call, CallRefused, Node, SubscribeRejected
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.named_event import NamedEvent
 from parley.dialects import Guest
 from tests.node.network import PATIENCE, meeting, new_node
 

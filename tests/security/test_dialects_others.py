@@ -10,22 +10,22 @@ from uuid import UUID
 import anyio
 import pytest
 
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import BromineEvent, BromineType, Flavour
-from node.dialects.named.core import NamedCore
-from node.dialects.relay.codec import SERVER
-from node.dialects.simproto.codec import RESPONSE, serialise_message
-from node.gateways.forward import Forward
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.relay.bridge import Bridge
-from node.gateways.relay.client import RelayClient
-from node.gateways.relay.relay import Relay
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import SimProtoGateway
-from node.messaging.emits import OutgoingEmit
-from node.protocol.codes import CloseCode
 from parley import SubscribeRejected
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour
+from parley._node.dialects.named.core import NamedCore
+from parley._node.dialects.relay.codec import SERVER
+from parley._node.dialects.simproto.codec import RESPONSE, serialise_message
+from parley._node.gateways.forward import Forward
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.relay.bridge import Bridge
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.gateways.relay.relay import Relay
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.gateway import SimProtoGateway
+from parley._node.messaging.emits import OutgoingEmit
+from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.named.events import on_wire, reply
 from tests.node.dialects.relay.hall import A, B, C, Hall, faults, message
 from tests.node.dialects.simproto.sides import Side

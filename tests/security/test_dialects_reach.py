@@ -12,11 +12,11 @@ from typing import Final
 import anyio
 import pytest
 
-from node.errors import ConfigError, InsecureAddressError, UnreachableError
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.relay.client import RelayClient
-from node.gateways.relay.relay import Relay
-from node.gateways.simproto.gateway import SimProtoGateway
+from parley._node.errors import ConfigError, InsecureAddressError, UnreachableError
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.gateways.relay.relay import Relay
+from parley._node.gateways.simproto.gateway import SimProtoGateway
 from tests.node.gateways.relays import raw, read, to_the_end
 from tests.node.network import PATIENCE, new_node
 from tests.reference.dialects.named import NamedEvent

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.randomness import random_bytes
-from node.errors import CallRefused, ParleyError, StreamResetError, TunnelRefusedError
-from node.federation.exports import Exports
-from node.peer.login import log_in
-from node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
-from node.remote.requests import Call
-from node.tunnels.dialling import dial_tunnel, tunnel_dial
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.switch import IncomingDial
+from parley._crypto.identity import Identity
+from parley._crypto.randomness import random_bytes
+from parley._node.errors import CallRefused, ParleyError, StreamResetError, TunnelRefusedError
+from parley._node.federation.exports import Exports
+from parley._node.peer.login import log_in
+from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
+from parley._node.remote.requests import Call
+from parley._node.tunnels.dialling import dial_tunnel, tunnel_dial
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.switch import IncomingDial
 from tests.node.network import PATIENCE
 from tests.node.tunnels.ways import Passing, Row, row
 

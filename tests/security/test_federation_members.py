@@ -8,20 +8,25 @@ from random import Random  # noqa: TID251 - lies, the same for a number
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from crypto.signing import ED25519
-from lbm import keys
-from lbm.codec import decode, encode
-from node.federation.card import Card, sign_card
-from node.federation.cards import CardRefusal
-from node.federation.dials import Onward, Refused, encode_dial
-from node.federation.directory import Directory
-from node.federation.envelopes import Envelope
-from node.federation.limits import CARDS_OF_ORIGIN, DIALS_OF_LINK, LINK_REMEMBERED, TUNNELS_OF_LINK
-from node.protocol import codes
-from node.protocol.codes import ResultCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.federation_types import CARDS
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.signing import ED25519
+from parley._lbm import keys
+from parley._lbm.codec import decode, encode
+from parley._node.federation.card import Card, sign_card
+from parley._node.federation.cards import CardRefusal
+from parley._node.federation.dials import Onward, Refused, encode_dial
+from parley._node.federation.directory import Directory
+from parley._node.federation.envelopes import Envelope
+from parley._node.federation.limits import (
+    CARDS_OF_ORIGIN,
+    DIALS_OF_LINK,
+    LINK_REMEMBERED,
+    TUNNELS_OF_LINK,
+)
+from parley._node.protocol import codes
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.federation_types import CARDS
 
 NOW = 1_800_000_000_000
 IDENTITIES = [Identity.from_keys([ED25519.load(bytes([n]) * 32)]) for n in range(1, 9)]

@@ -5,12 +5,12 @@ for it and says so (docs/threat-model.md, F9).
 import anyio
 import pytest
 
-from node.errors import TunnelRefusedError
-from node.handlers.registry import Entry
-from node.protocol.codes import TUNNEL_LABEL, ResultCode
-from node.remote.requests import Call
-from node.streams.stream import Stream
-from node.tunnels.dialling import dial_tunnel
+from parley._node.errors import TunnelRefusedError
+from parley._node.handlers.registry import Entry
+from parley._node.protocol.codes import TUNNEL_LABEL, ResultCode
+from parley._node.remote.requests import Call
+from parley._node.streams.stream import Stream
+from parley._node.tunnels.dialling import dial_tunnel
 from tests.node.server.ring import servers
 from tests.node.server.test_reach import ticking
 

@@ -7,18 +7,18 @@ from functools import cache
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.errors import DecryptError
-from lbm import keys as cells
-from lbm.codec import encode
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.content import read_content
-from node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, STATUS_AT
-from node.journal.bodies import Secret
-from node.journal.records import Record, encode_record, read_records
-from node.journal.sessions import Checkpoint
-from node.protocol import codes
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.errors import DecryptError
+from parley._lbm import keys as cells
+from parley._lbm.codec import encode
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.content import read_content
+from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, STATUS_AT
+from parley._node.journal.bodies import Secret
+from parley._node.journal.records import Record, encode_record, read_records
+from parley._node.journal.sessions import Checkpoint
+from parley._node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.node.protocol.pair import ALICE
 

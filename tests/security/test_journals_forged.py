@@ -10,19 +10,19 @@ from struct import pack
 
 import pytest
 
-from crypto.ciphers import XChaCha20Poly1305
-from crypto.identity import Identity
-from crypto.schedule import application_secrets, next_secret
-from lbm import keys as cells
-from lbm.codec import encode
-from node.journal import keys
-from node.journal.audit.claims import suite_of
-from node.journal.audit.keyring import labels_key
-from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
-from node.journal.bodies import SegmentHead, SessionEnd
-from node.journal.records import Record, encode_record, read_records
-from node.journal.sessions import Checkpoint
-from node.protocol import codes
+from parley._crypto.ciphers import XChaCha20Poly1305
+from parley._crypto.identity import Identity
+from parley._crypto.schedule import application_secrets, next_secret
+from parley._lbm import keys as cells
+from parley._lbm.codec import encode
+from parley._node.journal import keys
+from parley._node.journal.audit.claims import suite_of
+from parley._node.journal.audit.keyring import labels_key
+from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
+from parley._node.journal.bodies import SegmentHead, SessionEnd
+from parley._node.journal.records import Record, encode_record, read_records
+from parley._node.journal.sessions import Checkpoint
+from parley._node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.node.protocol.pair import ALICE
 
@@ -167,7 +167,7 @@ def test_key_updates_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch) ->
         steps += 1
         return next_secret(*arguments)  # type: ignore[arg-type] # as it was called
 
-    monkeypatch.setattr("node.journal.audit.keyring.next_secret", counted)
+    monkeypatch.setattr("parley._node.journal.audit.keyring.next_secret", counted)
     made = Recorded()
     for _ in range(60):
         made.pair.b.core.update_keys(made.pair.now)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from node.journal import keys
-from node.journal.records import OK, encode_record, read_records
-from node.journal.session_log import LONGEST_LABEL
-from node.journal.sessions import Checkpoint, Generation
+from parley._node.journal import keys
+from parley._node.journal.records import OK, encode_record, read_records
+from parley._node.journal.session_log import LONGEST_LABEL
+from parley._node.journal.sessions import Checkpoint, Generation
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 HUGE = 2**20 - 256

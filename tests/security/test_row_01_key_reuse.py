@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.registry import NAMES
-from lbm.codec import encode
-from node.protocol.codes import CloseCode
-from node.protocol.reports import KeysUpdated
-from node.trust.policies import AnyPeer
 from parley import Peer, Stream
+from parley._crypto.registry import NAMES
+from parley._lbm.codec import encode
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import KeysUpdated
+from parley._node.trust.policies import AnyPeer
 from tests.node.network import eventually, new_node
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, Side, events_of, make_config
 from tests.security.recording import AeadRecord, recorded_aead

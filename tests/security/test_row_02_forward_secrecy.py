@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from crypto.registry import NAMES
+from parley._crypto.registry import NAMES
 from tests.reference.recorded import seed
 from tests.security.busy_sessions import HYBRID, NETWORK_KEY, OWNERS, busy, make_pair, shares
 from tests.security.eavesdropper import (

@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from crypto.randomness import random_bytes
-from crypto.registry import NAMES
-from node.node import Node
-from node.transport.memory import memory_pair
-from node.trust.policies import AnyPeer
+from parley._crypto.identity import Identity
+from parley._crypto.randomness import random_bytes
+from parley._crypto.registry import NAMES
+from parley._node.node import Node
+from parley._node.transport.memory import memory_pair
+from parley._node.trust.policies import AnyPeer
 from tests.node.network import config as node_config
 from tests.node.network import eventually
 from tests.node.protocol.pair import ALIVE, events_of

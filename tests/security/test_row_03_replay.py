@@ -14,15 +14,15 @@ import anyio
 import pytest
 from anyio.abc import ByteStream
 
-from crypto.randomness import random_bytes
-from lbm import keys
-from node.errors import HandshakeError
-from node.protocol.codes import HELLO, CloseCode
-from node.protocol.connection import Connection
-from node.protocol.frames import FrameReader, frame
-from node.protocol.reports import ConnectionEnded
-from node.protocol.states import State
-from node.transport.memory import memory_pair
+from parley._crypto.randomness import random_bytes
+from parley._lbm import keys
+from parley._node.errors import HandshakeError
+from parley._node.protocol.codes import HELLO, CloseCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.frames import FrameReader, frame
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.protocol.states import State
+from parley._node.transport.memory import memory_pair
 from tests.interop.meeting import our_config
 from tests.node.protocol.pair import ANY_SIZE, START, Pair, Side, events_of, fed
 from tests.reference.handshake import handshake_cells

@@ -17,9 +17,9 @@ from unittest.mock import patch
 
 import pytest
 
-from crypto.registry import NAMES
-from node.errors import HandshakeError, NotTrustedError
-from node.protocol.codes import CloseCode, code_name
+from parley._crypto.registry import NAMES
+from parley._node.errors import HandshakeError, NotTrustedError
+from parley._node.protocol.codes import CloseCode, code_name
 from tests.interop.meeting import (
     SIDES,
     our_config,

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.protocol.codes import CloseCode
-from node.protocol.event import Event, serialise_raw
-from node.protocol.frames import frame
-from node.protocol.reports import ConnectionEnded, PeerIdentified, ResumeAsked
-from node.protocol.states import HANDSHAKE, NEXT, Signal, State
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.event import Event, serialise_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.reports import ConnectionEnded, PeerIdentified, ResumeAsked
+from parley._node.protocol.states import HANDSHAKE, NEXT, Signal, State
 from tests.interop.meeting import SIDES, our_config, our_identity, their_config
 from tests.node.protocol.pair import ALIVE, START, Pair, events_of
 from tests.reference import schedule

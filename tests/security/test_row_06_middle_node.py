@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Value
-from node.protocol.codes import CloseCode
-from node.protocol.limits import (
+from parley._lbm import keys
+from parley._lbm.codec import Value
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import (
     CLOSE_LINGER,
     FRAME_HEADER_SIZE,
     HANDSHAKE_EVENT_SIZE,

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from node.errors import HandshakeError, PeerClosedError
-from node.trust.policies import AnyPeer, Pinned, TrustPolicy
 from parley import Call, Node, NodeConfig, ParleyError
+from parley._node.errors import HandshakeError, PeerClosedError
+from parley._node.trust.policies import AnyPeer, Pinned, TrustPolicy
 from tests.node.network import PATIENCE, eventually
 from tests.security import tampering
 from tests.security.changed_bytes import Change, at, doing

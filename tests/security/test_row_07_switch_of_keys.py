@@ -14,9 +14,9 @@ from typing import Final
 
 import pytest
 
-from crypto.registry import NAMES
-from node.protocol.codes import CloseCode
-from node.protocol.frames import frame
+from parley._crypto.registry import NAMES
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.frames import frame
 from tests.node.protocol.pair import (
     ALICE,
     ALIVE,

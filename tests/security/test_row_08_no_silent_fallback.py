@@ -17,17 +17,17 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from crypto.registry import NAMES, PARAMETERS
-from lbm import keys
-from lbm.codec import decode, encode
-from node.errors import ConfigError, HandshakeError
-from node.protocol.codes import HELLO, REJECT, REPLY, CloseCode
-from node.protocol.event import handshake_event, parse_raw
-from node.protocol.frames import frame
-from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
-from node.testing import connect_nodes
-from node.trust.policies import AnyPeer
 from parley import Node
+from parley._crypto.registry import NAMES, PARAMETERS
+from parley._lbm import keys
+from parley._lbm.codec import decode, encode
+from parley._node.errors import ConfigError, HandshakeError
+from parley._node.protocol.codes import HELLO, REJECT, REPLY, CloseCode
+from parley._node.protocol.event import handshake_event, parse_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
+from parley._node.testing import connect_nodes
+from parley._node.trust.policies import AnyPeer
 from tests.interop.meeting import logged
 from tests.node.cli import conftest as cli
 from tests.node.cli.conftest import Parley

@@ -6,12 +6,12 @@ that is refused, even if the middle node knows every key of the handshake.
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.protocol.codes import CloseCode
-from node.protocol.frames import frame
-from node.protocol.reports import PeerIdentified
-from node.trust.policies import Pinned
 from parley import Call, NotTrustedError
+from parley._crypto.identity import Identity
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.frames import frame
+from parley._node.protocol.reports import PeerIdentified
+from parley._node.trust.policies import Pinned
 from tests.node.network import PATIENCE, new_node
 from tests.node.protocol.pair import ALIVE, Pair, Side, events_of
 from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting

@@ -8,13 +8,13 @@ implementation: tests/interop/test_negotiation.py.
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.protocol.codes import CloseCode
-from node.protocol.frames import frame
-from node.protocol.reports import EventReceived, PeerIdentified, StreamOpened
-from node.testing import FaultyProxy
-from node.trust.policies import AnyPeer
 from parley import Call, HandshakeError, Node
+from parley._crypto.identity import Identity
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.frames import frame
+from parley._node.protocol.reports import EventReceived, PeerIdentified, StreamOpened
+from parley._node.testing import FaultyProxy
+from parley._node.trust.policies import AnyPeer
 from tests.node.network import PATIENCE, config, eventually
 from tests.node.protocol.pair import ALICE, Pair, Side, events_of, make_config
 from tests.security.changed_bytes import doing

@@ -8,20 +8,20 @@ from itertools import permutations
 
 import pytest
 
-from crypto.chain import check_seal, make_seal, seal_mask
-from crypto.errors import IdentityError, SignatureError
-from crypto.identity import Identity, NodeId, PublicIdentity
-from crypto.kdf import label
-from crypto.registry import HASHES, SIGNING
-from crypto.schedule import (
+from parley._crypto.chain import check_seal, make_seal, seal_mask
+from parley._crypto.errors import IdentityError, SignatureError
+from parley._crypto.identity import Identity, NodeId, PublicIdentity
+from parley._crypto.kdf import label
+from parley._crypto.registry import HASHES, SIGNING
+from parley._crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
     chain_start_responder,
 )
-from crypto.signing import SigningKey
-from node.protocol.codes import CloseCode
-from node.protocol.reports import PeerIdentified
+from parley._crypto.signing import SigningKey
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import PeerIdentified
 from tests.node.protocol.pair import ALIVE, Pair
 from tests.security.insider import ALGORITHMS, meeting, signing_as
 from tests.security.shapes import identity

@@ -5,9 +5,9 @@ for somebody who knows the keys of both sessions.
 
 import pytest
 
-from crypto.identity import Identity
-from node.protocol.codes import CloseCode
-from node.protocol.reports import PeerIdentified
+from parley._crypto.identity import Identity
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import PeerIdentified
 from tests.node.protocol.pair import Pair, Side, events_of
 from tests.security.changed_bytes import at
 from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting, signing_as

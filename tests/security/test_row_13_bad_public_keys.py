@@ -13,15 +13,15 @@ from unittest.mock import patch
 import pytest
 from nacl.bindings import crypto_core_ed25519_is_valid_point
 
-from crypto.exchange import EphemeralKey
-from crypto.identity import Identity
-from crypto.registry import KEX, SIGNING
-from crypto.signing import SigningKey
-from lbm import keys
-from lbm.codec import decode
-from node.protocol.codes import CONNECTION, KEY_UPDATE, REKEY_ANSWER, REKEY_OFFER, CloseCode
-from node.protocol.reports import ConnectionEnded, PeerIdentified
-from node.protocol.states import State
+from parley._crypto.exchange import EphemeralKey
+from parley._crypto.identity import Identity
+from parley._crypto.registry import KEX, SIGNING
+from parley._crypto.signing import SigningKey
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._node.protocol.codes import CONNECTION, KEY_UPDATE, REKEY_ANSWER, REKEY_OFFER, CloseCode
+from parley._node.protocol.reports import ConnectionEnded, PeerIdentified
+from parley._node.protocol.states import State
 from tests.crypto.test_exchange import SMALL_ORDER, Q, with_coefficient
 from tests.crypto.test_signing import NOT_CANONICAL
 from tests.crypto.test_signing import SMALL_ORDER as SMALL_ORDER_KEYS

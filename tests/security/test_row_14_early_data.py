@@ -10,15 +10,20 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.frames import frame
-from node.protocol.reports import ConnectionEnded, EventReceived, HandshakeCompleted, PeerIdentified
-from node.protocol.states import State
-from node.trust.policies import AnyPeer
 from parley import Call, PeerClosedError
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.frames import frame
+from parley._node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    HandshakeCompleted,
+    PeerIdentified,
+)
+from parley._node.protocol.states import State
+from parley._node.trust.policies import AnyPeer
 from parley.trust import Candidate
 from tests.node.network import PATIENCE, new_node, settled
 from tests.node.protocol.pair import ALIVE, Pair, Side, events_of

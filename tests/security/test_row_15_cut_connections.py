@@ -13,9 +13,9 @@ from typing import Literal
 
 import pytest
 
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded, StreamFinished, StreamReset
-from node.protocol.states import State
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded, StreamFinished, StreamReset
+from parley._node.protocol.states import State
 from tests.interop.meeting import SIDES, with_bystander
 from tests.interop.test_cuts import EVERYTHING, cut_session
 from tests.node.protocol.pair import Pair, Side

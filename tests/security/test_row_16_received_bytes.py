@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity, NodeId, PublicIdentity
-from crypto.registry import SIGNING
-from lbm import keys
-from lbm.codec import decode, encode
-from node.protocol.codes import CloseCode
-from node.protocol.handshake import Agreed
-from node.protocol.hello import parse_hello
-from node.protocol.observer import Checkpoint
-from node.protocol.reports import PeerIdentified
+from parley._crypto.identity import Identity, NodeId, PublicIdentity
+from parley._crypto.registry import SIGNING
+from parley._lbm import keys
+from parley._lbm.codec import decode, encode
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.hello import parse_hello
+from parley._node.protocol.observer import Checkpoint
+from parley._node.protocol.reports import PeerIdentified
 from tests.interop.meeting import SIDES, our_config, our_node, their_config
 from tests.interop.test_handshake_faults import (
     KEY,

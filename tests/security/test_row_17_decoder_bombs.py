@@ -13,12 +13,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from lbm.decoder import decode, decode_value
-from lbm.encoder import encode
-from lbm.errors import LbmDecodeError
-from lbm.limits import HANDSHAKE_LIMITS
-from node.protocol.codes import CloseCode, ResultCode
 from parley import CallRefused, NotTrustedError, Peer
+from parley._lbm.decoder import decode, decode_value
+from parley._lbm.encoder import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.limits import HANDSHAKE_LIMITS
+from parley._node.protocol.codes import CloseCode, ResultCode
 from tests.interop.meeting import with_bystander
 from tests.lbm.test_decoder_bombs import BOMBS, MEBIBYTE, refused_cheaply
 from tests.node.protocol.pair import BOB, Pair, assert_violation, make_config, open_pair

@@ -23,10 +23,10 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from node.protocol.connection import Connection
-from node.protocol.limits import HALF_OPEN_CONNECTIONS, HANDSHAKE_EVENT_SIZE
-from node.transport.address import Address
 from parley import Call, HandshakeError, Node
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.limits import HALF_OPEN_CONNECTIONS, HANDSHAKE_EVENT_SIZE
+from parley._node.transport.address import Address
 from tests.interop.meeting import their_config
 from tests.node.network import eventually, living, new_node
 from tests.reference.exchange import Offer

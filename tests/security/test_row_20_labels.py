@@ -19,11 +19,11 @@ from typing import Final
 
 import pytest
 
-from crypto import chain, identity, kdf, schedule, streamkeys
-from lbm.keys import KEYS
-from node.apps.codes import code
-from node.federation import envelopes
-from node.protocol import codes, responder, resume
+from parley._crypto import chain, identity, kdf, schedule, streamkeys
+from parley._lbm.keys import KEYS
+from parley._node.apps.codes import code
+from parley._node.federation import envelopes
+from parley._node.protocol import codes, responder, resume
 from tests.crypto import test_vectors as of_crypto
 from tests.node.apps.codes import test_vectors_codes as of_codes
 from tests.node.federation import test_vectors as of_federation

@@ -15,13 +15,13 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from crypto.randomness import random_bytes
-from node.handlers.topic import Topic
-from node.protocol.config import CoreConfig
-from node.protocol.limits import Limits
-from node.testing import FakeClock, connect_nodes
 from parley import Call, Node, NodeConfig, Peer, Stream
+from parley._crypto.identity import Identity
+from parley._crypto.randomness import random_bytes
+from parley._node.handlers.topic import Topic
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.limits import Limits
+from parley._node.testing import FakeClock, connect_nodes
 from tests.node.network import PATIENCE
 from tests.node.protocol.pair import open_pair
 from tests.security.key_search import Witnesses, kept_keys

@@ -14,10 +14,10 @@ from typing import Final, cast
 
 import pytest
 
-from crypto.identity import Identity
-from node.trust.accept_hook import AcceptHook
-from node.trust.known_peers import KnownPeers
-from node.trust.policies import FirstUse, Known, Pinned, TrustPolicy
+from parley._crypto.identity import Identity
+from parley._node.trust.accept_hook import AcceptHook
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.policies import FirstUse, Known, Pinned, TrustPolicy
 from parley.trust import Candidate
 from tests.interop.meeting import (
     Ours,

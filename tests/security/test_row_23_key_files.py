@@ -22,9 +22,9 @@ from unittest.mock import patch
 
 import pytest
 
-from crypto.errors import KeyFileTooOpenError
-from crypto.identity import Identity
-from crypto.keyfile import PassphraseCost, load_identity, save_identity
+from parley._crypto.errors import KeyFileTooOpenError
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, load_identity, save_identity
 
 ROOT: Final = Path(__file__).parents[2]
 CHEAP: Final = PassphraseCost(passes=1, memory_kib=8)
@@ -126,11 +126,11 @@ def test_no_command_takes_a_file_that_others_can_read(
 FORKS: Final = """
 import os, sys, tempfile
 from hashlib import sha256
-from crypto.identity import Identity
-from crypto.keyfile import PassphraseCost, save_identity
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.reports import PeerIdentified
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, save_identity
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import PeerIdentified
 
 OURS, THEIRS = Identity.create(), Identity.create()
 

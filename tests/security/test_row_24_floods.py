@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.config import NodeConfig
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.protocol.batch_event import serialise_batch
-from node.protocol.codes import CALL, FINISH, OPEN, RESET, SIM, STREAM, CloseCode
-from node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER, Limits
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.config import NodeConfig
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.protocol.batch_event import serialise_batch
+from parley._node.protocol.codes import CALL, FINISH, OPEN, RESET, SIM, STREAM, CloseCode
+from parley._node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER, Limits
 from tests.interop.meeting import our_config, their_config, with_bystander
 from tests.node.protocol.pair import Pair, open_pair
 from tests.reference.channel import ConnectionLost

@@ -21,9 +21,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from crypto.randomness import random_bytes
-from node.protocol.connection import Connection
-from node.transport.address import Address
+from parley._crypto.randomness import random_bytes
+from parley._node.protocol.connection import Connection
+from parley._node.transport.address import Address
 from tests.interop.meeting import our_config, their_config, with_bystander
 from tests.node.network import eventually, living, new_node
 from tests.node.protocol.pair import START, make_config

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from crypto.randomness import random_bytes
-from lbm import keys
-from lbm.codec import decode
-from node.protocol.attempt import Attempt
-from node.protocol.codes import CONNECTION, RECEIVED, REJECT, SIM, CloseCode
-from node.protocol.connection import Connection
-from node.protocol.event import parse_raw
-from node.protocol.reports import ResumeAsked
+from parley._crypto.randomness import random_bytes
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.codes import CONNECTION, RECEIVED, REJECT, SIM, CloseCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import parse_raw
+from parley._node.protocol.reports import ResumeAsked
 from tests.node.protocol.cut_pair import CutPair, M, cut_pair, parted
 from tests.node.protocol.pair import ALIVE, Side
 

@@ -20,17 +20,17 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-from crypto.errors import CryptoError
-from crypto.identity import Identity
-from crypto.kdf import extract, label
-from crypto.keyfile import PassphraseCost, load_identity, save_identity
-from crypto.registry import SIGNING
-from node.protocol import sealing
-from node.protocol.handshake import Agreed
-from node.protocol.observer import Checkpoint
-from node.testing import connect_nodes
-from node.trust.policies import Pinned
 from parley import Call, Node, NodeConfig, ParleyError, Stream
+from parley._crypto.errors import CryptoError
+from parley._crypto.identity import Identity
+from parley._crypto.kdf import extract, label
+from parley._crypto.keyfile import PassphraseCost, load_identity, save_identity
+from parley._crypto.registry import SIGNING
+from parley._node.protocol import sealing
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.observer import Checkpoint
+from parley._node.testing import connect_nodes
+from parley._node.trust.policies import Pinned
 from tests.alone import alive
 from tests.node.network import PATIENCE, eventually
 from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair
@@ -105,10 +105,10 @@ class Secrets:
             return made
 
         with (
-            patch("crypto.schedule.extract", extracted),
-            patch("crypto.schedule.label", labelled),
-            patch("crypto.streamkeys.label", labelled),
-            patch("crypto.chain.label", labelled),
+            patch("parley._crypto.schedule.extract", extracted),
+            patch("parley._crypto.schedule.label", labelled),
+            patch("parley._crypto.streamkeys.label", labelled),
+            patch("parley._crypto.chain.label", labelled),
         ):
             yield
 
@@ -159,7 +159,7 @@ def all_reprs() -> list[str]:
     return [
         f"{thing!r} {thing}"
         for thing in alive()
-        if not isinstance(thing, type) and type(thing).__module__.partition(".")[0] in PACKAGES
+        if not isinstance(thing, type) and type(thing).__module__.partition(".")[0] == "parley"
     ]
 
 

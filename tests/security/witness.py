@@ -16,12 +16,12 @@ import anyio
 from anyio import from_thread, to_thread
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
-from crypto.identity import Identity, PublicIdentity
-from node.handlers.topic import Topic
-from node.transport.address import Address
-from node.transport.memory import memory_pair
-from node.trust.policies import AnyPeer
 from parley import Call, Node, NodeConfig, ParleyError, Peer, Stream
+from parley._crypto.identity import Identity, PublicIdentity
+from parley._node.handlers.topic import Topic
+from parley._node.transport.address import Address
+from parley._node.transport.memory import memory_pair
+from parley._node.trust.policies import AnyPeer
 from tests.interop.meeting import PATIENCE, logged
 from tests.reference.establish import HONEST, Misbehaviour
 from tests.reference.handshake import Config

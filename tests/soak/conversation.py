@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 
-from node.protocol.codes import CloseCode
 from parley import Peer
+from parley._node.protocol.codes import CloseCode
 from tests.soak.handlers import Publisher
 from tests.soak.ledger import Book
 from tests.soak.phases import Phases

@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 
-from node.protocol.handshake import Agreed
-from node.protocol.observer import Checkpoint
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.observer import Checkpoint
 
 # How often the event loop is asked whether it is late.
 TICK = 0.05

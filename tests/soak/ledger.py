@@ -12,8 +12,8 @@ from functools import partial
 from random import Random  # noqa: TID251  # seeded: the content of streams
 from typing import Any, Final
 
-from node.errors import PeerClosedError
-from node.protocol.codes import CloseCode
+from parley._node.errors import PeerClosedError
+from parley._node.protocol.codes import CloseCode
 
 # The content of byte streams: position gives it. Prime, so that no lost or repeated piece
 # of a power of two, nor a window, goes unseen.

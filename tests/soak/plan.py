@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from crypto.identity import Identity
-from node.config import NodeConfig
-from node.protocol.config import CoreConfig
+from parley._crypto.identity import Identity
+from parley._node.config import NodeConfig
+from parley._node.protocol.config import CoreConfig
 
 BACKENDS: Final = ("asyncio", "uvloop", "trio")
 # As often as the protocol lets a side update without an end, and twice as often as is checked,

@@ -15,10 +15,10 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from crypto.identity import Identity
-from node.errors import PeerClosedError
-from node.protocol.codes import CloseCode
 from parley import Call, HandshakeError, Node, Peer
+from parley._crypto.identity import Identity
+from parley._node.errors import PeerClosedError
+from parley._node.protocol.codes import CloseCode
 from tests.soak.conversation import Conversation
 from tests.soak.epochs import Epochs
 from tests.soak.handlers import add_handlers, add_publishers

@@ -9,7 +9,7 @@ from random import Random  # noqa: TID251  # seeded: when and where it is cut
 
 import anyio
 
-from node.testing import FaultyProxy
+from parley._node.testing import FaultyProxy
 from tests.soak import judge
 from tests.soak.plan import Plan, Tally
 from tests.soak.report import Report

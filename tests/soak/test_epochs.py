@@ -5,7 +5,7 @@ import time
 import anyio
 import pytest
 
-from node.protocol.observer import Observer
+from parley._node.protocol.observer import Observer
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
 from tests.soak.epochs import Epochs
 

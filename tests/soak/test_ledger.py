@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.errors import PeerClosedError
-from node.protocol.codes import CloseCode
+from parley._node.errors import PeerClosedError
+from parley._node.protocol.codes import CloseCode
 from tests.soak.ledger import LARGEST_PIECE, PERIOD, TOLD, Book, Bytes, Numbers, content
 
 

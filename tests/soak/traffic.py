@@ -11,8 +11,8 @@ from random import Random  # noqa: TID251  # seeded: sizes and who leaves early
 
 import anyio
 
-from node.protocol.errors import LocalProtocolError
 from parley import Peer, Stream
+from parley._node.protocol.errors import LocalProtocolError
 from tests.soak.ledger import Book, Bytes, Numbers, Sent, content
 from tests.soak.phases import Phases
 from tests.soak.plan import PATIENCE

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from node.protocol.codes import CloseCode
+from parley._node.protocol.codes import CloseCode
 
 Vector = Mapping[str, Any]
 

@@ -5,9 +5,9 @@ A vector is the first event of a stream key: counter 0, so that its nonce is the
 
 import pytest
 
-from crypto.ciphers import CipherAlgorithm
-from crypto.errors import DecryptError, WrongSizeError
-from crypto.registry import CIPHERS
+from parley._crypto.ciphers import CipherAlgorithm
+from parley._crypto.errors import DecryptError, WrongSizeError
+from parley._crypto.registry import CIPHERS
 from tests.crypto.given_key import given_key
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case

@@ -7,8 +7,8 @@ with a high s is refused, and verifies once its s is turned into n - s.
 
 import pytest
 
-from crypto.errors import SignatureError
-from crypto.registry import SIGNING
+from parley._crypto.errors import SignatureError
+from parley._crypto.registry import SIGNING
 from tests.wycheproof.der import integers
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case

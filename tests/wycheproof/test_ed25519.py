@@ -2,8 +2,8 @@
 
 import pytest
 
-from crypto.errors import InvalidKeyError, SignatureError
-from crypto.registry import SIGNING
+from parley._crypto.errors import InvalidKeyError, SignatureError
+from parley._crypto.registry import SIGNING
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case
 

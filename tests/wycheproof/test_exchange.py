@@ -6,9 +6,9 @@ X25519 half that is the same in every case.
 
 import pytest
 
-from crypto.errors import KeyExchangeError
-from crypto.exchange import MLKEM768_CIPHERTEXT_SIZE, MLKEM768_PUBLIC_SIZE
-from crypto.registry import KEX
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.exchange import MLKEM768_CIPHERTEXT_SIZE, MLKEM768_PUBLIC_SIZE
+from parley._crypto.registry import KEX
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case
 

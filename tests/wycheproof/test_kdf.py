@@ -2,10 +2,10 @@
 
 import pytest
 
-from crypto.errors import WrongSizeError
-from crypto.hashing import HashAlgorithm
-from crypto.kdf import expand, extract
-from crypto.registry import HASHES
+from parley._crypto.errors import WrongSizeError
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.kdf import expand, extract
+from parley._crypto.registry import HASHES
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case
 

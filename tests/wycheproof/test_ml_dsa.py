@@ -6,8 +6,8 @@ private key of its seed, and signs with randomness: other forms are refused or l
 
 import pytest
 
-from crypto.errors import InvalidKeyError, SignatureError
-from crypto.registry import SIGNING
+from parley._crypto.errors import InvalidKeyError, SignatureError
+from parley._crypto.registry import SIGNING
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, left_out, tally
 from tests.wycheproof.vectors import Case
 

@@ -10,17 +10,17 @@ from typing import Final, Self
 
 import anyio
 
-from crypto.identity import NodeId
-from node.apps.chat.messages import Message, Person, say_of, topic_of
-from node.errors import (
+from parley._crypto.identity import NodeId
+from parley._node.apps.chat.messages import Message, Person, say_of, topic_of
+from parley._node.errors import (
     CallRefused,
     ParleyError,
     PeerClosedError,
     UnreachableError,
 )
-from node.links.link import Link
-from node.links.subscription import LinkSubscription
-from node.peer.peer import Peer
+from parley._node.links.link import Link
+from parley._node.links.subscription import LinkSubscription
+from parley._node.peer.peer import Peer
 
 # People that a guest keeps on its roster, whatever its host says.
 _MOST_PEOPLE: Final = 1_000

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
 
 NAME_LENGTH: Final = 32  # characters
 TEXT_LENGTH: Final = 4_096

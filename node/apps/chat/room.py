@@ -10,9 +10,9 @@ from typing import Final
 
 import anyio
 
-from crypto.identity import NodeId
-from lbm.codec import Value
-from node.apps.chat.messages import (
+from parley._crypto.identity import NodeId
+from parley._lbm.codec import Value
+from parley._node.apps.chat.messages import (
     NAME_LENGTH,
     TEXT_LENGTH,
     Message,
@@ -22,12 +22,12 @@ from node.apps.chat.messages import (
     say_of,
     topic_of,
 )
-from node.errors import CallRefused, SubscribeRejected
-from node.handlers.topic import SubscribeRequest
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import ResultCode
-from node.remote.requests import Call
+from parley._node.errors import CallRefused, SubscribeRejected
+from parley._node.handlers.topic import SubscribeRequest
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.requests import Call
 
 ROOM_LIMIT: Final = 100  # connections
 ID_LIMIT: Final = 4  # of these, with one node id

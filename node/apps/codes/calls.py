@@ -3,19 +3,19 @@
 from contextlib import suppress
 from typing import Final
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from lbm.codec import Value
-from node.apps.codes.code import LAST_SLOT, SECONDS
-from node.apps.codes.errors import CodeGoneError
-from node.apps.codes.slots import SlotTable
-from node.errors import CallRefused, PeerClosedError
-from node.links.link import Link
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import ResultCode
-from node.remote.remote import Remote
-from node.remote.requests import Call
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._lbm.codec import Value
+from parley._node.apps.codes.code import LAST_SLOT, SECONDS
+from parley._node.apps.codes.errors import CodeGoneError
+from parley._node.apps.codes.slots import SlotTable
+from parley._node.errors import CallRefused, PeerClosedError
+from parley._node.links.link import Link
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.remote import Remote
+from parley._node.remote.requests import Call
 
 CLAIM: Final = "parley.codes.claim"
 FREE: Final = "parley.codes.free"

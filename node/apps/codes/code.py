@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Self
 
-from crypto.hashing import HashAlgorithm
-from crypto.kdf import label
-from crypto.randomness import random_bytes
-from node.apps.codes.errors import CodeTextError
-from node.trust.words import EVEN, ODD
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.kdf import label
+from parley._crypto.randomness import random_bytes
+from parley._node.apps.codes.errors import CodeTextError
+from parley._node.trust.words import EVEN, ODD
 
 LAST_SLOT: Final = 9_999
 SLOT_SIZE: Final = 2  # bytes

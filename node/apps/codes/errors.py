@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from node.errors import ConfigError, NotTrustedError, UnreachableError
+from parley._node.errors import ConfigError, NotTrustedError, UnreachableError
 
 
 class CodeTextError(ConfigError):

@@ -8,18 +8,18 @@ from typing import Final
 
 import anyio
 
-from crypto.errors import KeyExchangeError
-from crypto.identity import NodeId
-from crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
-from node.apps.codes.code import SECONDS, SLOT_SIZE, Code
-from node.apps.codes.errors import CodeGoneError, CodeReset, ExchangeRefused, WrongCodeError
-from node.apps.codes.giving import OPENING_SIZE, Giving
-from node.errors import NotTrustedError, StreamResetError
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.handshake import known
-from node.remote.remote import Remote
-from node.streams.stream import Stream
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.identity import NodeId
+from parley._crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
+from parley._node.apps.codes.code import SECONDS, SLOT_SIZE, Code
+from parley._node.apps.codes.errors import CodeGoneError, CodeReset, ExchangeRefused, WrongCodeError
+from parley._node.apps.codes.giving import OPENING_SIZE, Giving
+from parley._node.errors import NotTrustedError, StreamResetError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.handshake import known
+from parley._node.remote.remote import Remote
+from parley._node.streams.stream import Stream
 
 LABEL: Final = "parley.code"
 MESSAGE_TIMEOUT: Final = 10.0  # seconds for each next message

@@ -5,13 +5,13 @@ Few tries fail, one taker is let in, and who has not shown the code learns nothi
 
 from typing import Final
 
-from crypto.errors import KeyExchangeError
-from crypto.identity import NodeId
-from crypto.spake2 import SHARE_SIZE, Confirmations, Spake2
-from node.apps.codes.code import SECONDS, SLOT_SIZE, Code
-from node.apps.codes.errors import CodeReset, ExchangeRefused
-from node.protocol.allowance import Rate
-from node.trust.rations import Rations
+from parley._crypto.errors import KeyExchangeError
+from parley._crypto.identity import NodeId
+from parley._crypto.spake2 import SHARE_SIZE, Confirmations, Spake2
+from parley._node.apps.codes.code import SECONDS, SLOT_SIZE, Code
+from parley._node.apps.codes.errors import CodeReset, ExchangeRefused
+from parley._node.protocol.allowance import Rate
+from parley._node.trust.rations import Rations
 
 FAILED_TRIES: Final = 3  # after which a code is given up
 AT_A_TIME: Final = 4  # exchanges

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from crypto.identity import NodeId
-from node.apps.codes.code import LAST_SLOT, SECONDS
-from node.errors import CallRefused
-from node.protocol.allowance import Rate
-from node.protocol.codes import ResultCode
-from node.trust.admission import address_key
-from node.trust.rations import Rations
+from parley._crypto.identity import NodeId
+from parley._node.apps.codes.code import LAST_SLOT, SECONDS
+from parley._node.errors import CallRefused
+from parley._node.protocol.allowance import Rate
+from parley._node.protocol.codes import ResultCode
+from parley._node.trust.admission import address_key
+from parley._node.trust.rations import Rations
 
 MOST_SLOTS: Final = 1_024
 OF_A_NODE: Final = 4

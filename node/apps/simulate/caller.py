@@ -9,13 +9,13 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from node.apps.simulate.draws import Draws
-from node.apps.simulate.offers import Sleep
-from node.apps.simulate.plan import Plan
-from node.apps.simulate.tally import ACCEPTED, LATE, LOST, Tally
-from node.errors import CallRefused, CallTimeout, PeerClosedError
-from node.peer.peer import Peer
-from node.protocol.codes import ResultCode
+from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.offers import Sleep
+from parley._node.apps.simulate.plan import Plan
+from parley._node.apps.simulate.tally import ACCEPTED, LATE, LOST, Tally
+from parley._node.errors import CallRefused, CallTimeout, PeerClosedError
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import ResultCode
 
 # Calls a second and side of a connection, at rate 1.
 RATE: Final = 4.0

@@ -9,19 +9,19 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from node.apps.simulate.caller import Caller
-from node.apps.simulate.draws import Draws
-from node.apps.simulate.offers import ALERTS, NEWS, TICKS
-from node.apps.simulate.plan import Plan, Traffic
-from node.apps.simulate.simulated_time import SimulatedTime
-from node.apps.simulate.stream_sender import StreamSender
-from node.apps.simulate.tally import Tally
-from node.apps.simulate.topics import TopicReader
-from node.errors import HandshakeError, PeerClosedError
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.testing import FaultyLink, connect_nodes
+from parley._node.apps.simulate.caller import Caller
+from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.offers import ALERTS, NEWS, TICKS
+from parley._node.apps.simulate.plan import Plan, Traffic
+from parley._node.apps.simulate.simulated_time import SimulatedTime
+from parley._node.apps.simulate.stream_sender import StreamSender
+from parley._node.apps.simulate.tally import Tally
+from parley._node.apps.simulate.topics import TopicReader
+from parley._node.errors import HandshakeError, PeerClosedError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FaultyLink, connect_nodes
 
 # Seconds that a session lasts, where faults are wanted, as parts of the whole time.
 _SHORTEST: Final = 0.15

@@ -8,12 +8,12 @@ from typing import Final
 
 import anyio
 
-from node.errors import CallRefused, PeerClosedError, StreamResetError
-from node.handlers.topic import Topic
-from node.node import Node
-from node.remote.named_event import NamedEvent
-from node.remote.requests import Call
-from node.streams.stream import Stream
+from parley._node.errors import CallRefused, PeerClosedError, StreamResetError
+from parley._node.handlers.topic import Topic
+from parley._node.node import Node
+from parley._node.remote.named_event import NamedEvent
+from parley._node.remote.requests import Call
+from parley._node.streams.stream import Stream
 
 Sleep = Callable[[float], Awaitable[None]]
 

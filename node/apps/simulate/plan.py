@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from node.apps.simulate.draws import Draws
-from node.config import NodeConfig
-from node.protocol.limits import Limits
+from parley._node.apps.simulate.draws import Draws
+from parley._node.config import NodeConfig
+from parley._node.protocol.limits import Limits
 
 ROLES: Final = ("server", "peer", "client")
 # The signing keys of a node that takes part in a mixed negotiation.

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from node.testing import FakeClock
+from parley._node.testing import FakeClock
 
 # One for each record: what happens at the same simulated moment happens one after another.
 _STEP: Final = 1_000

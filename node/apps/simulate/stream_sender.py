@@ -7,13 +7,13 @@ from typing import Final
 
 import anyio
 
-from node.apps.simulate.draws import Draws
-from node.apps.simulate.offers import FILES, READING, TELEMETRY, UNWANTED, Sleep
-from node.apps.simulate.plan import Plan
-from node.apps.simulate.tally import ACCEPTED, LOST, Tally
-from node.errors import CallRefused, PeerClosedError, StreamResetError
-from node.peer.peer import Peer
-from node.protocol.errors import LocalProtocolError
+from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.offers import FILES, READING, TELEMETRY, UNWANTED, Sleep
+from parley._node.apps.simulate.plan import Plan
+from parley._node.apps.simulate.tally import ACCEPTED, LOST, Tally
+from parley._node.errors import CallRefused, PeerClosedError, StreamResetError
+from parley._node.peer.peer import Peer
+from parley._node.protocol.errors import LocalProtocolError
 
 # Times a second and side of a connection, at rate 1.
 FILE_RATE: Final = 1 / 20

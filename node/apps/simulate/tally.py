@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.journal import keys
-from node.journal.fields import parse_event_head
-from node.journal.segments import list_segments, read_range
+from parley._node.journal import keys
+from parley._node.journal.fields import parse_event_head
+from parley._node.journal.segments import list_segments, read_range
 
 ACCEPTED = "accepted"
 LATE = "late"  # a deadline passed, or the caller gave up: code 17 or 18

@@ -8,14 +8,14 @@ from typing import Final
 
 from anyio.lowlevel import checkpoint
 
-from node.apps.simulate.draws import Draws
-from node.apps.simulate.offers import ALERTS, NEWS, TICKS, Sleep
-from node.apps.simulate.plan import Plan
-from node.apps.simulate.tally import Tally
-from node.errors import CallRefused, PeerClosedError, StreamResetError
-from node.handlers.topic import Topic
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
+from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.offers import ALERTS, NEWS, TICKS, Sleep
+from parley._node.apps.simulate.plan import Plan
+from parley._node.apps.simulate.tally import Tally
+from parley._node.errors import CallRefused, PeerClosedError, StreamResetError
+from parley._node.handlers.topic import Topic
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
 
 # Moments a second at which each topic is published, at rate 1.
 RATES: Final = {TICKS: 3.0, NEWS: 0.5, ALERTS: 0.05}

@@ -13,17 +13,17 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint
 
-from crypto.auditor import AuditorKey
-from crypto.identity import Identity
-from node.apps.simulate.link import SimulatedLink
-from node.apps.simulate.offers import offer
-from node.apps.simulate.plan import Plan, Traffic
-from node.apps.simulate.simulated_time import SimulatedTime
-from node.apps.simulate.tally import Tally
-from node.apps.simulate.topics import TopicPublisher
-from node.journal.journal import Journal
-from node.journal.options import BUFFER_SIZE, SEGMENT_SIZE
-from node.node import Node
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.identity import Identity
+from parley._node.apps.simulate.link import SimulatedLink
+from parley._node.apps.simulate.offers import offer
+from parley._node.apps.simulate.plan import Plan, Traffic
+from parley._node.apps.simulate.simulated_time import SimulatedTime
+from parley._node.apps.simulate.tally import Tally
+from parley._node.apps.simulate.topics import TopicPublisher
+from parley._node.journal.journal import Journal
+from parley._node.journal.options import BUFFER_SIZE, SEGMENT_SIZE
+from parley._node.node import Node
 
 # Bytes that may wait to be written before time stands still.
 _WAITING: Final = BUFFER_SIZE // 8

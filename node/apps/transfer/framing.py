@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio
 from anyio.abc import ByteReceiveStream
 
-from node.apps.transfer.protocol import SIZE_BYTES, MessageError, message_size
+from parley._node.apps.transfer.protocol import SIZE_BYTES, MessageError, message_size
 
 M = TypeVar("M")
 

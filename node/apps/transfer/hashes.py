@@ -15,7 +15,7 @@ from typing import Final, Protocol, Self
 import anyio
 from anyio.to_thread import run_sync
 
-from node.apps.transfer.files import OpenFile
+from parley._node.apps.transfer.files import OpenFile
 
 # Of one peer: what it may have hashed each second, and at once if it asked for nothing lately.
 BYTES_PER_SECOND: Final = 128 * 1024 * 1024  # a tenth of a core

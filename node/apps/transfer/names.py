@@ -8,7 +8,7 @@ import hashlib
 import unicodedata
 from typing import Final
 
-from node.errors import ConfigError
+from parley._node.errors import ConfigError
 
 LONGEST_NAME: Final = 255  # bytes of UTF-8: what file systems take
 PARTIAL_ENDING: Final = ".parley-part"

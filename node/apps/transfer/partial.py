@@ -10,9 +10,9 @@ import os
 import stat
 import threading
 
-from node.apps.transfer.files import OpenFile
-from node.apps.transfer.hashes import Digest, Hashes
-from node.apps.transfer.protocol import Refusal, RefusalCode
+from parley._node.apps.transfer.files import OpenFile
+from parley._node.apps.transfer.hashes import Digest, Hashes
+from parley._node.apps.transfer.protocol import Refusal, RefusalCode
 
 
 class Partial:

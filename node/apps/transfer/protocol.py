@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
-from lbm.cells import read_bool, read_bytes, read_text, read_uint
-from lbm.codec import decode, encode
-from lbm.errors import LbmDecodeError
-from lbm.limits import LbmLimits
-from node.apps.transfer.names import LONGEST_NAME
-from node.errors import ParleyError
+from parley._lbm.cells import read_bool, read_bytes, read_text, read_uint
+from parley._lbm.codec import decode, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.limits import LbmLimits
+from parley._node.apps.transfer.names import LONGEST_NAME
+from parley._node.errors import ParleyError
 
 LABEL: Final = "parley.file"
 LARGEST_FILE: Final = 2**63 - 1  # what file systems count with

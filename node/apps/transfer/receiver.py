@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.to_thread import run_sync
 
-from node.apps.transfer.framing import read_message
-from node.apps.transfer.hashes import Hashes
-from node.apps.transfer.names import UnsafeNameError, require_safe, same_file_key
-from node.apps.transfer.partial import Partial
-from node.apps.transfer.protocol import (
+from parley._node.apps.transfer.framing import read_message
+from parley._node.apps.transfer.hashes import Hashes
+from parley._node.apps.transfer.names import UnsafeNameError, require_safe, same_file_key
+from parley._node.apps.transfer.partial import Partial
+from parley._node.apps.transfer.protocol import (
     LABEL,
     Begin,
     FileOffer,
@@ -28,14 +28,14 @@ from node.apps.transfer.protocol import (
     Resume,
     storage_refusal,
 )
-from node.apps.transfer.store import FileStore
-from node.apps.transfer.watcher import Transfer, Watcher
-from node.fair_slots import FairSlots
-from node.handlers.rules import Allow
-from node.node import Node
-from node.remote.remote import Remote
-from node.streams.stream import Stream
-from node.trust.admission import address_key
+from parley._node.apps.transfer.store import FileStore
+from parley._node.apps.transfer.watcher import Transfer, Watcher
+from parley._node.fair_slots import FairSlots
+from parley._node.handlers.rules import Allow
+from parley._node.node import Node
+from parley._node.remote.remote import Remote
+from parley._node.streams.stream import Stream
+from parley._node.trust.admission import address_key
 
 logger = logging.getLogger("parley.transfer")
 

@@ -9,12 +9,12 @@ from typing import Final, Protocol
 
 import anyio
 
-from node.apps.transfer.protocol import Receipt, RefusalCode
-from node.apps.transfer.sender import Source, send_file
-from node.apps.transfer.watcher import Transfer, Watcher
-from node.errors import CallRefused, PeerClosedError, StreamResetError
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
+from parley._node.apps.transfer.protocol import Receipt, RefusalCode
+from parley._node.apps.transfer.sender import Source, send_file
+from parley._node.apps.transfer.watcher import Transfer, Watcher
+from parley._node.errors import CallRefused, PeerClosedError, StreamResetError
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
 
 RETRIES: Final = 8
 FIRST_PAUSE: Final = 0.5  # seconds; each next one in a row is twice as long

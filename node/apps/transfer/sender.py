@@ -13,13 +13,20 @@ from typing import Self
 
 from anyio.to_thread import run_sync
 
-from node.apps.transfer.files import OpenFile
-from node.apps.transfer.framing import read_message
-from node.apps.transfer.hashes import READ_PIECE, hash_prefix
-from node.apps.transfer.names import UnsafeNameError, require_safe
-from node.apps.transfer.protocol import LABEL, Begin, FileOffer, MessageError, Receipt, Resume
-from node.apps.transfer.watcher import Transfer, Watcher
-from node.errors import (
+from parley._node.apps.transfer.files import OpenFile
+from parley._node.apps.transfer.framing import read_message
+from parley._node.apps.transfer.hashes import READ_PIECE, hash_prefix
+from parley._node.apps.transfer.names import UnsafeNameError, require_safe
+from parley._node.apps.transfer.protocol import (
+    LABEL,
+    Begin,
+    FileOffer,
+    MessageError,
+    Receipt,
+    Resume,
+)
+from parley._node.apps.transfer.watcher import Transfer, Watcher
+from parley._node.errors import (
     CallRefused,
     ConfigError,
     FileError,
@@ -27,9 +34,9 @@ from node.errors import (
     StreamResetError,
     os_reason,
 )
-from node.peer.peer import Peer
-from node.protocol.codes import FIRST_APPLICATION_CODE, CloseCode
-from node.streams.stream import Stream
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import FIRST_APPLICATION_CODE, CloseCode
+from parley._node.streams.stream import Stream
 
 
 class Source:

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from node.apps.transfer.files import OpenFile
-from node.apps.transfer.names import is_partial, partial_name, sender_key, split_partial
-from node.apps.transfer.partial import Partial
-from node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode
-from node.fair_slots import FairSlots
+from parley._node.apps.transfer.files import OpenFile
+from parley._node.apps.transfer.names import is_partial, partial_name, sender_key, split_partial
+from parley._node.apps.transfer.partial import Partial
+from parley._node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode
+from parley._node.fair_slots import FairSlots
 
 # Interrupted transfers whose partial files are kept, of all senders.
 MOST_PARTIALS: Final = 256

@@ -5,8 +5,8 @@ A watcher cannot change a transfer, and must not raise.
 
 from dataclasses import dataclass
 
-from node.apps.transfer.protocol import FileOffer
-from node.errors import ParleyError
+from parley._node.apps.transfer.protocol import FileOffer
+from parley._node.errors import ParleyError
 
 
 @dataclass(slots=True, eq=False)

@@ -11,12 +11,12 @@ from typing import Any, Generic, Self
 
 import anyio
 
-from node.bus.consumers.group_consumer import GroupConsumer, describe
-from node.bus.errors import BusClosedError, BusError
-from node.bus.event import BusEvent
-from node.errors import ParleyError
-from node.logs import one_line
-from node.typed.models import E_co
+from parley._node.bus.consumers.group_consumer import GroupConsumer, describe
+from parley._node.bus.errors import BusClosedError, BusError
+from parley._node.bus.event import BusEvent
+from parley._node.errors import ParleyError
+from parley._node.logs import one_line
+from parley._node.typed.models import E_co
 
 logger = logging.getLogger("parley.bus")
 

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import anyio
 
-from node.backoff import Pauses
-from node.bus.consumers.group_consumer import GroupConsumer, describe
-from node.bus.consumers.terms import Terms
-from node.bus.errors import BusClosedError, BusError
-from node.bus.event import BusEvent
-from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error, jitter
-from node.errors import APPLICATION_ERRORS
-from node.logs import LogRation, one_line
-from node.transport.job import Job
-from node.transport.loop import Loop
-from node.transport.waiting import Changes, pause
+from parley._node.backoff import Pauses
+from parley._node.bus.consumers.group_consumer import GroupConsumer, describe
+from parley._node.bus.consumers.terms import Terms
+from parley._node.bus.errors import BusClosedError, BusError
+from parley._node.bus.event import BusEvent
+from parley._node.bus.retry import TRANSIENT, StoreRetry, as_bus_error, jitter
+from parley._node.errors import APPLICATION_ERRORS
+from parley._node.logs import LogRation, one_line
+from parley._node.transport.job import Job
+from parley._node.transport.loop import Loop
+from parley._node.transport.waiting import Changes, pause
 
 logger = logging.getLogger("parley.bus")
 

@@ -11,19 +11,19 @@ from typing import Any, Final
 
 import anyio
 
-from node.bus.body import decode_body
-from node.bus.consumers.outcomes import Outcomes
-from node.bus.consumers.supply import EventSupply
-from node.bus.consumers.terms import Seat
-from node.bus.errors import BusClosedError, BusError, BusUnavailableError, InvalidEventError
-from node.bus.event import BusEvent, Word
-from node.bus.model import Delivery
-from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error
-from node.bus.schemas import Schemas
-from node.errors import APPLICATION_ERRORS, MalformedDataError
-from node.transport.job import Job
-from node.transport.loop import Timer
-from node.transport.waiting import Changes, turn_of
+from parley._node.bus.body import decode_body
+from parley._node.bus.consumers.outcomes import Outcomes
+from parley._node.bus.consumers.supply import EventSupply
+from parley._node.bus.consumers.terms import Seat
+from parley._node.bus.errors import BusClosedError, BusError, BusUnavailableError, InvalidEventError
+from parley._node.bus.event import BusEvent, Word
+from parley._node.bus.model import Delivery
+from parley._node.bus.retry import TRANSIENT, StoreRetry, as_bus_error
+from parley._node.bus.schemas import Schemas
+from parley._node.errors import APPLICATION_ERRORS, MalformedDataError
+from parley._node.transport.job import Job
+from parley._node.transport.loop import Timer
+from parley._node.transport.waiting import Changes, turn_of
 
 # Events fetched at first; twice as many each time that they were taken within `QUICK` seconds, up
 # to `batch`; half as many if it took longer than `SLOW`, so that others get some.

@@ -11,14 +11,14 @@ from typing import Final, TypeVar
 
 import anyio
 
-from node.bus.consumers.ledger import Ledger
-from node.bus.consumers.terms import Seat, require_delay
-from node.bus.dead_letters import LONGEST_ERROR
-from node.bus.errors import BusClosedError, NotPendingError
-from node.bus.event import BusEvent, Word
-from node.bus.names import DEAD
-from node.bus.retry import StoreRetry
-from node.logs import LogRation, one_line
+from parley._node.bus.consumers.ledger import Ledger
+from parley._node.bus.consumers.terms import Seat, require_delay
+from parley._node.bus.dead_letters import LONGEST_ERROR
+from parley._node.bus.errors import BusClosedError, NotPendingError
+from parley._node.bus.event import BusEvent, Word
+from parley._node.bus.names import DEAD
+from parley._node.bus.retry import StoreRetry
+from parley._node.logs import LogRation, one_line
 
 logger = logging.getLogger("parley.bus")
 

@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import anyio
 
-from crypto.randomness import random_bytes
-from node.bus.config import BusConfig
-from node.bus.consumers.consumption import Consumption
-from node.bus.consumers.crew import Crew, Duty
-from node.bus.consumers.group_consumer import GroupConsumer
-from node.bus.consumers.outcomes import Outcomes
-from node.bus.consumers.supply import EventSupply
-from node.bus.consumers.terms import Seat, Terms
-from node.bus.errors import BusClosedError
-from node.bus.lazy_store import LazyStore
-from node.bus.model import Counters
-from node.bus.schemas import Schemas
-from node.errors import ConfigError, ParleyError
-from node.logs import one_line
+from parley._crypto.randomness import random_bytes
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers.consumption import Consumption
+from parley._node.bus.consumers.crew import Crew, Duty
+from parley._node.bus.consumers.group_consumer import GroupConsumer
+from parley._node.bus.consumers.outcomes import Outcomes
+from parley._node.bus.consumers.supply import EventSupply
+from parley._node.bus.consumers.terms import Seat, Terms
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.lazy_store import LazyStore
+from parley._node.bus.model import Counters
+from parley._node.bus.schemas import Schemas
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.logs import one_line
 
 logger = logging.getLogger("parley.bus")
 

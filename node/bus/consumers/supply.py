@@ -11,11 +11,11 @@ from typing import Final
 
 import anyio
 
-from node.bus.config import BusConfig
-from node.bus.consumers.terms import Seat
-from node.bus.errors import BusRefusedError, BusUnavailableError
-from node.bus.model import Delivery
-from node.transport.loop import Timer
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers.terms import Seat
+from parley._node.bus.errors import BusRefusedError, BusUnavailableError
+from parley._node.bus.model import Delivery
+from parley._node.transport.loop import Timer
 
 # Seconds between two looks for what is due, at most; and that one wait for new events takes.
 CLAIM_INTERVAL: Final = 1.0

@@ -4,16 +4,16 @@ are an error when they are given, not when the first event comes."""
 from dataclasses import dataclass
 from typing import Any, Final
 
-from node.bus.config import BusConfig
-from node.bus.errors import InvalidEventError
-from node.bus.ids import Position, after
-from node.bus.model import Counters
-from node.bus.names import DEAD, check_word, split_name
-from node.bus.store import Store
-from node.config import Range, require_in_range
-from node.errors import ConfigError
-from node.transport.loop import Loop
-from node.typed.data_type import DataType
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.ids import Position, after
+from parley._node.bus.model import Counters
+from parley._node.bus.names import DEAD, check_word, split_name
+from parley._node.bus.store import Store
+from parley._node.config import Range, require_in_range
+from parley._node.errors import ConfigError
+from parley._node.transport.loop import Loop
+from parley._node.typed.data_type import DataType
 
 BATCH: Final = 100
 MOST_BATCH: Final = 10_000

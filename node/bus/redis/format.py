@@ -12,12 +12,12 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from node.bus.body import UNREADABLE, encode_value
-from node.bus.errors import InvalidEventError
-from node.bus.model import NewEvent, StoredEvent
-from node.bus.names import ALL, api_of, split_name
-from node.errors import APPLICATION_ERRORS, ConfigError
-from node.protocol.typed import check_types
+from parley._node.bus.body import UNREADABLE, encode_value
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.model import NewEvent, StoredEvent
+from parley._node.bus.names import ALL, api_of, split_name
+from parley._node.errors import APPLICATION_ERRORS, ConfigError
+from parley._node.protocol.typed import check_types
 
 Layout = Literal["per_event", "per_api"]
 

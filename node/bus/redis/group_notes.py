@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from node.bus.ids import BEFORE_ALL
-from node.errors import ConfigError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.errors import ConfigError
 
 # Events in hand that are remembered for a group; beyond that the oldest are forgotten. Only events
 # that others took over, and that were never settled here, can be so many.

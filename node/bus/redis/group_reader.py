@@ -13,18 +13,18 @@ from typing import Any, Final
 import anyio
 from coredis.exceptions import RedisError, StreamDuplicateConsumerGroupError
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusError, BusUnavailableError
-from node.bus.ids import BEFORE_ALL, parse_id
-from node.bus.model import Delivery, StoredEvent
-from node.bus.names import split_name
-from node.bus.redis.group_notes import EntrySizes, Membership, Memberships
-from node.bus.redis.redis_client import CANCEL_PATIENCE, RedisClient
-from node.bus.redis.redis_errors import bus_error, is_missing_group
-from node.bus.redis.scripts import DUE_CHANNEL, RELEASE, TAKE
-from node.logs import LogRation
-from node.transport.loop import Loop
-from node.transport.waiting import Changes
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusError, BusUnavailableError
+from parley._node.bus.ids import BEFORE_ALL, parse_id
+from parley._node.bus.model import Delivery, StoredEvent
+from parley._node.bus.names import split_name
+from parley._node.bus.redis.group_notes import EntrySizes, Membership, Memberships
+from parley._node.bus.redis.redis_client import CANCEL_PATIENCE, RedisClient
+from parley._node.bus.redis.redis_errors import bus_error, is_missing_group
+from parley._node.bus.redis.scripts import DUE_CHANNEL, RELEASE, TAKE
+from parley._node.logs import LogRation
+from parley._node.transport.loop import Loop
+from parley._node.transport.waiting import Changes
 
 logger = logging.getLogger("parley.bus")
 

@@ -7,17 +7,17 @@ from typing import Any, Final
 
 from coredis.exceptions import RedisError
 
-from node.bus.config import BusConfig
-from node.bus.ids import AFTER_ALL, BEFORE_ALL, parse_id
-from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
-from node.bus.names import api_of
-from node.bus.redis.format import RedisFormat
-from node.bus.redis.group_notes import EntrySizes, keys_of
-from node.bus.redis.group_reader import LONGEST_BLOCK
-from node.bus.redis.redis_client import RedisClient
-from node.bus.redis.redis_errors import bus_error, is_missing_group
-from node.bus.redis.scripts import COUNT, NOBODY, PENDING
-from node.transport.loop import Loop
+from parley._node.bus.config import BusConfig
+from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL, parse_id
+from parley._node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
+from parley._node.bus.names import api_of
+from parley._node.bus.redis.format import RedisFormat
+from parley._node.bus.redis.group_notes import EntrySizes, keys_of
+from parley._node.bus.redis.group_reader import LONGEST_BLOCK
+from parley._node.bus.redis.redis_client import RedisClient
+from parley._node.bus.redis.redis_errors import bus_error, is_missing_group
+from parley._node.bus.redis.scripts import COUNT, NOBODY, PENDING
+from parley._node.transport.loop import Loop
 
 # Keys of one step of SCAN, and streams that are looked at together.
 _KEYS: Final = 1_000

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from node.errors import AddressError
-from node.transport.address import Address
+from parley._node.errors import AddressError
+from parley._node.transport.address import Address
 
 DEFAULT_PORT: Final = 6379
 DEFAULT_HOST: Final = "localhost"

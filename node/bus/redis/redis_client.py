@@ -14,16 +14,16 @@ import anyio
 from anyio import get_cancelled_exc_class
 from coredis.exceptions import NoScriptError, RedisError
 
-from node.bus.batcher import Batcher, Bounds, Cost
-from node.bus.errors import BusClosedError, BusError
-from node.bus.redis.group_notes import GroupKeys
-from node.bus.redis.redis_address import RedisAddress
-from node.bus.redis.redis_errors import bus_error, is_missing_group, is_no_answer
-from node.bus.redis.redis_link import RedisLink, RedisRequest
-from node.bus.redis.scripts import Script
-from node.errors import ParleyError
-from node.transport.backend import Backend
-from node.transport.waiting import Changes
+from parley._node.bus.batcher import Batcher, Bounds, Cost
+from parley._node.bus.errors import BusClosedError, BusError
+from parley._node.bus.redis.group_notes import GroupKeys
+from parley._node.bus.redis.redis_address import RedisAddress
+from parley._node.bus.redis.redis_errors import bus_error, is_missing_group, is_no_answer
+from parley._node.bus.redis.redis_link import RedisLink, RedisRequest
+from parley._node.bus.redis.scripts import Script
+from parley._node.errors import ParleyError
+from parley._node.transport.backend import Backend
+from parley._node.transport.waiting import Changes
 
 Word: TypeAlias = str | bytes | int | float
 Commands: TypeAlias = Sequence[tuple[Word, ...]]

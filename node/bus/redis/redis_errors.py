@@ -21,14 +21,14 @@ from coredis.exceptions import (
 )
 from coredis.exceptions import ConnectionError as LostConnectionError
 
-from node.bus.errors import (
+from parley._node.bus.errors import (
     BusDamagedError,
     BusError,
     BusFullError,
     BusRefusedError,
     BusUnavailableError,
 )
-from node.errors import ConfigError, UnreachableError
+from parley._node.errors import ConfigError, UnreachableError
 
 # The oldest version of Redis: streams with MINID and exclusive ranges came with it.
 OLDEST: Final = (6, 2)

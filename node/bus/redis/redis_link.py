@@ -17,14 +17,14 @@ from coredis.constants.resp import DataType
 from coredis.exceptions import ConnectionError as LostConnectionError
 from coredis.parser import NotEnoughData, Parser
 
-from node.bus.redis.redis_address import RedisAddress
-from node.bus.redis.redis_errors import bus_error, check_version, is_too_old
-from node.errors import ConfigError
-from node.transport.alarm import Alarm
-from node.transport.backend import Backend
-from node.transport.gate import Outlet
-from node.transport.loop import Waiter
-from node.transport.stream_outlet import StreamOutlet
+from parley._node.bus.redis.redis_address import RedisAddress
+from parley._node.bus.redis.redis_errors import bus_error, check_version, is_too_old
+from parley._node.errors import ConfigError
+from parley._node.transport.alarm import Alarm
+from parley._node.transport.backend import Backend
+from parley._node.transport.gate import Outlet
+from parley._node.transport.loop import Waiter
+from parley._node.transport.stream_outlet import StreamOutlet
 
 # Whom to log in as with a password alone.
 _DEFAULT_USER: Final = "default"

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError
-from node.bus.model import (
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     GroupInfo,
@@ -21,15 +21,15 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.bus.redis.group_notes import EntrySizes, Memberships
-from node.bus.redis.group_reader import GroupReader
-from node.bus.redis.inspector import Inspector
-from node.bus.redis.redis_address import parse_address
-from node.bus.redis.redis_client import RedisClient
-from node.bus.redis.settler import Settler
-from node.bus.redis.stream_publisher import StreamPublisher
-from node.bus.redis.upkeep import Upkeep
-from node.transport.backend import Backend
+from parley._node.bus.redis.group_notes import EntrySizes, Memberships
+from parley._node.bus.redis.group_reader import GroupReader
+from parley._node.bus.redis.inspector import Inspector
+from parley._node.bus.redis.redis_address import parse_address
+from parley._node.bus.redis.redis_client import RedisClient
+from parley._node.bus.redis.settler import Settler
+from parley._node.bus.redis.stream_publisher import StreamPublisher
+from parley._node.bus.redis.upkeep import Upkeep
+from parley._node.transport.backend import Backend
 
 logger = logging.getLogger("parley.bus")
 

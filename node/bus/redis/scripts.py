@@ -8,7 +8,7 @@ there, Lightbus included, makes that entry void. Times are the server's, in mill
 from hashlib import sha1
 from typing import Final, NamedTuple
 
-from node.bus.dead_letters import LONGEST_HISTORY, NOT_ACKNOWLEDGED
+from parley._node.bus.dead_letters import LONGEST_HISTORY, NOT_ACKNOWLEDGED
 
 
 class Script(NamedTuple):

@@ -10,18 +10,18 @@ from typing import Any
 
 from coredis.exceptions import RedisError
 
-from node.bus.body import UNREADABLE, decode_body, encode_value
-from node.bus.config import BusConfig
-from node.bus.dead_letters import dead_data, error_line, shorten
-from node.bus.errors import InvalidEventError
-from node.bus.ids import parse_id
-from node.bus.model import Failure, NewEvent, StoredEvent
-from node.bus.names import dead_name, split_name
-from node.bus.redis.group_notes import Membership, Memberships
-from node.bus.redis.redis_client import RedisClient, Word
-from node.bus.redis.redis_errors import bus_error
-from node.bus.redis.scripts import BURY, LOOK, NACK, RELEASE, TOUCH
-from node.bus.redis.stream_publisher import StreamPublisher
+from parley._node.bus.body import UNREADABLE, decode_body, encode_value
+from parley._node.bus.config import BusConfig
+from parley._node.bus.dead_letters import dead_data, error_line, shorten
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.ids import parse_id
+from parley._node.bus.model import Failure, NewEvent, StoredEvent
+from parley._node.bus.names import dead_name, split_name
+from parley._node.bus.redis.group_notes import Membership, Memberships
+from parley._node.bus.redis.redis_client import RedisClient, Word
+from parley._node.bus.redis.redis_errors import bus_error
+from parley._node.bus.redis.scripts import BURY, LOOK, NACK, RELEASE, TOUCH
+from parley._node.bus.redis.stream_publisher import StreamPublisher
 
 
 class Settler:

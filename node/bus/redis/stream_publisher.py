@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from coredis.exceptions import RedisError
 
-from crypto.randomness import random_bytes
-from node.bus.config import BusConfig
-from node.bus.errors import InvalidEventError
-from node.bus.model import NewEvent, Published
-from node.bus.names import split_name
-from node.bus.redis.format import RedisFormat
-from node.bus.redis.group_notes import idempotency_key
-from node.bus.redis.redis_client import RedisClient, Word
-from node.bus.redis.redis_errors import bus_error
-from node.bus.redis.scripts import PUBLISH, SHRINK
+from parley._crypto.randomness import random_bytes
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.model import NewEvent, Published
+from parley._node.bus.names import split_name
+from parley._node.bus.redis.format import RedisFormat
+from parley._node.bus.redis.group_notes import idempotency_key
+from parley._node.bus.redis.redis_client import RedisClient, Word
+from parley._node.bus.redis.redis_errors import bus_error
+from parley._node.bus.redis.scripts import PUBLISH, SHRINK
 
 # Words of one script; Redis itself takes a million.
 MOST_WORDS: Final = 500_000

@@ -7,15 +7,15 @@ from typing import Final
 
 from coredis.exceptions import RedisError
 
-from node.bus.config import BusConfig
-from node.bus.ids import AFTER_ALL, parse_id
-from node.bus.model import Trim
-from node.bus.names import api_of
-from node.bus.redis.group_notes import Memberships, keys_of
-from node.bus.redis.inspector import Inspector, readable
-from node.bus.redis.redis_client import RedisClient, Word
-from node.bus.redis.redis_errors import bus_error, is_missing_group
-from node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK
+from parley._node.bus.config import BusConfig
+from parley._node.bus.ids import AFTER_ALL, parse_id
+from parley._node.bus.model import Trim
+from parley._node.bus.names import api_of
+from parley._node.bus.redis.group_notes import Memberships, keys_of
+from parley._node.bus.redis.inspector import Inspector, readable
+from parley._node.bus.redis.redis_client import RedisClient, Word
+from parley._node.bus.redis.redis_errors import bus_error, is_missing_group
+from parley._node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK
 
 _BEYOND_ALL: Final = f"{2**64 - 1}-{2**64 - 1}"
 

@@ -7,17 +7,17 @@ from contextlib import closing, contextmanager, suppress
 from tempfile import mkstemp
 from typing import Final
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusBusyError, BusDamagedError
-from node.bus.sqlite.bus_file import (
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusBusyError, BusDamagedError
+from parley._node.bus.sqlite.bus_file import (
     database_uri,
     is_bus,
     open_file,
     require_bus,
     require_regular,
 )
-from node.bus.sqlite.sqlite_errors import bus_error
-from node.errors import FileError
+from parley._node.bus.sqlite.sqlite_errors import bus_error
+from parley._node.errors import FileError
 
 # The write-ahead log and its index. SQLite applies a log that it finds beside a file, also that of
 # another file which was there before.

@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.bus.sqlite.integer_ids import first_at
+from parley._node.bus.sqlite.integer_ids import first_at
 
 # Streams, groups and consumers that are remembered; beyond that all are read anew.
 REMEMBERED: Final = 10_000

@@ -14,10 +14,10 @@ from contextlib import closing
 from typing import Final
 from urllib.parse import quote
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError, BusFullError, BusUnavailableError
-from node.bus.sqlite.sqlite_tables import APPLICATION_ID, TABLES, VERSION
-from node.errors import ConfigError
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusDamagedError, BusFullError, BusUnavailableError
+from parley._node.bus.sqlite.sqlite_tables import APPLICATION_ID, TABLES, VERSION
+from parley._node.errors import ConfigError
 
 PAGE_SIZE: Final = 4096
 # Pages of the write-ahead log after which it is copied into the file; fewer if they would take

@@ -10,11 +10,11 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import Final
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusFullError
-from node.bus.sqlite.books import Books
-from node.bus.sqlite.bus_file import PAGE_SIZE, has_room, open_file, page_limits, refusal
-from node.bus.sqlite.sqlite_errors import is_full, is_of_disk
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusFullError
+from parley._node.bus.sqlite.books import Books
+from parley._node.bus.sqlite.bus_file import PAGE_SIZE, has_room, open_file, page_limits, refusal
+from parley._node.bus.sqlite.sqlite_errors import is_full, is_of_disk
 
 logger = logging.getLogger("parley.bus")
 

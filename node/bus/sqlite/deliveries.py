@@ -9,15 +9,15 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from node.bus.body import decode_body, encode_value
-from node.bus.dead_letters import NOT_ACKNOWLEDGED, dead_data, error_line, shorten
-from node.bus.errors import BusDamagedError, InvalidEventError
-from node.bus.ids import AFTER_ALL
-from node.bus.model import Delivery, Failure, StoredEvent
-from node.bus.names import dead_name
-from node.bus.sqlite.books import Books, ConsumerRow, GroupRow
-from node.bus.sqlite.integer_ids import NO_ID, number_of, numbers_of, place_of, text_of
-from node.bus.sqlite.publication import add
+from parley._node.bus.body import decode_body, encode_value
+from parley._node.bus.dead_letters import NOT_ACKNOWLEDGED, dead_data, error_line, shorten
+from parley._node.bus.errors import BusDamagedError, InvalidEventError
+from parley._node.bus.ids import AFTER_ALL
+from parley._node.bus.model import Delivery, Failure, StoredEvent
+from parley._node.bus.names import dead_name
+from parley._node.bus.sqlite.books import Books, ConsumerRow, GroupRow
+from parley._node.bus.sqlite.integer_ids import NO_ID, number_of, numbers_of, place_of, text_of
+from parley._node.bus.sqlite.publication import add
 
 # Characters of data after which no more events are handed out, or shown, at once: the caller may
 # ask for a thousand, and each may be large.

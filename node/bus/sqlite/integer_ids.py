@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from node.bus.ids import parse_id
+from parley._node.bus.ids import parse_id
 
 # Bits of the count: 1,048,576 events in a millisecond (more go on in the next), until 2248.
 BITS: Final = 20

@@ -9,13 +9,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from node.bus.config import BusConfig
-from node.bus.dead_letters import NOT_ACKNOWLEDGED
-from node.bus.model import Trim
-from node.bus.sqlite.books import Books, ConsumerRow, GroupRow, StreamRow
-from node.bus.sqlite.deliveries import begin, with_failure
-from node.bus.sqlite.integer_ids import LARGEST, first_at, numbers_of, place_of, text_of
-from node.bus.sqlite.publication import OVERHEAD
+from parley._node.bus.config import BusConfig
+from parley._node.bus.dead_letters import NOT_ACKNOWLEDGED
+from parley._node.bus.model import Trim
+from parley._node.bus.sqlite.books import Books, ConsumerRow, GroupRow, StreamRow
+from parley._node.bus.sqlite.deliveries import begin, with_failure
+from parley._node.bus.sqlite.integer_ids import LARGEST, first_at, numbers_of, place_of, text_of
+from parley._node.bus.sqlite.publication import OVERHEAD
 
 # Events that one step of a trim takes out: about 10 ms, in which nothing else happens. A step for
 # whose transaction there is no room is tried with a `FRACTION` of them, down to one event.

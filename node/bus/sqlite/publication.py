@@ -5,10 +5,10 @@ remembers is not stored again.
 from collections.abc import Sequence
 from typing import Final
 
-from node.bus.config import BusConfig
-from node.bus.model import NewEvent, Published
-from node.bus.sqlite.books import Books, StreamRow
-from node.bus.sqlite.integer_ids import COUNT, first_at, text_of
+from parley._node.bus.config import BusConfig
+from parley._node.bus.model import NewEvent, Published
+from parley._node.bus.sqlite.books import Books, StreamRow
+from parley._node.bus.sqlite.integer_ids import COUNT, first_at, text_of
 
 # Bytes of an event beside its data, about: with it, sizes are near what the file grows by.
 OVERHEAD: Final = 40

@@ -5,7 +5,7 @@ the cause.
 import sqlite3
 from typing import Final
 
-from node.bus.errors import (
+from parley._node.bus.errors import (
     BusBusyError,
     BusDamagedError,
     BusError,
@@ -13,8 +13,8 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.bus.sqlite.bus_file import refusal
-from node.errors import ConfigError, ParleyError, os_reason
+from parley._node.bus.sqlite.bus_file import refusal
+from parley._node.errors import ConfigError, ParleyError, os_reason
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FULL: Final = (sqlite3.SQLITE_FULL,)

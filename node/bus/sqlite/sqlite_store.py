@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from crypto.randomness import random_bytes
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError, BusFullError
-from node.bus.ids import AFTER_ALL
-from node.bus.model import (
+from parley._crypto.randomness import random_bytes
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError, BusFullError
+from parley._node.bus.ids import AFTER_ALL
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     GroupInfo,
@@ -26,10 +26,10 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.bus.sqlite import deliveries, maintenance, publication, views
-from node.bus.sqlite.books import Books
-from node.bus.sqlite.database import Database
-from node.bus.sqlite.work_queue import (
+from parley._node.bus.sqlite import deliveries, maintenance, publication, views
+from parley._node.bus.sqlite.books import Books
+from parley._node.bus.sqlite.database import Database
+from parley._node.bus.sqlite.work_queue import (
     LOOK,
     MARK,
     PUBLISH,
@@ -40,9 +40,9 @@ from node.bus.sqlite.work_queue import (
     Readers,
     WorkQueue,
 )
-from node.bus.sqlite.worker import Worker
-from node.transport.backend import Backend
-from node.transport.waiting import Changes
+from parley._node.bus.sqlite.worker import Worker
+from parley._node.transport.backend import Backend
+from parley._node.transport.waiting import Changes
 
 # Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
 PATIENCE: Final = 10.0

@@ -4,10 +4,10 @@ changes anything.
 
 from typing import Final
 
-from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
-from node.bus.sqlite.books import Books, GroupRow, StreamRow
-from node.bus.sqlite.deliveries import handful
-from node.bus.sqlite.integer_ids import LARGEST, place_of, text_of
+from parley._node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
+from parley._node.bus.sqlite.books import Books, GroupRow, StreamRow
+from parley._node.bus.sqlite.deliveries import handful
+from parley._node.bus.sqlite.integer_ids import LARGEST, place_of, text_of
 
 _ENDS: Final = """SELECT
     (SELECT min(id) FROM events INDEXED BY events_of_stream WHERE stream = :stream),

@@ -12,9 +12,9 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from node.bus.errors import BusClosedError
-from node.transport.backend import Backend
-from node.transport.loop import Waiter
+from parley._node.bus.errors import BusClosedError
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Waiter
 
 Found = TypeVar("Found")
 Run: TypeAlias = Callable[..., Any]

@@ -10,12 +10,12 @@ from functools import partial
 from threading import Thread
 from typing import Final
 
-from node.bus.config import BusConfig
-from node.bus.sqlite.books import Books
-from node.bus.sqlite.database import Database
-from node.bus.sqlite.maintenance import PIECE, remove_idle, retain, smaller
-from node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full
-from node.bus.sqlite.work_queue import LOOK, Operation, OperationKind, Rescue, WorkQueue
+from parley._node.bus.config import BusConfig
+from parley._node.bus.sqlite.books import Books
+from parley._node.bus.sqlite.database import Database
+from parley._node.bus.sqlite.maintenance import PIECE, remove_idle, retain, smaller
+from parley._node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full
+from parley._node.bus.sqlite.work_queue import LOOK, Operation, OperationKind, Rescue, WorkQueue
 
 logger = logging.getLogger("parley.bus")
 

@@ -6,16 +6,22 @@ from typing import Annotated
 
 import typer
 
-from node.cli.application.reload import keep_running
-from node.cli.options import Listen, NodeOptions, takes_node_options
-from node.cli.serve.access_log import AccessLog, LogRequests
-from node.cli.serve.announcing import Announce, AnnounceName
-from node.cli.serve.application import Application
-from node.cli.serve.command import ConfigOption, serve_by, told_by_options
-from node.cli.serve.console import ConsoleAddress
-from node.cli.serve.journal import Auditors, Fsync, JournalDirectory, OnFailure, journal_told
-from node.cli.serve.metrics import MetricsAddress
-from node.settings import Settings, load_settings
+from parley._node.cli.application.reload import keep_running
+from parley._node.cli.options import Listen, NodeOptions, takes_node_options
+from parley._node.cli.serve.access_log import AccessLog, LogRequests
+from parley._node.cli.serve.announcing import Announce, AnnounceName
+from parley._node.cli.serve.application import Application
+from parley._node.cli.serve.command import ConfigOption, serve_by, told_by_options
+from parley._node.cli.serve.console import ConsoleAddress
+from parley._node.cli.serve.journal import (
+    Auditors,
+    Fsync,
+    JournalDirectory,
+    OnFailure,
+    journal_told,
+)
+from parley._node.cli.serve.metrics import MetricsAddress
+from parley._node.settings import Settings, load_settings
 
 Target = Annotated[
     str,

@@ -17,10 +17,10 @@ import anyio
 from anyio import to_thread
 from anyio.abc import Process
 
-from node.cli.options import NodeOptions
-from node.cli.output import Output
-from node.cli.run import run
-from node.logs import one_line
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.run import run
+from parley._node.logs import one_line
 
 # Seconds between two looks at the files, and for a process to end before it is killed.
 LOOK: Final = 0.5

@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 import typer
 
-from node.bus.errors import InvalidEventError
-from node.bus.ids import FIRST, NEW, Position, parse_id
-from node.cli.completion.suggestions import bus_addresses, words
-from node.cli.values import parse_duration
-from node.errors import ConfigError
-from node.logs import one_line
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.ids import FIRST, NEW, Position, parse_id
+from parley._node.cli.completion.suggestions import bus_addresses, words
+from parley._node.cli.values import parse_duration
+from parley._node.errors import ConfigError
+from parley._node.logs import one_line
 
 BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:", "@")
 

@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from node.bus.bus_address import without_password
-from node.bus.sqlite import backup as backups
-from node.cli.bus.arguments import check_bus_address
-from node.cli.bus.connection import file_of
-from node.cli.completion.suggestions import bus_files
-from node.cli.options import Json
-from node.cli.output import Output, counted
-from node.cli.stages import during
-from node.errors import ConfigError
+from parley._node.bus.bus_address import without_password
+from parley._node.bus.sqlite import backup as backups
+from parley._node.cli.bus.arguments import check_bus_address
+from parley._node.cli.bus.connection import file_of
+from parley._node.cli.completion.suggestions import bus_files
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output, counted
+from parley._node.cli.stages import during
+from parley._node.errors import ConfigError
 
 FileBus = Annotated[
     str,

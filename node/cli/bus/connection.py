@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from node.bus.bus import Bus
-from node.bus.bus_address import open_bus
-from node.bus.config import BusConfig
-from node.bus.errors import BusUnavailableError
-from node.cli.introduction import dialled, dialling_node
-from node.cli.lines import Pace
-from node.cli.link import kept_link, remarks
-from node.cli.options import NodeOptions
-from node.cli.output import Output
-from node.errors import FileError
-from node.links.link import Link
+from parley._node.bus.bus import Bus
+from parley._node.bus.bus_address import open_bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusUnavailableError
+from parley._node.cli.introduction import dialled, dialling_node
+from parley._node.cli.lines import Pace
+from parley._node.cli.link import kept_link, remarks
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.errors import FileError
+from parley._node.links.link import Link
 
 NODES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"

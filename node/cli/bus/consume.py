@@ -10,18 +10,18 @@ from typing import Annotated, Any, Final
 import anyio
 import typer
 
-from node.bus.event import BusEvent
-from node.cli.bus.arguments import Bus as Address
-from node.cli.bus.arguments import Group, Name, Start, parse_position
-from node.cli.bus.connection import kept_open, require_connection
-from node.cli.bus.display import described, show_event
-from node.cli.bus.execute import execute
-from node.cli.lines import Pace
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output
-from node.cli.run import run
-from node.cli.values import parse_duration
-from node.errors import ConfigError
+from parley._node.bus.event import BusEvent
+from parley._node.cli.bus.arguments import Bus as Address
+from parley._node.cli.bus.arguments import Group, Name, Start, parse_position
+from parley._node.cli.bus.connection import kept_open, require_connection
+from parley._node.cli.bus.display import described, show_event
+from parley._node.cli.bus.execute import execute
+from parley._node.cli.lines import Pace
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output
+from parley._node.cli.run import run
+from parley._node.cli.values import parse_duration
+from parley._node.errors import ConfigError
 
 BATCH: Final = 100  # events that are fetched at once, to be printed
 LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again

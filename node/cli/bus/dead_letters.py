@@ -9,17 +9,17 @@ from typing import Annotated, Final
 
 import typer
 
-from node.bus import bus as buses
-from node.bus.dead_letters import DeadLetter
-from node.bus.ids import BEFORE_ALL, parse_id
-from node.cli.bus.arguments import AnyGroup, Bus, Name
-from node.cli.bus.connection import opened
-from node.cli.bus.display import moment_of
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted
-from node.cli.run import run
-from node.cli.stages import during
-from node.errors import ConfigError, ParleyError
+from parley._node.bus import bus as buses
+from parley._node.bus.dead_letters import DeadLetter
+from parley._node.bus.ids import BEFORE_ALL, parse_id
+from parley._node.cli.bus.arguments import AnyGroup, Bus, Name
+from parley._node.cli.bus.connection import opened
+from parley._node.cli.bus.display import moment_of
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import run
+from parley._node.cli.stages import during
+from parley._node.errors import ConfigError, ParleyError
 
 AT_ONCE: Final = 1_000  # dead letters that are dropped together
 

@@ -7,10 +7,10 @@ is in the JSON line.
 import json
 from typing import Any
 
-from node.bus.errors import InvalidEventError
-from node.bus.event import BusEvent
-from node.bus.ids import BEFORE_ALL, parse_id
-from node.cli.output import brief_time, show_time
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.event import BusEvent
+from parley._node.bus.ids import BEFORE_ALL, parse_id
+from parley._node.cli.output import brief_time, show_time
 
 
 def show_event(event: BusEvent) -> str:

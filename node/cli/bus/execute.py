@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import ByteSendStream, Process
 
-from node.cli.output import plain
+from parley._node.cli.output import plain
 
 # Seconds between SIGTERM and SIGKILL for a command that is cancelled.
 GRACE: Final = 5.0

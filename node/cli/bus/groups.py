@@ -10,22 +10,22 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from node.bus import bus as buses
-from node.bus.errors import BusRefusedError
-from node.bus.ids import FIRST, NEW
-from node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
-from node.cli.bus.arguments import AnyGroup, Bus, Group, Name, parse_position
-from node.cli.bus.connection import opened
-from node.cli.bus.display import brief_moment, moment_of
-from node.cli.completion.suggestions import words
-from node.cli.exits import Exit
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output
-from node.cli.run import run
-from node.cli.stages import during
-from node.cli.terminal import table_of
-from node.errors import ConfigError, ParleyError
-from node.logs import one_line
+from parley._node.bus import bus as buses
+from parley._node.bus.errors import BusRefusedError
+from parley._node.bus.ids import FIRST, NEW
+from parley._node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
+from parley._node.cli.bus.arguments import AnyGroup, Bus, Group, Name, parse_position
+from parley._node.cli.bus.connection import opened
+from parley._node.cli.bus.display import brief_moment, moment_of
+from parley._node.cli.completion.suggestions import words
+from parley._node.cli.exits import Exit
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output
+from parley._node.cli.run import run
+from parley._node.cli.stages import during
+from parley._node.cli.terminal import table_of
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.logs import one_line
 
 
 @takes_node_options

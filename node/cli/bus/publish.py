@@ -9,18 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from node.bus import bus as buses
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
-from node.bus.names import split_name
-from node.cli.bus.arguments import Bus, Name
-from node.cli.bus.connection import opened
-from node.cli.lines import Pace, input_descriptor, read_batches
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted, writing_stdout
-from node.cli.run import run
-from node.cli.values import parse_json
-from node.errors import ConfigError, FileError
+from parley._node.bus import bus as buses
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
+from parley._node.bus.names import split_name
+from parley._node.cli.bus.arguments import Bus, Name
+from parley._node.cli.bus.connection import opened
+from parley._node.cli.lines import Pace, input_descriptor, read_batches
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, counted, writing_stdout
+from parley._node.cli.run import run
+from parley._node.cli.values import parse_json
+from parley._node.errors import ConfigError, FileError
 
 
 @takes_node_options

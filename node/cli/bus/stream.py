@@ -9,18 +9,18 @@ from typing import Annotated
 
 import typer
 
-from node.bus.ids import FIRST, NEW
-from node.cli.bus.arguments import Bus, Name, parse_position
-from node.cli.bus.connection import kept_open, opened
-from node.cli.bus.display import described, show_event
-from node.cli.completion.suggestions import words
-from node.cli.lines import Pace
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted
-from node.cli.run import run
-from node.cli.stages import during
-from node.cli.values import parse_duration, parse_size
-from node.errors import ConfigError
+from parley._node.bus.ids import FIRST, NEW
+from parley._node.cli.bus.arguments import Bus, Name, parse_position
+from parley._node.cli.bus.connection import kept_open, opened
+from parley._node.cli.bus.display import described, show_event
+from parley._node.cli.completion.suggestions import words
+from parley._node.cli.lines import Pace
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import run
+from parley._node.cli.stages import during
+from parley._node.cli.values import parse_duration, parse_size
+from parley._node.errors import ConfigError
 
 
 @takes_node_options

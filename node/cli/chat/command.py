@@ -6,23 +6,29 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from crypto.identity import NodeId
-from node.apps.chat.member import Member, joined
-from node.apps.chat.messages import Message, clean_name
-from node.apps.chat.room import Room
-from node.cli.chat.screen import Screen, edits_lines
-from node.cli.chat.talk import HELP, Standing, Talk
-from node.cli.completion.suggestions import places
-from node.cli.context.file import Contexts
-from node.cli.context.places import MARK
-from node.cli.introduction import dialling_node
-from node.cli.lines import input_descriptor
-from node.cli.link import kept_link
-from node.cli.options import NodeOptions, in_context, takes_node_options
-from node.cli.output import Output, counted
-from node.cli.run import make_node, run
-from node.errors import ConfigError, ParleyError
-from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
+from parley._crypto.identity import NodeId
+from parley._node.apps.chat.member import Member, joined
+from parley._node.apps.chat.messages import Message, clean_name
+from parley._node.apps.chat.room import Room
+from parley._node.cli.chat.screen import Screen, edits_lines
+from parley._node.cli.chat.talk import HELP, Standing, Talk
+from parley._node.cli.completion.suggestions import places
+from parley._node.cli.context.file import Contexts
+from parley._node.cli.context.places import MARK
+from parley._node.cli.introduction import dialling_node
+from parley._node.cli.lines import input_descriptor
+from parley._node.cli.link import kept_link
+from parley._node.cli.options import NodeOptions, in_context, takes_node_options
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import make_node, run
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.trust.policies import (
+    FirstUse,
+    Known,
+    KnownPeers,
+    TrustPolicy,
+    default_known_peers,
+)
 
 ROOM = "lobby"
 ARRIVED = f"you are {{}}; {HELP}"

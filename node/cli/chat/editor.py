@@ -22,7 +22,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from node.apps.chat.messages import TEXT_LENGTH
+from parley._node.apps.chat.messages import TEXT_LENGTH
 
 REMEMBERED: Final = 100  # lines that the cursor keys bring back
 AHEAD: Final = 100  # entries that wait for the room; while they do, Enter leaves the line as it is

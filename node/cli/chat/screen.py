@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from node.apps.chat.messages import TEXT_LENGTH
-from node.cli.lines import Pace, read_lines
-from node.cli.output import Output
-from node.logs import one_line
+from parley._node.apps.chat.messages import TEXT_LENGTH
+from parley._node.cli.lines import Pace, read_lines
+from parley._node.cli.output import Output
+from parley._node.logs import one_line
 
 if TYPE_CHECKING:
-    from node.cli.chat.editor import LineEditor
+    from parley._node.cli.chat.editor import LineEditor
 
 _LONGEST_LINE: Final = 4 * TEXT_LENGTH  # bytes of a line from a file
 _DUMB: Final = ("", "dumb", "unknown")  # terminals on which no line can be edited
@@ -60,7 +60,7 @@ class Screen:
                 yield lines
             return
         # Only here: prompt_toolkit takes as long to import as the rest of a command.
-        from node.cli.chat.editor import LineEditor
+        from parley._node.cli.chat.editor import LineEditor
 
         self._editor = LineEditor(prompt)
         try:

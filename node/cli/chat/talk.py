@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import anyio
 
-from crypto.identity import NodeId
-from node.apps.chat.messages import Message, Person, require_text
-from node.cli.chat.screen import Screen
-from node.cli.exits import Exit
-from node.cli.output import Output
-from node.errors import CallRefused, CallTimeout, PeerClosedError, UnreachableError
-from node.protocol.codes import ResultCode
+from parley._crypto.identity import NodeId
+from parley._node.apps.chat.messages import Message, Person, require_text
+from parley._node.cli.chat.screen import Screen
+from parley._node.cli.exits import Exit
+from parley._node.cli.output import Output
+from parley._node.errors import CallRefused, CallTimeout, PeerClosedError, UnreachableError
+from parley._node.protocol.codes import ResultCode
 
 # Seconds between two tries to say a line of a file in a room that limits its rate, and in all.
 _PAUSE: Final = 0.5

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from node.cli.completion.safety import is_safe
+from parley._node.cli.completion.safety import is_safe
 
 TABLE: Final = Path(__file__).with_name("completions.json")
 INSTRUCTION: Final = "complete_lines"  # the value of _PARLEY_COMPLETE in our scripts
@@ -134,7 +134,7 @@ def _values(of: Any, begun: str) -> list[Offer] | None:
         return [(word, "") for word in of]
     if not of:
         return []
-    complete = getattr(import_module("node.cli.completion.suggestions"), of["name"])
+    complete = getattr(import_module("parley._node.cli.completion.suggestions"), of["name"])
     if "parameter" in of:
         complete = complete(of["parameter"])
     found: list[Offer] = complete(begun)

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from typer._click.shell_completion import CompletionItem, ShellComplete, add_completion_class
 
-from node.cli.completion.answering import INSTRUCTION, LINE, as_lines, words_of
+from parley._node.cli.completion.answering import INSTRUCTION, LINE, as_lines, words_of
 
 PROGRAM: Final = "parley"
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from crypto.registry import NAMES, PARAMETERS
-from node.cli.completion.safety import SAFE_NAME, safe_description
-from node.cli.context.file import Contexts
-from node.errors import AddressError, ParleyError
-from node.transport.address import Address
-from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
+from parley._crypto.registry import NAMES, PARAMETERS
+from parley._node.cli.completion.safety import SAFE_NAME, safe_description
+from parley._node.cli.context.file import Contexts
+from parley._node.errors import AddressError, ParleyError
+from parley._node.transport.address import Address
+from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
 Complete = Callable[[str], list[tuple[str, str]]]
 

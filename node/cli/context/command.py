@@ -6,17 +6,17 @@ from typing import Annotated, Final
 
 import typer
 
-from crypto.auditor import AuditorKey
-from crypto.errors import InvalidKeyError
-from crypto.keyfile import describe_keyfile
-from node.cli.completion.suggestions import contexts, known_addresses, words
-from node.cli.context.file import Context, Contexts, require_value
-from node.cli.options import Json
-from node.cli.output import Output
-from node.errors import ConfigError
-from node.logs import one_line
-from node.transport.address import Address
-from node.trust.policies import AnyPeer, FirstUse, Known, parse_trust
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.errors import InvalidKeyError
+from parley._crypto.keyfile import describe_keyfile
+from parley._node.cli.completion.suggestions import contexts, known_addresses, words
+from parley._node.cli.context.file import Context, Contexts, require_value
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output
+from parley._node.errors import ConfigError
+from parley._node.logs import one_line
+from parley._node.transport.address import Address
+from parley._node.trust.policies import AnyPeer, FirstUse, Known, parse_trust
 
 _WORDS: Final = (AnyPeer.name, FirstUse.name, Known.name)
 

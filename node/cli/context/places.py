@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from typer.core import TyperArgument
 
-from node.cli.beginning import PlainCommand
-from node.cli.context.file import Context, Contexts
-from node.errors import AddressError, ConfigError, ParleyError
-from node.transport.address import Address
-from node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.cli.beginning import PlainCommand
+from parley._node.cli.context.file import Context, Contexts
+from parley._node.errors import AddressError, ConfigError, ParleyError
+from parley._node.transport.address import Address
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
 MARK: Final = "@"
 VARIABLE: Final = "PARLEY_CONTEXT"  # names a context, as --context does

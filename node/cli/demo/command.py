@@ -11,21 +11,21 @@ import anyio
 import typer
 from rich.table import Table
 
-from crypto.identity import Identity
-from node.cli.demo import scenes
-from node.cli.demo.federation import federation_demo
-from node.cli.demo.file import content_of, send_file, shown
-from node.cli.demo.process import other_process
-from node.cli.demo.responder import respond
-from node.cli.demo.scenes import Stage
-from node.cli.demo.server import serve_demo
-from node.cli.given_files import file_path
-from node.cli.log_lines import change_level, set_up_logging
-from node.cli.options import Json, Loop
-from node.cli.output import Output
-from node.cli.run import described, event_loop, until_interrupted
-from node.node import Node
-from node.peer.peer import Peer
+from parley._crypto.identity import Identity
+from parley._node.cli.demo import scenes
+from parley._node.cli.demo.federation import federation_demo
+from parley._node.cli.demo.file import content_of, send_file, shown
+from parley._node.cli.demo.process import other_process
+from parley._node.cli.demo.responder import respond
+from parley._node.cli.demo.scenes import Stage
+from parley._node.cli.demo.server import serve_demo
+from parley._node.cli.given_files import file_path
+from parley._node.cli.log_lines import change_level, set_up_logging
+from parley._node.cli.options import Json, Loop
+from parley._node.cli.output import Output
+from parley._node.cli.run import described, event_loop, until_interrupted
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
 
 FEDERATION: Final = "federation"
 

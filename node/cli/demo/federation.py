@@ -12,17 +12,17 @@ from typing import Final
 
 import anyio
 
-from crypto.identity import Identity, NodeId
-from node.cli.demo.process import OtherProcess, other_process
-from node.cli.demo.server import ROOM
-from node.cli.output import Output
-from node.errors import ParleyError, PeerClosedError
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import code_name
-from node.remote.requests import Call
-from node.transport.address import Address
-from node.tunnels.home import Home
+from parley._crypto.identity import Identity, NodeId
+from parley._node.cli.demo.process import OtherProcess, other_process
+from parley._node.cli.demo.server import ROOM
+from parley._node.cli.output import Output
+from parley._node.errors import ParleyError, PeerClosedError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import code_name
+from parley._node.remote.requests import Call
+from parley._node.transport.address import Address
+from parley._node.tunnels.home import Home
 
 NAMES: Final = ("ada", "bob", "cleo", "dan", "eve")
 PATIENCE: Final = 15.0

@@ -16,11 +16,11 @@ import anyio
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
-from node.cli.demo.responder import FILE_LABEL
-from node.cli.output import Output
-from node.errors import FileError, ParleyError, os_reason
-from node.logs import one_line
-from node.peer.peer import Peer
+from parley._node.cli.demo.responder import FILE_LABEL
+from parley._node.cli.output import Output
+from parley._node.errors import FileError, ParleyError, os_reason
+from parley._node.logs import one_line
+from parley._node.peer.peer import Peer
 
 PIECE = 64 * 1024
 

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
-from node.errors import ParleyError
+from parley._node.errors import ParleyError
 
 START_TIMEOUT = 15.0
 STOP_TIMEOUT = 5.0
@@ -76,7 +76,7 @@ async def other_process(command: str, *options: str) -> AsyncIterator[OtherProce
     """
     # The same code as here, found in the same places: -m would look in the directory
     # where the demo is run first, or find another installation.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from node.cli.main import main; main()"
+    code = f"import sys; sys.path[:] = {sys.path!r}; from parley._node.cli.main import main; main()"
     process = await anyio.open_process(
         [sys.executable, "-P", "-c", code, command, *options],
         stdin=subprocess.PIPE,

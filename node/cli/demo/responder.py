@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator
 
 from anyio import to_thread
 
-from crypto.identity import Identity
-from lbm.codec import Value
-from node.cli.output import Output, show_value
-from node.config import NodeConfig
-from node.errors import CallRefused
-from node.node import Node
-from node.protocol.codes import FIRST_APPLICATION_CODE
-from node.remote.requests import Call
-from node.streams.stream import Stream
+from parley._crypto.identity import Identity
+from parley._lbm.codec import Value
+from parley._node.cli.output import Output, show_value
+from parley._node.config import NodeConfig
+from parley._node.errors import CallRefused
+from parley._node.node import Node
+from parley._node.protocol.codes import FIRST_APPLICATION_CODE
+from parley._node.remote.requests import Call
+from parley._node.streams.stream import Stream
 
 FILE_LABEL = "demo.file"
 PRICES = "demo.prices"

@@ -10,16 +10,16 @@ from time import perf_counter
 import anyio
 from rich.markup import escape
 
-from crypto.identity import Identity
-from node.cli.demo.responder import POEM, PRICES, ROOM
-from node.cli.output import Output
-from node.errors import NotTrustedError, ParleyError, PeerClosedError
-from node.node import Node
-from node.peer.peer import Peer
-from node.peer.subscription import Subscription
-from node.protocol.codes import CloseCode, code_name
-from node.testing import FaultyProxy
-from node.transport.address import Address
+from parley._crypto.identity import Identity
+from parley._node.cli.demo.responder import POEM, PRICES, ROOM
+from parley._node.cli.output import Output
+from parley._node.errors import NotTrustedError, ParleyError, PeerClosedError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import CloseCode, code_name
+from parley._node.testing import FaultyProxy
+from parley._node.transport.address import Address
 
 NOTES = 1_000
 PATIENCE = 10.0

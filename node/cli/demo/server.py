@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from crypto.identity import Identity, NodeId
-from node.cli.output import Output
-from node.node import Node
-from node.server.federation import Federation
-from node.settings.federation import FederationSettings
-from node.tunnels.writer import TunnelWriter
+from parley._crypto.identity import Identity, NodeId
+from parley._node.cli.output import Output
+from parley._node.node import Node
+from parley._node.server.federation import Federation
+from parley._node.settings.federation import FederationSettings
+from parley._node.tunnels.writer import TunnelWriter
 
 ROOM: Final = "room"
 _PATIENCE: Final = 15.0  # seconds

@@ -12,11 +12,11 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-from node.cli.doctor.findings import Diagnosis, Level
-from node.errors import ParleyError
-from node.settings import Settings, load_settings
-from node.transport.address import Address
-from node.transport.gateway import is_local
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.errors import ParleyError
+from parley._node.settings import Settings, load_settings
+from parley._node.transport.address import Address
+from parley._node.transport.gateway import is_local
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _ENTER: Final = stat.S_IXGRP | stat.S_IXOTH

@@ -13,19 +13,19 @@ from time import perf_counter
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from node.bus.bus_address import without_password
-from node.bus.errors import BusDamagedError, BusError
-from node.bus.sqlite.backup import require_sound
-from node.bus.sqlite.bus_file import require_bus
-from node.bus.sqlite.sqlite_errors import bus_error
-from node.cli.bus.connection import file_of
-from node.cli.doctor.findings import Diagnosis, Level
-from node.cli.serve.bus import require_own
-from node.errors import AddressError, ParleyError
-from node.settings import Settings, load_settings
-from node.settings.bus import BusRight
-from node.transport.address import Address
-from node.transport.gateway import is_local
+from parley._node.bus.bus_address import without_password
+from parley._node.bus.errors import BusDamagedError, BusError
+from parley._node.bus.sqlite.backup import require_sound
+from parley._node.bus.sqlite.bus_file import require_bus
+from parley._node.bus.sqlite.sqlite_errors import bus_error
+from parley._node.cli.bus.connection import file_of
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.cli.serve.bus import require_own
+from parley._node.errors import AddressError, ParleyError
+from parley._node.settings import Settings, load_settings
+from parley._node.settings.bus import BusRight
+from parley._node.transport.address import Address
+from parley._node.transport.gateway import is_local
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

@@ -15,22 +15,22 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from node.cli.completion.suggestions import bus_files, places
-from node.cli.doctor.addresses import check_address, check_settings
-from node.cli.doctor.bus import check_bus, check_contents, check_store
-from node.cli.doctor.connection import Facts, weaknesses
-from node.cli.doctor.findings import Diagnosis, Level
-from node.cli.doctor.journal import check_journal
-from node.cli.doctor.machine import check_machine, versions
-from node.cli.exits import Exit
-from node.cli.introduction import dialling_node
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, counted, show_value
-from node.cli.run import described, meet, run
-from node.logs import one_line
-from node.peer.peer import Peer
-from node.protocol.codes import VERSION
-from node.trust.petnames import Petnames
+from parley._node.cli.completion.suggestions import bus_files, places
+from parley._node.cli.doctor.addresses import check_address, check_settings
+from parley._node.cli.doctor.bus import check_bus, check_contents, check_store
+from parley._node.cli.doctor.connection import Facts, weaknesses
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.cli.doctor.journal import check_journal
+from parley._node.cli.doctor.machine import check_machine, versions
+from parley._node.cli.exits import Exit
+from parley._node.cli.introduction import dialling_node
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output, counted, show_value
+from parley._node.cli.run import described, meet, run
+from parley._node.logs import one_line
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import VERSION
+from parley._node.trust.petnames import Petnames
 
 COLOURS: Final = {
     Level.OK: "green",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from crypto.registry import Suite
-from node.cli.doctor.findings import Diagnosis, Level
-from node.protocol.limits import NEGOTIATED, Limits
+from parley._crypto.registry import Suite
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.protocol.limits import NEGOTIATED, Limits
 
 SLOW_ROUND_TRIP: Final = 0.5  # seconds
 SLOW_HANDSHAKE: Final = 3.0  # of the 10 s that it may take

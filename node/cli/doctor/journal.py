@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from crypto.auditor_file import MAGIC
-from node.cli.doctor.findings import Diagnosis, Level
-from node.errors import ConfigError, ParleyError
-from node.settings import JournalSettings, load_settings
-from node.trust.known_peers import default_known_peers
+from parley._crypto.auditor_file import MAGIC
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.settings import JournalSettings, load_settings
+from parley._node.trust.known_peers import default_known_peers
 
 # Segments that the disk should have room for at least.
 FEW_SEGMENTS: Final = 4

@@ -1,4 +1,4 @@
-"""What `parley doctor` looks at on this machine: versions, algorithms, names, files, limits.
+"""What `parley doctor` looks at on this machine: versions, algorithms, files, limits.
 
 Looking changes nothing, and what cannot be looked at is a finding too.
 """
@@ -13,13 +13,12 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
-from crypto.selftest import library_versions, self_test
-from node.cli.doctor.findings import Diagnosis, Level
-from node.config import NodeConfig
-from node.errors import ConfigError, KnownPeersError, os_reason
-from node.protocol import session
-from node.trust.known_peers import KnownPeers, default_known_peers
-from parley.shadows import DISTRIBUTION, Clash, Shadow, find_shadows
+from parley._crypto.selftest import library_versions, self_test
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError, KnownPeersError, os_reason
+from parley._node.protocol import session
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
 # What a process needs beside its connections: standard files, the loop's, modules, logs.
 SPARE_DESCRIPTORS: Final = 64
@@ -27,19 +26,12 @@ FEW_DESCRIPTORS: Final = 256
 MOST_FILES: Final = 1_000  # of the home that are looked at
 
 _OPTIONAL: Final = ("uvloop", "trio", "blake3")
-_SHADOW_LEVELS: Final = {
-    Clash.INSTEAD: Level.PROBLEM,
-    Clash.MIXED: Level.PROBLEM,
-    Clash.HIDDEN: Level.NOTE,
-    Clash.COPY: Level.NOTE,
-    Clash.CASE: Level.NOTE,
-}
 
 
 def versions() -> dict[str, str | None]:
     """What runs here, name to version; None for what could be installed and is not."""
     found: dict[str, str | None] = {
-        "parley": _version(DISTRIBUTION),
+        "parley": _version("parley-node"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "core": core(),
         "platform": platform.platform(),
@@ -58,7 +50,6 @@ def core() -> str:
 def check_machine() -> Iterator[Diagnosis]:
     """Everything that can be known without a connection."""
     yield from check_algorithms(self_test())
-    yield from check_names(find_shadows())
     yield from check_home()
     yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
@@ -76,18 +67,6 @@ def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterato
         yield Diagnosis(Level.PROBLEM, f"{parameter} {name}", wrong, mend)
     text = f"{', '.join(working) or 'none'} work here"
     yield Diagnosis(Level.NOTE if broken else Level.OK, "algorithms", text)
-
-
-def check_names(shadows: Iterable[Shadow]) -> Iterator[Diagnosis]:
-    """One finding for each other package with a name of ours; without one, one that says so."""
-    found = False
-    for shadow in shadows:
-        found = True
-        yield Diagnosis(
-            _SHADOW_LEVELS[shadow.kind], f"package {shadow.name}", str(shadow), shadow.mend
-        )
-    if not found:
-        yield Diagnosis(Level.OK, "packages", "no other package has a name of Parley's")
 
 
 def check_home() -> Iterator[Diagnosis]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from node.cli.doctor.addresses import check_dialects
-from node.cli.doctor.bus import check_offered
-from node.cli.doctor.findings import Diagnosis
-from node.cli.doctor.journal import check_kept
-from node.cli.doctor.machine import check_machine
-from node.settings import Settings
+from parley._node.cli.doctor.addresses import check_dialects
+from parley._node.cli.doctor.bus import check_offered
+from parley._node.cli.doctor.findings import Diagnosis
+from parley._node.cli.doctor.journal import check_kept
+from parley._node.cli.doctor.machine import check_machine
+from parley._node.settings import Settings
 
 
 def findings(settings: Settings) -> list[dict[str, str]]:

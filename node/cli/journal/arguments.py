@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import load_auditor_key
-from node.cli.given_files import read_passphrase
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.auditor_file import load_auditor_key
+from parley._node.cli.given_files import read_passphrase
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Where the segments are.")]
 NodeOption = Annotated[

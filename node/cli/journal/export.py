@@ -10,18 +10,18 @@ from typing import Annotated
 
 import typer
 
-from node.cli.journal.arguments import (
+from parley._node.cli.journal.arguments import (
     AuditorKeys,
     Directory,
     KeyPassphrase,
     NodeOption,
     read_auditor_keys,
 )
-from node.cli.journal.segments import Bar, audited, find_segments
-from node.cli.options import Json
-from node.cli.output import Output
-from node.errors import ConfigError
-from node.logs import needs_extra
+from parley._node.cli.journal.segments import Bar, audited, find_segments
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output
+from parley._node.errors import ConfigError
+from parley._node.logs import needs_extra
 
 
 class ExportFormat(StrEnum):
@@ -48,7 +48,7 @@ def export(
 ) -> None:
     """Write the journals in a directory, verified: events, sessions, tunnels and findings."""
     try:
-        from node.cli.journal.parquet import ParquetFiles
+        from parley._node.cli.journal.parquet import ParquetFiles
     except ImportError as error:
         raise ConfigError(needs_extra(f"--to {to}", "pipeline")) from error
     out = Output(as_json)

@@ -10,17 +10,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crypto.auditor import AuditorKey
-from crypto.errors import InvalidKeyError
-from node.cli.journal.arguments import Directory, NodeOption
-from node.cli.journal.segments import Bar, find_segments, read_segment
-from node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
-from node.cli.options import Json
-from node.cli.output import Output, brief_time, show_time
-from node.cli.terminal import table_of
-from node.journal.bodies import JoinedTunnel
-from node.protocol.codes import code_name
-from node.trust.petnames import Petnames
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.errors import InvalidKeyError
+from parley._node.cli.journal.arguments import Directory, NodeOption
+from parley._node.cli.journal.segments import Bar, find_segments, read_segment
+from parley._node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output, brief_time, show_time
+from parley._node.cli.terminal import table_of
+from parley._node.journal.bodies import JoinedTunnel
+from parley._node.protocol.codes import code_name
+from parley._node.trust.petnames import Petnames
 
 _EVENT: Final = "event"
 

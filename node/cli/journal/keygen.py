@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import save_auditor_key
-from node.cli.given_files import file_path, read_passphrase
-from node.cli.options import Json, PassphraseFile
-from node.cli.output import Output
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.auditor_file import save_auditor_key
+from parley._node.cli.given_files import file_path, read_passphrase
+from parley._node.cli.options import Json, PassphraseFile
+from parley._node.cli.output import Output
 
 DEFAULT_PATH: Final = Path("auditor.key")
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from node.cli.journal.segments import Piece
-from node.errors import FileError
-from node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow, TunnelRow
+from parley._node.cli.journal.segments import Piece
+from parley._node.errors import FileError
+from parley._node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow, TunnelRow
 
 GROUP_ROWS: Final = 50_000
 GROUP_SIZE: Final = 1 << 25  # bytes of payloads, at which a group goes out early

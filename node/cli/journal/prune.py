@@ -8,12 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
-from node.cli.journal.arguments import Directory
-from node.cli.options import Json
-from node.cli.output import Output, counted
-from node.cli.values import parse_duration, parse_size
-from node.errors import ConfigError
-from node.journal.prune import prune as prune_segments
+from parley._node.cli.journal.arguments import Directory
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output, counted
+from parley._node.cli.values import parse_duration, parse_size
+from parley._node.errors import ConfigError
+from parley._node.journal.prune import prune as prune_segments
 
 _LIMITS: Final = "name at least one limit: --older-than 30d or --max-size 10GB"
 

@@ -14,14 +14,20 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from crypto.auditor import AuditorPrivateKey
-from node.errors import ConfigError, FileError
-from node.journal.audit.audit import Audit
-from node.journal.audit.compact import event_rows
-from node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow, TunnelRow
-from node.journal.names import SegmentName
-from node.journal.records import Record
-from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges, read_range
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.errors import ConfigError, FileError
+from parley._node.journal.audit.audit import Audit
+from parley._node.journal.audit.compact import event_rows
+from parley._node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow, TunnelRow
+from parley._node.journal.names import SegmentName
+from parley._node.journal.records import Record
+from parley._node.journal.segments import (
+    RecordRange,
+    SegmentFile,
+    list_segments,
+    plan_ranges,
+    read_range,
+)
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 _BAR_STEP: Final = 1 << 20  # bytes between two moves of the bar

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from crypto.errors import IdentityError
-from crypto.identity import PublicIdentity
-from node.journal import keys
-from node.journal.bodies import (
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import PublicIdentity
+from parley._node.journal import keys
+from parley._node.journal.bodies import (
     CHANGES,
     JoinedTunnel,
     SegmentEnd,
@@ -20,12 +20,12 @@ from node.journal.bodies import (
     SessionEnd,
     SessionParted,
 )
-from node.journal.errors import JournalFormatError
-from node.journal.fields import parse_event_head
-from node.journal.names import CLOSED, SegmentName
-from node.journal.records import OK, Record
-from node.journal.segments import SegmentFile
-from node.journal.sessions import Checkpoint, SessionStart
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.fields import parse_event_head
+from parley._node.journal.names import CLOSED, SegmentName
+from parley._node.journal.records import OK, Record
+from parley._node.journal.segments import SegmentFile
+from parley._node.journal.sessions import Checkpoint, SessionStart
 
 OPEN: Final = "open"  # being written, or the newest and left by a crash
 LEFT: Final = "left open"  # a newer segment is there: a crash left it

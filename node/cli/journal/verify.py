@@ -11,19 +11,19 @@ from typing import Any, Final
 import typer
 from rich.markup import escape
 
-from node.cli.exits import Exit
-from node.cli.journal.arguments import (
+from parley._node.cli.exits import Exit
+from parley._node.cli.journal.arguments import (
     AuditorKeys,
     Directory,
     KeyPassphrase,
     NodeOption,
     read_auditor_keys,
 )
-from node.cli.journal.segments import Bar, Piece, audited, find_segments
-from node.cli.options import Json
-from node.cli.output import Output, brief_time, counted, show_time
-from node.cli.terminal import table_of
-from node.journal.audit.rows import (
+from parley._node.cli.journal.segments import Bar, Piece, audited, find_segments
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output, brief_time, counted, show_time
+from parley._node.cli.terminal import table_of
+from parley._node.journal.audit.rows import (
     EVENT_COLUMNS,
     MALFORMED,
     STATUS_AT,
@@ -31,9 +31,9 @@ from node.journal.audit.rows import (
     UNSEALED,
     Finding,
 )
-from node.journal.names import CLOSED, parse_name
-from node.logs import one_line
-from node.trust.petnames import Petnames
+from parley._node.journal.names import CLOSED, parse_name
+from parley._node.logs import one_line
+from parley._node.trust.petnames import Petnames
 
 MOST_SHOWN: Final = 200  # findings in a table; --json has them all
 

@@ -16,10 +16,10 @@ from typing import Annotated, Final
 
 import typer
 
-from node.cli.journal.arguments import AuditorKeys, KeyPassphrase, read_auditor_keys
-from node.cli.options import Json
-from node.cli.output import Output
-from node.cli.pipeline.session import (
+from parley._node.cli.journal.arguments import AuditorKeys, KeyPassphrase, read_auditor_keys
+from parley._node.cli.options import Json
+from parley._node.cli.output import Output
+from parley._node.cli.pipeline.session import (
     Journals,
     Master,
     Memory,
@@ -33,10 +33,10 @@ from node.cli.pipeline.session import (
     remove,
     spark_session,
 )
-from node.cli.pipeline.session import Tables as TablesDirectory
-from node.cli.stages import during, staged
-from node.errors import FileError
-from node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.cli.pipeline.session import Tables as TablesDirectory
+from parley._node.cli.stages import during, staged
+from parley._node.errors import FileError
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
 _PATIENCE: Final = 0.2  # seconds between two looks for a directory
 
@@ -73,7 +73,7 @@ def run(
             brief = are_small(journals)
             stage("starting Spark")
             with spark_session(master, remote, memory, brief=brief) as spark:
-                from pipeline.jobs import run as run_job
+                from parley._pipeline.jobs import run as run_job
 
                 outcome = run_job(
                     spark, journals, tables, keys, payloads=not no_payloads, stage=stage
@@ -136,7 +136,7 @@ def follow(
             spark = ending.enter_context(spark_session(master, remote, memory))
         # After it: a session in this process takes SIGINT for itself.
         stop = ending.enter_context(_stop())
-        from pipeline.jobs import follow as follow_job
+        from parley._pipeline.jobs import follow as follow_job
 
         out.say("following; Ctrl-C stops")
         out.event("following")
@@ -181,7 +181,7 @@ def report(
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")
     with staged(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
-        from pipeline.report.writing import write_report
+        from parley._pipeline.report.writing import write_report
 
         write_report(
             store,

@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 
 import typer
 
-from node.cli.log_lines import set_up_logging
-from node.errors import ConfigError, FileError, UnreachableError
-from node.logs import needs_extra
+from parley._node.cli.log_lines import set_up_logging
+from parley._node.errors import ConfigError, FileError, UnreachableError
+from parley._node.logs import needs_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.gold.outcome import Outcome
-    from pipeline.gold.store import GoldStore
+    from parley._pipeline.gold.outcome import Outcome
+    from parley._pipeline.gold.store import GoldStore
 
 Master = Annotated[
     str | None,
@@ -77,7 +77,7 @@ def spark_session(
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from pipeline.spark import java_has_ended, open_session
+        from parley._pipeline.spark import java_has_ended, open_session
     except ImportError as error:
         raise _without_extra(error) from error
     if remote is not None:
@@ -133,7 +133,7 @@ def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | No
     if remote is not None:
         return None
     try:
-        from pipeline.again import unchanged
+        from parley._pipeline.again import unchanged
     except ImportError:
         return None  # it is said when Spark is asked for
     return unchanged(journals, tables)
@@ -143,8 +143,8 @@ def remove(tables: str, remote: str | None) -> None:
     """Remove tables and their checkpoint. Raises ConfigError: this machine does not see them; and
     OSError."""
     try:
-        from pipeline.checkpoint import remove_tables
-        from pipeline.tables import local_directory
+        from parley._pipeline.checkpoint import remove_tables
+        from parley._pipeline.tables import local_directory
     except ImportError as error:
         raise _without_extra(error) from error
     directory = None if remote is not None else local_directory(tables)
@@ -168,7 +168,7 @@ def gold_store(
     `spark_session`."""
     if remote is None:
         try:
-            from pipeline.again import gold_directory
+            from parley._pipeline.again import gold_directory
         except ImportError as error:
             raise _without_extra(error) from error
         directory = gold_directory(tables)
@@ -177,8 +177,8 @@ def gold_store(
             return
     stage("starting Spark")
     with spark_session(master, remote, memory) as spark:
-        from pipeline.gold.cluster import GoldCluster
-        from pipeline.tables import Tables
+        from parley._pipeline.gold.cluster import GoldCluster
+        from parley._pipeline.tables import Tables
 
         yield GoldCluster(Tables(spark, tables))
         stage("stopping Spark")
@@ -217,7 +217,7 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
     if not is_there(journals, remote):
         raise FileError(f"there is no directory {journals}")
     try:
-        from pipeline.tables import local_directory  # no other command imports the pipeline
+        from parley._pipeline.tables import local_directory  # no other command imports the pipeline
     except ImportError as error:
         raise _without_extra(error) from error
     directory = local_directory(tables)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from node.cli.output import Output
-from node.discovery.discovery import announce
-from node.node import Node
-from node.settings import ServeSettings
+from parley._node.cli.output import Output
+from parley._node.discovery.discovery import announce
+from parley._node.node import Node
+from parley._node.settings import ServeSettings
 
 Announce = Annotated[
     bool | None,

@@ -15,20 +15,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from node.cli.options import TABLE, NodeOptions
-from node.config import NodeConfig
-from node.errors import ConfigError, ParleyError
-from node.handlers.catalogue import TOPICS_CALL
-from node.journal.journal import Journal
-from node.node import Node
-from node.settings import Settings
+from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.handlers.catalogue import TOPICS_CALL
+from parley._node.journal.journal import Journal
+from parley._node.node import Node
+from parley._node.settings import Settings
 
 # What a module has, if only the module is named: the first of these that is there.
 NAMES: Final = ("node", "app")
 # Options that say nothing of the node itself.
 _OF_THE_PROCESS: Final = ("loop", "uvloop", "log_level", "log_format", "as_json")
-# Modules of Parley, behind which one of the application's would never be found.
-_OURS: Final = ("crypto", "lbm", "node", "parley", "pipeline")
 
 
 class Application:
@@ -135,7 +133,7 @@ def _imported(place: str, directory: Path) -> ModuleType:
     Raises:
         ConfigError: it is not there, or fails; the text says where.
     """
-    if place.partition(".")[0] in _OURS:
+    if place.partition(".")[0] == "parley":
         raise ConfigError(f"{place} is a module of Parley itself: call yours something else")
     sys.path.insert(0, str(directory.resolve()))
     try:

@@ -6,12 +6,12 @@ from importlib.metadata import version
 
 import anyio
 
-from lbm.codec import Value
-from node.handlers.topic import Topic
-from node.messaging.payloads import Payload
-from node.node import Node
-from node.remote.named_event import NamedEvent
-from node.remote.requests import Call
+from parley._lbm.codec import Value
+from parley._node.handlers.topic import Topic
+from parley._node.messaging.payloads import Payload
+from parley._node.node import Node
+from parley._node.remote.named_event import NamedEvent
+from parley._node.remote.requests import Call
 
 
 def offer_builtin_calls(node: Node) -> None:

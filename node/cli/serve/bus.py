@@ -9,15 +9,15 @@ from typing import Annotated, Final
 
 import typer
 
-from node.bus.bus_address import open_store, without_password
-from node.cli.bus.connection import NODES, file_of
-from node.cli.completion.suggestions import bus_files
-from node.cli.output import Output
-from node.errors import ConfigError
-from node.handlers.rules import Roles
-from node.node import Node
-from node.remote_bus.authorisation import BusRequest
-from node.settings.bus import BusSettings
+from parley._node.bus.bus_address import open_store, without_password
+from parley._node.cli.bus.connection import NODES, file_of
+from parley._node.cli.completion.suggestions import bus_files
+from parley._node.cli.output import Output
+from parley._node.errors import ConfigError
+from parley._node.handlers.rules import Roles
+from parley._node.node import Node
+from parley._node.remote_bus.authorisation import BusRequest
+from parley._node.settings.bus import BusSettings
 
 PANEL: Final = "Durable bus"
 

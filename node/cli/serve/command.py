@@ -10,22 +10,22 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from node.cli.completion.suggestions import words
-from node.cli.ending import longest_end
-from node.cli.options import (
+from parley._node.cli.completion.suggestions import words
+from parley._node.cli.ending import longest_end
+from parley._node.cli.options import (
     DIALECTS,
     AllowInsecure,
     Listen,
     NodeOptions,
     takes_node_options,
 )
-from node.cli.output import Output
-from node.cli.run import ending_signals, make_node, run, say_closed
-from node.cli.serve.access_log import AccessLog, LogRequests
-from node.cli.serve.announcing import Announce, AnnounceName, announced
-from node.cli.serve.application import Application
-from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
-from node.cli.serve.bus import (
+from parley._node.cli.output import Output
+from parley._node.cli.run import ending_signals, make_node, run, say_closed
+from parley._node.cli.serve.access_log import AccessLog, LogRequests
+from parley._node.cli.serve.announcing import Announce, AnnounceName, announced
+from parley._node.cli.serve.application import Application
+from parley._node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
+from parley._node.cli.serve.bus import (
     BusAllow,
     BusRights,
     BusUrl,
@@ -33,8 +33,8 @@ from node.cli.serve.bus import (
     offered,
     require_bus,
 )
-from node.cli.serve.console import ConsoleAddress, watched
-from node.cli.serve.federation import (
+from parley._node.cli.serve.console import ConsoleAddress, watched
+from parley._node.cli.serve.federation import (
     AccountsOption,
     Carry,
     Export,
@@ -45,8 +45,8 @@ from node.cli.serve.federation import (
     federated,
     told,
 )
-from node.cli.serve.gateways import Spoken, joined
-from node.cli.serve.journal import (
+from parley._node.cli.serve.gateways import Spoken, joined
+from parley._node.cli.serve.journal import (
     Auditors,
     Fsync,
     JournalDirectory,
@@ -55,14 +55,14 @@ from node.cli.serve.journal import (
     journal_told,
     watch_journal,
 )
-from node.cli.serve.metrics import MetricsAddress, metered
-from node.cli.serve.reloading import Reloader, RunningServer
-from node.cli.serve.supervisor import Supervisor
-from node.logs import one_line
-from node.node import Node
-from node.settings import Settings, load_settings
-from node.settings.dialects import FLAVOURS
-from node.trust.policies import TrustPolicy
+from parley._node.cli.serve.metrics import MetricsAddress, metered
+from parley._node.cli.serve.reloading import Reloader, RunningServer
+from parley._node.cli.serve.supervisor import Supervisor
+from parley._node.logs import one_line
+from parley._node.node import Node
+from parley._node.settings import Settings, load_settings
+from parley._node.settings.dialects import FLAVOURS
+from parley._node.trust.policies import TrustPolicy
 
 ConfigOption = Annotated[
     Path | None,

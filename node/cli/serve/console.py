@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from node.cli.output import Output
-from node.errors import ConfigError
-from node.logs import needs_extra
-from node.node import Node
-from node.server.federation import Federation
-from node.settings import Settings
-from node.trust.known_peers import KnownPeers, default_known_peers
-from node.trust.policies import known_peers_of
+from parley._node.cli.output import Output
+from parley._node.errors import ConfigError
+from parley._node.logs import needs_extra
+from parley._node.node import Node
+from parley._node.server.federation import Federation
+from parley._node.settings import Settings
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.trust.policies import known_peers_of
 
 ConsoleAddress = Annotated[
     str | None,
@@ -44,9 +44,9 @@ async def watched(
         return
     try:
         # Here: what it needs is an extra, and slow to load.
-        from node.cli.doctor.running import findings
-        from node.web.console.console import Console
-        from node.web.console.serving import serving_console
+        from parley._node.cli.doctor.running import findings
+        from parley._node.web.console.console import Console
+        from parley._node.web.console.serving import serving_console
     except ModuleNotFoundError as error:
         raise ConfigError(needs_extra("the console", "console")) from error
     console = Console(

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from node.apps.codes.calls import offer_code_calls
-from node.cli.completion.suggestions import words
-from node.cli.output import Output, counted
-from node.cli.run import require_other
-from node.node import Node
-from node.server.calls import offer_federation_calls
-from node.server.federation import Federation
-from node.settings import FederationSettings
-from node.settings.federation import ACCOUNT_RULES, parse_accounts
+from parley._node.apps.codes.calls import offer_code_calls
+from parley._node.cli.completion.suggestions import words
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import require_other
+from parley._node.node import Node
+from parley._node.server.calls import offer_federation_calls
+from parley._node.server.federation import Federation
+from parley._node.settings import FederationSettings
+from parley._node.settings.federation import ACCOUNT_RULES, parse_accounts
 
 PANEL: Final = "Federation of servers"
 

@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from node.cli.run import require_other
-from node.cli.serve.builtin import CLOCK_TOPIC
-from node.errors import ConfigError
-from node.gateways.forward import Forward
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.relay.bridge import Bridge
-from node.gateways.relay.relay import Relay
-from node.gateways.simproto.gateway import SimProtoGateway
-from node.node import Node
-from node.remote.requests import Call
-from node.settings import RelaySettings, Settings
-from node.settings.serve import parse_forward
-from node.trust.policies import TrustPolicy
+from parley._node.cli.run import require_other
+from parley._node.cli.serve.builtin import CLOCK_TOPIC
+from parley._node.errors import ConfigError
+from parley._node.gateways.forward import Forward
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.relay.bridge import Bridge
+from parley._node.gateways.relay.relay import Relay
+from parley._node.gateways.simproto.gateway import SimProtoGateway
+from parley._node.node import Node
+from parley._node.remote.requests import Call
+from parley._node.settings import RelaySettings, Settings
+from parley._node.settings.serve import parse_forward
+from parley._node.trust.policies import TrustPolicy
 
 
 @dataclass(frozen=True, slots=True)

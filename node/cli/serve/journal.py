@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from node.cli.completion.suggestions import words
-from node.cli.output import Output
-from node.journal.journal import Journal
-from node.settings.journal import FSYNC, ON_FAILURE
+from parley._node.cli.completion.suggestions import words
+from parley._node.cli.output import Output
+from parley._node.journal.journal import Journal
+from parley._node.settings.journal import FSYNC, ON_FAILURE
 
 PANEL: Final = "Journal"
 

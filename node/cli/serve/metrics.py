@@ -7,11 +7,11 @@ from typing import Annotated, Final
 
 import typer
 
-from node.cli.output import Output
-from node.errors import ConfigError
-from node.logs import needs_extra
-from node.node import Node
-from node.settings import ServeSettings
+from parley._node.cli.output import Output
+from parley._node.errors import ConfigError
+from parley._node.logs import needs_extra
+from parley._node.node import Node
+from parley._node.settings import ServeSettings
 
 MetricsAddress = Annotated[
     str | None,
@@ -37,16 +37,16 @@ async def metered(node: Node, settings: ServeSettings, out: Output) -> AsyncIter
     """
     async with AsyncExitStack() as stack:
         if _OPENTELEMETRY in sys.modules:
-            from node.handlers.tracing import trace
-            from node.metrics.otel import observed
+            from parley._node.handlers.tracing import trace
+            from parley._node.metrics.otel import observed
 
             stack.enter_context(observed(node))
             trace(node)
         if settings.metrics is not None:
             # Here: HTTP and its libraries take longer to import than a node to start.
             try:
-                from node.web.metrics import metrics_app, reasons_unready
-                from node.web.server import serving
+                from parley._node.web.metrics import metrics_app, reasons_unready
+                from parley._node.web.server import serving
             except ImportError as error:
                 raise ConfigError(needs_extra(f"--metrics ({error.name})", "metrics")) from error
             app = metrics_app(node.metrics, lambda: reasons_unready(node))

@@ -13,21 +13,21 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from crypto.identity import NodeId
-from node.cli.exits import failure
-from node.cli.log_lines import change_level
-from node.cli.options import NodeOptions
-from node.cli.output import Output, unread
-from node.cli.serve.application import Application
-from node.cli.serve.bus import BusRights, require_bus
-from node.cli.serve.supervisor import Supervisor
-from node.config import CHANGEABLE, NodeConfig
-from node.handlers.role_file import read_roles
-from node.node import Node
-from node.server.federation import Federation
-from node.settings import Settings
-from node.settings.changes import changed, taken_up
-from node.trust.policies import TrustPolicy
+from parley._crypto.identity import NodeId
+from parley._node.cli.exits import failure
+from parley._node.cli.log_lines import change_level
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output, unread
+from parley._node.cli.serve.application import Application
+from parley._node.cli.serve.bus import BusRights, require_bus
+from parley._node.cli.serve.supervisor import Supervisor
+from parley._node.config import CHANGEABLE, NodeConfig
+from parley._node.handlers.role_file import read_roles
+from parley._node.node import Node
+from parley._node.server.federation import Federation
+from parley._node.settings import Settings
+from parley._node.settings.changes import changed, taken_up
+from parley._node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.settings")
 

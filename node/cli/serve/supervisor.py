@@ -15,8 +15,8 @@ from typing import Final
 
 import anyio
 
-from node.errors import os_reason
-from node.logs import one_line
+from parley._node.errors import os_reason
+from parley._node.logs import one_line
 
 logger = logging.getLogger("parley.supervisor")
 

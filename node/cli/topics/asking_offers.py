@@ -4,13 +4,13 @@ from typing import Any
 
 import anyio
 
-from crypto.identity import NodeId
-from node.cli.options import TABLE, NodeOptions, in_context
-from node.cli.topics.offers import ToldOffer, ask_offers
-from node.errors import ParleyError
-from node.node import Node
-from node.transport.address import Address
-from node.trust.policies import FirstUse, Known, TrustPolicy, known_peers_of, parse_trust
+from parley._crypto.identity import NodeId
+from parley._node.cli.options import TABLE, NodeOptions, in_context
+from parley._node.cli.topics.offers import ToldOffer, ask_offers
+from parley._node.errors import ParleyError
+from parley._node.node import Node
+from parley._node.transport.address import Address
+from parley._node.trust.policies import FirstUse, Known, TrustPolicy, known_peers_of, parse_trust
 
 
 def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[ToldOffer]:

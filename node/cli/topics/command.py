@@ -11,16 +11,16 @@ from urllib.parse import quote
 
 import typer
 
-from node.cli.call import Address, Timeout
-from node.cli.introduction import dialled
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output
-from node.cli.run import run
-from node.cli.topics.offered_names import remember
-from node.cli.topics.offers import KINDS, ToldOffer, ask_offers
-from node.cli.topics.type_names import fields_of, type_name
-from node.errors import ConfigError
-from node.logs import one_line
+from parley._node.cli.call import Address, Timeout
+from parley._node.cli.introduction import dialled
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output
+from parley._node.cli.run import run
+from parley._node.cli.topics.offered_names import remember
+from parley._node.cli.topics.offers import KINDS, ToldOffer, ask_offers
+from parley._node.cli.topics.type_names import fields_of, type_name
+from parley._node.errors import ConfigError
+from parley._node.logs import one_line
 
 _TITLES = {
     "call": "Calls",

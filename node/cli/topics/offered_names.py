@@ -17,13 +17,13 @@ from urllib.parse import quote
 
 import typer
 
-from node.cli.completion.safety import SAFE_NAME, safe_description
-from node.cli.context.places import placed
-from node.errors import ConfigError
-from node.trust.known_peers import default_known_peers
+from parley._node.cli.completion.safety import SAFE_NAME, safe_description
+from parley._node.cli.context.places import placed
+from parley._node.errors import ConfigError
+from parley._node.trust.known_peers import default_known_peers
 
 if TYPE_CHECKING:
-    from node.cli.topics.offers import ToldOffer
+    from parley._node.cli.topics.offers import ToldOffer
 
 # Seconds: for a node to answer, for all that is done for it, and until the process is over.
 ANSWER: Final = 1.5
@@ -115,7 +115,7 @@ def _names(params: dict[str, Any]) -> Names:
 
 def _ask(address: str, params: dict[str, Any]) -> None:
     """Ask the node, if it is known, and keep what it says."""
-    from node.cli.topics.asking_offers import known_offers
+    from parley._node.cli.topics.asking_offers import known_offers
 
     with suppress(Exception):
         remember(address, known_offers(address, params, ANSWER))

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from lbm.codec import Encodable
-from node.errors import CallRefused, ParleyError
-from node.protocol.codes import ResultCode
+from parley._lbm.codec import Encodable
+from parley._node.errors import CallRefused, ParleyError
+from parley._node.protocol.codes import ResultCode
 
 if TYPE_CHECKING:
-    from node.peer.peer import Peer
+    from parley._node.peer.peer import Peer
 
 TOPICS_CALL: Final = "parley.topics"
 KINDS: Final = ("call", "topic", "event", "stream")  # as people are shown them

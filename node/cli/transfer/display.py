@@ -19,11 +19,11 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from node.apps.transfer.protocol import RefusalCode
-from node.apps.transfer.watcher import Transfer, Watcher
-from node.cli.output import Output, abandon_stdout
-from node.errors import CallRefused, ParleyError
-from node.logs import one_line
+from parley._node.apps.transfer.protocol import RefusalCode
+from parley._node.apps.transfer.watcher import Transfer, Watcher
+from parley._node.cli.output import Output, abandon_stdout
+from parley._node.errors import CallRefused, ParleyError
+from parley._node.logs import one_line
 
 PROGRESS_INTERVAL = 1.0  # seconds between two JSON lines of one file
 

@@ -12,24 +12,24 @@ from typing import Annotated, Final
 import anyio
 import typer
 
-from crypto.identity import NodeId
-from node.apps.codes.calls import claim_slot, free_slot, keep_slot
-from node.apps.codes.code import SECONDS, Code, draw_slot
-from node.apps.codes.exchange import LABEL, CodeGiver
-from node.cli.given_files import warn
-from node.cli.introduction import dialling_node
-from node.cli.options import NodeOptions
-from node.cli.output import Output
-from node.cli.run import hinting, make_node
-from node.discovery.discovery import announce
-from node.errors import ConfigError, KnownPeersError, ParleyError
-from node.node import Node
-from node.peer.peer import Peer
-from node.transport.address import Address
-from node.trust.known_peers import KnownPeers, default_known_peers
-from node.trust.policies import Pinned
-from node.trust.words import fingerprint, in_two_lines
-from node.tunnels.home import Home
+from parley._crypto.identity import NodeId
+from parley._node.apps.codes.calls import claim_slot, free_slot, keep_slot
+from parley._node.apps.codes.code import SECONDS, Code, draw_slot
+from parley._node.apps.codes.exchange import LABEL, CodeGiver
+from parley._node.cli.given_files import warn
+from parley._node.cli.introduction import dialling_node
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.run import hinting, make_node
+from parley._node.discovery.discovery import announce
+from parley._node.errors import ConfigError, KnownPeersError, ParleyError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.transport.address import Address
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.trust.policies import Pinned
+from parley._node.trust.words import fingerprint, in_two_lines
+from parley._node.tunnels.home import Home
 
 PANEL: Final = "Short codes"
 EVERYWHERE: Final = "tcp://0.0.0.0:0"

@@ -7,21 +7,21 @@ from typing import Annotated
 import anyio
 import typer
 
-from node.apps.codes.code import Code, looks_like_code
-from node.apps.transfer.receiver import PARALLEL, FileReceiver
-from node.apps.transfer.store import FileStore
-from node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
-from node.cli.output import Output
-from node.cli.run import described, make_node, run
-from node.cli.transfer.display import Display
-from node.cli.transfer.giving import HomeAddress, put_on_record
-from node.cli.transfer.strangers import Strangers
-from node.cli.transfer.taking import At, found_by_code
-from node.errors import ConfigError, FileError, os_reason
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.apps.codes.code import Code, looks_like_code
+from parley._node.apps.transfer.receiver import PARALLEL, FileReceiver
+from parley._node.apps.transfer.store import FileStore
+from parley._node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
+from parley._node.cli.output import Output
+from parley._node.cli.run import described, make_node, run
+from parley._node.cli.transfer.display import Display
+from parley._node.cli.transfer.giving import HomeAddress, put_on_record
+from parley._node.cli.transfer.strangers import Strangers
+from parley._node.cli.transfer.taking import At, found_by_code
+from parley._node.errors import ConfigError, FileError, os_reason
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
 ENDS: frozenset[int] = frozenset({CloseCode.NORMAL, CloseCode.GOING_AWAY})
 

@@ -10,25 +10,25 @@ from typing import Annotated
 import anyio
 import typer
 
-from node.apps.transfer.names import same_file_key
-from node.apps.transfer.receiver import PER_PEER
-from node.apps.transfer.retries import RETRIES, OneSession, OpenSessions, send_over_link
-from node.apps.transfer.sender import Source, safe_name
-from node.cli.context.places import MARK, placed
-from node.cli.introduction import dialling_node
-from node.cli.link import kept_link
-from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output
-from node.cli.run import described, run
-from node.cli.transfer.display import Display
-from node.cli.transfer.giving import (
+from parley._node.apps.transfer.names import same_file_key
+from parley._node.apps.transfer.receiver import PER_PEER
+from parley._node.apps.transfer.retries import RETRIES, OneSession, OpenSessions, send_over_link
+from parley._node.apps.transfer.sender import Source, safe_name
+from parley._node.cli.context.places import MARK, placed
+from parley._node.cli.introduction import dialling_node
+from parley._node.cli.link import kept_link
+from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.output import Output
+from parley._node.cli.run import described, run
+from parley._node.cli.transfer.display import Display
+from parley._node.cli.transfer.giving import (
     GiverAnnounce,
     GiverListen,
     HomeAddress,
     WaysToMeet,
     met_by_code,
 )
-from node.errors import CallRefused, ConfigError
+from parley._node.errors import CallRefused, ConfigError
 
 
 @takes_node_options

@@ -12,13 +12,13 @@ from typing import Final
 
 import anyio
 
-from node.apps.transfer.protocol import FileOffer
-from node.cli.asking import ask_on_terminal, can_ask
-from node.cli.output import Output
-from node.logs import one_line
-from node.remote.remote import Remote
-from node.trust.known_peers import KnownPeers
-from node.trust.words import fingerprint, in_two_lines
+from parley._node.apps.transfer.protocol import FileOffer
+from parley._node.cli.asking import ask_on_terminal, can_ask
+from parley._node.cli.output import Output
+from parley._node.logs import one_line
+from parley._node.remote.remote import Remote
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.words import fingerprint, in_two_lines
 
 REMEMBERED: Final = 1_024  # answers
 _QUESTION: Final = """\

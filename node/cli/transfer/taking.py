@@ -8,24 +8,24 @@ from typing import Annotated, Final
 
 import typer
 
-from crypto.identity import Identity
-from node.apps.codes.calls import find_slot
-from node.apps.codes.code import Code
-from node.apps.codes.errors import CodeGoneError
-from node.apps.codes.exchange import take_code
-from node.apps.transfer.protocol import LABEL
-from node.cli.introduction import dialling_node
-from node.cli.options import NodeOptions
-from node.cli.output import Output
-from node.cli.run import hinting
-from node.cli.transfer.giving import PANEL, entered_home
-from node.discovery.discovery import find
-from node.errors import ConfigError, HandshakeError, ParleyError
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.transport.address import Address
-from node.trust.policies import AnyPeer
+from parley._crypto.identity import Identity
+from parley._node.apps.codes.calls import find_slot
+from parley._node.apps.codes.code import Code
+from parley._node.apps.codes.errors import CodeGoneError
+from parley._node.apps.codes.exchange import take_code
+from parley._node.apps.transfer.protocol import LABEL
+from parley._node.cli.introduction import dialling_node
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.run import hinting
+from parley._node.cli.transfer.giving import PANEL, entered_home
+from parley._node.discovery.discovery import find
+from parley._node.errors import ConfigError, HandshakeError, ParleyError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.trust.policies import AnyPeer
 
 MOST_TRIED: Final = 3  # nodes on the local network that say they wait at the slot
 

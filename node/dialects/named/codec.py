@@ -9,8 +9,8 @@ from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
-from node.dialects.limits import NamedLimits
-from node.protocol.errors import (
+from parley._node.dialects.limits import NamedLimits
+from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
     too_large,

@@ -8,9 +8,9 @@ format is disconnected.
 from collections.abc import Callable
 from typing import Final
 
-from node.dialects.core import ForeignCore
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import (
+from parley._node.dialects.core import ForeignCore
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import (
     END_NAME,
     ERROR_NAME,
     LARGEST_CODE,
@@ -22,13 +22,13 @@ from node.dialects.named.codec import (
     encode_error,
     serialise_head,
 )
-from node.dialects.named.intake import NamedIntake
-from node.dialects.named.replies import NamedReply
-from node.messaging.deadlines import Deadlines, within_reason
-from node.messaging.emits import UNREAD, OutgoingEmit
-from node.protocol.account import SHARE, Account
-from node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.dialects.named.intake import NamedIntake
+from parley._node.dialects.named.replies import NamedReply
+from parley._node.messaging.deadlines import Deadlines, within_reason
+from parley._node.messaging.emits import UNREAD, OutgoingEmit
+from parley._node.protocol.account import SHARE, Account
+from parley._node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 # Ids need to be unique only among those that one side waits for. But the crate drops what it
 # waits for by the ids of events that it receives (0.22); its own never have this bit.

@@ -7,10 +7,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from node.dialects.frames import FrameSplitter
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import TOTAL_SIZE, BromineEvent, Flavour, measure_of, parse_event
-from node.protocol.account import REQUEST_WEIGHT, Account
+from parley._node.dialects.frames import FrameSplitter
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import (
+    TOTAL_SIZE,
+    BromineEvent,
+    Flavour,
+    measure_of,
+    parse_event,
+)
+from parley._node.protocol.account import REQUEST_WEIGHT, Account
 
 # Events that are taken before other connections have their turn: thousands of the shortest
 # ones can come at once, and each may start a handler.

@@ -1,9 +1,9 @@
 """What comes in reply to a byte-exact named event of ours."""
 
-from lbm.codec import Encodable, Value
-from node.dialects.named.codec import BromineEvent, BromineType
-from node.messaging.emits import Reply
-from node.messaging.payloads import FormattedPayload
+from parley._lbm.codec import Encodable, Value
+from parley._node.dialects.named.codec import BromineEvent, BromineType
+from parley._node.messaging.emits import Reply
+from parley._node.messaging.payloads import FormattedPayload
 
 
 class NamedReply(Reply):

@@ -4,9 +4,9 @@ The UUID is sent first; since the relay says nothing if it accepts it, the clien
 for an answer. What comes is reported, and the reader says what it has read.
 """
 
-from node.dialects.core import ForeignCore
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import (
+from parley._node.dialects.core import ForeignCore
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.codec import (
     BROADCAST,
     HEAD,
     LENGTH,
@@ -19,9 +19,9 @@ from node.dialects.relay.codec import (
     check_length,
     decode_error,
 )
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import PayloadTooLargeError
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import PayloadTooLargeError
 
 # The cost of a message that waits to be read, besides its payload, in bytes.
 MESSAGE_COST = 300

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from node.protocol.errors import too_large, violation
+from parley._node.protocol.errors import too_large, violation
 
 UUID_SIZE: Final = 16
 UUIDS_SIZE: Final = 2 * UUID_SIZE  # the least LEN

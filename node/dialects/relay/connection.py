@@ -7,9 +7,9 @@ reads; a client that does not read is dropped. The router knows who else is conn
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from node.dialects.core import ByteQueue, ForeignCore
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import (
+from parley._node.dialects.core import ByteQueue, ForeignCore
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.codec import (
     BROADCAST,
     NOBODY,
     TEXTS,
@@ -18,10 +18,10 @@ from node.dialects.relay.codec import (
     encode_error,
     is_client_uuid,
 )
-from node.dialects.relay.router import Piece, RelayCrowd, Router
-from node.dialects.relay.sorter import Batch, Sorter
-from node.protocol.account import FRAMES_WEIGHT, SHARE, Account
-from node.protocol.codes import CloseCode
+from parley._node.dialects.relay.router import Piece, RelayCrowd, Router
+from parley._node.dialects.relay.sorter import Batch, Sorter
+from parley._node.protocol.account import FRAMES_WEIGHT, SHARE, Account
+from parley._node.protocol.codes import CloseCode
 
 # Parts of `write_buffer`: above the first, senders wait for a client until no more than the
 # second is left, which it can read while they are woken.

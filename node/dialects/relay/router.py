@@ -6,7 +6,7 @@ A UUID has one member at a time: a client's connection, or the node's own bridge
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from node.dialects.relay.codec import is_client_uuid
+from parley._node.dialects.relay.codec import is_client_uuid
 
 Piece = bytes | memoryview
 

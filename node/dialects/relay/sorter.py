@@ -7,7 +7,7 @@ that came in several parts is kept as slices of them.
 from enum import Enum
 from typing import Final
 
-from node.dialects.relay.codec import (
+from parley._node.dialects.relay.codec import (
     BROADCAST,
     HEAD,
     LENGTH,
@@ -18,7 +18,7 @@ from node.dialects.relay.codec import (
     encode_error,
     not_connected,
 )
-from node.dialects.relay.router import Piece, RelayMember, Router
+from parley._node.dialects.relay.router import Piece, RelayMember, Router
 
 # What each member gets from one receive.
 Batch = dict[RelayMember, list[Piece]]

@@ -12,7 +12,7 @@ Source: the SimProto document, 'Dialog Layer' and 'Sim Layer'.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from node.protocol.errors import PayloadTooLargeError, too_large, violation
+from parley._node.protocol.errors import PayloadTooLargeError, too_large, violation
 
 REQUEST: Final = 0
 RESPONSE: Final = 1

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from node.dialects.core import NEVER, ForeignCore
-from node.dialects.frames import FrameSplitter
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.codec import (
+from parley._node.dialects.core import NEVER, ForeignCore
+from parley._node.dialects.frames import FrameSplitter
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.codec import (
     HEAD,
     HEAD_SIZE,
     LAST_ID,
@@ -26,16 +26,16 @@ from node.dialects.simproto.codec import (
     serialise_message,
     serialise_request,
 )
-from node.protocol.account import REQUEST_WEIGHT, SHARE, Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import (
+from parley._node.protocol.account import REQUEST_WEIGHT, SHARE, Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
     RemoteProtocolError,
     violation,
 )
-from node.protocol.limits import WAITING_PONGS
-from node.protocol.reports import PongReceived
+from parley._node.protocol.limits import WAITING_PONGS
+from parley._node.protocol.reports import PongReceived
 
 # From this size on data is queued as it is, instead of in one piece with its head.
 COPIED_SIZE: Final = 4_096

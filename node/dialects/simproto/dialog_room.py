@@ -6,7 +6,7 @@ Notes leave a part of all dialogs free for calls. Callers go first, then feeds i
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from node.dialects.simproto.core import SimProtoCore
+from parley._node.dialects.simproto.core import SimProtoCore
 
 # One dialog in so many is kept for calls.
 KEPT_PART: Final = 4

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from node.dialects.simproto.codec import NOTIFY, parse_response
-from node.dialects.simproto.core import SimProtoCore
-from node.dialects.simproto.dialog_room import DialogRoom
-from node.messaging.batch import Batch
-from node.messaging.fanout import Fanout, Feed
-from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
-from node.protocol.limits import EVENT_COST
+from parley._node.dialects.simproto.codec import NOTIFY, parse_response
+from parley._node.dialects.simproto.core import SimProtoCore
+from parley._node.dialects.simproto.dialog_room import DialogRoom
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.fanout import Fanout, Feed
+from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from parley._node.protocol.limits import EVENT_COST
 
 # Bytes of cost (a note's data and 64) that may wait for responses, for one subscription, unless
 # a single note has more. Readers of ours have room for as much.

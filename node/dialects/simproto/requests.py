@@ -8,7 +8,7 @@ bytes.
 
 from collections.abc import Callable
 
-from node.dialects.simproto.codec import (
+from parley._node.dialects.simproto.codec import (
     ACCEPTED,
     NO_DATA,
     NOT_FOUND,
@@ -18,13 +18,13 @@ from node.dialects.simproto.codec import (
     UNSUBSCRIBE,
     parse_response,
 )
-from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.messaging.deadlines import Deadlines, within_reason
-from node.messaging.notes import NO_HEADERS
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.messaging.subscription_turns import SubscriptionTurns
-from node.protocol.codes import LOST, ResultCode
-from node.protocol.errors import PayloadTooLargeError
+from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
+from parley._node.messaging.deadlines import Deadlines, within_reason
+from parley._node.messaging.notes import NO_HEADERS
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.subscription_turns import SubscriptionTurns
+from parley._node.protocol.codes import LOST, ResultCode
+from parley._node.protocol.errors import PayloadTooLargeError
 
 
 class SimProtoRequest(OutgoingCall):

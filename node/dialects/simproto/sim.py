@@ -6,19 +6,19 @@ each packet to the one that it is for.
 
 from collections.abc import Callable
 
-from node.dialects.simproto.codec import (
+from parley._node.dialects.simproto.codec import (
     ACCEPTED,
     NOT_FOUND,
     NOT_SUBSCRIBED,
     NOTIFY,
 )
-from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.dialog_room import DialogRoom
-from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.requests import SimProtoIncoming, SimProtoOutgoing
-from node.dialects.simproto.subscriptions import Subscriptions, UnsubscribeAnswered
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import ResultCode
+from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
+from parley._node.dialects.simproto.dialog_room import DialogRoom
+from parley._node.dialects.simproto.feeds import SimProtoFeed
+from parley._node.dialects.simproto.requests import SimProtoIncoming, SimProtoOutgoing
+from parley._node.dialects.simproto.subscriptions import Subscriptions, UnsubscribeAnswered
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import ResultCode
 
 
 class Sim:

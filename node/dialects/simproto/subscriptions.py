@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from node.dialects.core import NEVER
-from node.dialects.simproto.codec import ACCEPTED, NOT_FOUND, NOT_SUBSCRIBED
-from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.requests import SimProtoOutgoing, SimProtoRequest
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import EVENT_COST
+from parley._node.dialects.core import NEVER
+from parley._node.dialects.simproto.codec import ACCEPTED, NOT_FOUND, NOT_SUBSCRIBED
+from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
+from parley._node.dialects.simproto.requests import SimProtoOutgoing, SimProtoRequest
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import EVENT_COST
 
 
 class NoteQueue:

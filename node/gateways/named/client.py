@@ -3,19 +3,19 @@
 It is a complete peer: events that the server emits go to the handlers of its offering.
 """
 
-from lbm.codec import Encodable
-from node.backoff import Pauses
-from node.config import NodeConfig
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import Flavour
-from node.gateways.client import CONNECT_TIMEOUT, DialectClient
-from node.gateways.named.peer import FlavourName, NamedPeer, NamedTerms
-from node.links.emitter import WaitingEmitter
-from node.messaging.formats import FormatName
-from node.messaging.payloads import Payload, Tandem, make_payload
-from node.offering import Offering
-from node.remote.emission import Emission
-from node.transport.backend import Backend
+from parley._lbm.codec import Encodable
+from parley._node.backoff import Pauses
+from parley._node.config import NodeConfig
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import Flavour
+from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
+from parley._node.gateways.named.peer import FlavourName, NamedPeer, NamedTerms
+from parley._node.links.emitter import WaitingEmitter
+from parley._node.messaging.formats import FormatName
+from parley._node.messaging.payloads import Payload, Tandem, make_payload
+from parley._node.offering import Offering
+from parley._node.remote.emission import Emission
+from parley._node.transport.backend import Backend
 
 
 class NamedClient(DialectClient[NamedPeer]):

@@ -6,12 +6,12 @@ encrypted, so the gateway listens on loopback and Unix sockets unless told other
 
 import anyio
 
-from node.dialects.limits import NamedLimits
-from node.gateways.named.peer import FlavourName, NamedPeer, NamedTerms
-from node.gateways.server import DialectServer
-from node.messaging.formats import FormatName
-from node.node import Node
-from node.transport.backend import Backend
+from parley._node.dialects.limits import NamedLimits
+from parley._node.gateways.named.peer import FlavourName, NamedPeer, NamedTerms
+from parley._node.gateways.server import DialectServer
+from parley._node.messaging.formats import FormatName
+from parley._node.node import Node
+from parley._node.transport.backend import Backend
 
 
 class NamedGateway(DialectServer[NamedPeer]):

@@ -10,26 +10,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from lbm.codec import Encodable
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import BromineEvent, Flavour
-from node.dialects.named.core import NamedCore
-from node.errors import ConfigError
-from node.gateways.guest import Guest
-from node.gateways.named.ports import NamedEmitter, NamedReplies, on_wire
-from node.handlers.registry import Entry, Handlers
-from node.handlers.running import FAILED, Outcome, run_handler
-from node.messaging.finals import cut, error_text, event_code
-from node.messaging.formats import FormatError, FormatName
-from node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
-from node.protocol.account import Account
-from node.protocol.codes import ResultCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.reports import ConnectionEnded
-from node.remote.emission import Emission
-from node.remote.named_event import NamedEvent
-from node.transport.backend import Backend
-from node.transport.loop import Runner
+from parley._lbm.codec import Encodable
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import BromineEvent, Flavour
+from parley._node.dialects.named.core import NamedCore
+from parley._node.errors import ConfigError
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.named.ports import NamedEmitter, NamedReplies, on_wire
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.running import FAILED, Outcome, run_handler
+from parley._node.messaging.finals import cut, error_text, event_code
+from parley._node.messaging.formats import FormatError, FormatName
+from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote.emission import Emission
+from parley._node.remote.named_event import NamedEvent
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Runner
 
 logger = logging.getLogger("parley.gateway")
 

@@ -8,21 +8,21 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
-from node.dialects.named.codec import BromineEvent, Flavour
-from node.dialects.named.core import NamedCore
-from node.dialects.named.replies import NamedReply
-from node.errors import PeerClosedError
-from node.gateways.guest import Guest
-from node.handlers.items import TURN_SIZE
-from node.handlers.running import Outcome
-from node.messaging.emits import OutgoingEmit
-from node.messaging.formats import Format, FormatError, FormatName
-from node.messaging.payloads import FormattedPayload, Payload, make_payload
-from node.protocol.codes import ResultCode
-from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
-from node.protocol.limits import EVENT_COST
-from node.transport.backend import Backend
-from node.transport.waiting import left_after, turn_of
+from parley._node.dialects.named.codec import BromineEvent, Flavour
+from parley._node.dialects.named.core import NamedCore
+from parley._node.dialects.named.replies import NamedReply
+from parley._node.errors import PeerClosedError
+from parley._node.gateways.guest import Guest
+from parley._node.handlers.items import TURN_SIZE
+from parley._node.handlers.running import Outcome
+from parley._node.messaging.emits import OutgoingEmit
+from parley._node.messaging.formats import Format, FormatError, FormatName
+from parley._node.messaging.payloads import FormattedPayload, Payload, make_payload
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.transport.backend import Backend
+from parley._node.transport.waiting import left_after, turn_of
 
 _OURS: Final = frozenset({Format.LBM, Format.CBOR})
 

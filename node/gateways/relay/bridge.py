@@ -11,15 +11,15 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from lbm.codec import Encodable
-from node.dialects.relay.codec import BROADCAST, UUIDS_SIZE, decode_messages, encode_message
-from node.dialects.relay.router import Piece
-from node.dialects.values import ConversionError, Rest, from_bytes, to_bytes
-from node.errors import ParleyError
-from node.gateways.relay.relay import Relay
-from node.handlers.topic import Topic
-from node.protocol.errors import PayloadTooLargeError
-from node.transport.loop import Runner, Waiter
+from parley._lbm.codec import Encodable
+from parley._node.dialects.relay.codec import BROADCAST, UUIDS_SIZE, decode_messages, encode_message
+from parley._node.dialects.relay.router import Piece
+from parley._node.dialects.values import ConversionError, Rest, from_bytes, to_bytes
+from parley._node.errors import ParleyError
+from parley._node.gateways.relay.relay import Relay
+from parley._node.handlers.topic import Topic
+from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.transport.loop import Runner, Waiter
 
 logger = logging.getLogger("parley.gateway")
 

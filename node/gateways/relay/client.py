@@ -13,19 +13,19 @@ from uuid import UUID
 
 import anyio
 
-from crypto.randomness import random_bytes
-from node.backoff import Pauses
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.client import RelayClientConnection
-from node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
-from node.errors import APPLICATION_ERRORS, ParleyError, PeerClosedError, RelayRefusedError
-from node.gateways.client import CLOSE_TIMEOUT, CONNECT_TIMEOUT, DialectClient
-from node.gateways.guest import Guest
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import ConnectionClosedError
-from node.protocol.reports import ConnectionEnded
-from node.transport.backend import Backend
+from parley._crypto.randomness import random_bytes
+from parley._node.backoff import Pauses
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.client import RelayClientConnection
+from parley._node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
+from parley._node.errors import APPLICATION_ERRORS, ParleyError, PeerClosedError, RelayRefusedError
+from parley._node.gateways.client import CLOSE_TIMEOUT, CONNECT_TIMEOUT, DialectClient
+from parley._node.gateways.guest import Guest
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.transport.backend import Backend
 
 logger = logging.getLogger("parley.gateway")
 

@@ -9,18 +9,18 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 from uuid import UUID
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import RelayMember, Router
-from node.errors import ConfigError
-from node.gateways.guest import Guest
-from node.gateways.server import DialectServer
-from node.logs import LogRation
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
-from node.remote import access
-from node.transport.backend import Backend
-from node.transport.ground import Ground
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.connection import RelayConnection
+from parley._node.dialects.relay.router import RelayMember, Router
+from parley._node.errors import ConfigError
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.server import DialectServer
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote import access
+from parley._node.transport.backend import Backend
+from parley._node.transport.ground import Ground
 
 logger = logging.getLogger("parley.gateway")
 

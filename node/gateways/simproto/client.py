@@ -10,21 +10,21 @@ from typing import Self
 
 from anyio.abc import ByteStream
 
-from lbm.codec import Encodable
-from node.backoff import Pauses
-from node.config import NodeConfig
-from node.dialects.limits import SimProtoLimits
-from node.dialects.values import Rest
-from node.gateways.client import CONNECT_TIMEOUT, DialectClient
-from node.gateways.simproto.link import SimProtoTerms
-from node.gateways.simproto.notes import WINDOW
-from node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer
-from node.gateways.simproto.subscription import SimProtoSubscription
-from node.offering import Offering
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
-from node.streams.stream import Stream
-from node.transport.backend import Backend
+from parley._lbm.codec import Encodable
+from parley._node.backoff import Pauses
+from parley._node.config import NodeConfig
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.values import Rest
+from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
+from parley._node.gateways.simproto.link import SimProtoTerms
+from parley._node.gateways.simproto.notes import WINDOW
+from parley._node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer
+from parley._node.gateways.simproto.subscription import SimProtoSubscription
+from parley._node.offering import Offering
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.streams.stream import Stream
+from parley._node.transport.backend import Backend
 
 
 class SimProtoClient(DialectClient[SimProtoPeer]):

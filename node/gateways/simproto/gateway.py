@@ -12,19 +12,19 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import ByteStream
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.values import Rest
-from node.gateways.server import DialectServer
-from node.gateways.simproto.link import SimProtoTerms
-from node.gateways.simproto.peer import SimProtoPeer
-from node.handlers.rules import Allow
-from node.node import Node
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.remote.remote import Remote
-from node.streams.stream import Stream
-from node.transport.backend import Backend
-from node.transport.stream_outlet import StreamOutlet
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.values import Rest
+from parley._node.gateways.server import DialectServer
+from parley._node.gateways.simproto.link import SimProtoTerms
+from parley._node.gateways.simproto.peer import SimProtoPeer
+from parley._node.handlers.rules import Allow
+from parley._node.node import Node
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.remote.remote import Remote
+from parley._node.streams.stream import Stream
+from parley._node.transport.backend import Backend
+from parley._node.transport.stream_outlet import StreamOutlet
 
 # The label of native streams that carry SimProto.
 LABEL = "simproto"

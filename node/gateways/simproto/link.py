@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.core import SimProtoCore
-from node.dialects.simproto.sim import Sim
-from node.dialects.values import RESTS, Rest
-from node.errors import ConfigError
-from node.gateways.guest import Guest
-from node.offering import Offering
-from node.transport.waiting import left_after
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.core import SimProtoCore
+from parley._node.dialects.simproto.sim import Sim
+from parley._node.dialects.values import RESTS, Rest
+from parley._node.errors import ConfigError
+from parley._node.gateways.guest import Guest
+from parley._node.offering import Offering
+from parley._node.transport.waiting import left_after
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,16 @@ SimProto has no word for a subscription that its publisher ends: notes just stop
 
 import anyio
 
-from lbm.codec import Encodable
-from node.dialects.simproto.feeds import ON_THE_WAY
-from node.dialects.simproto.requests import SimProtoRequest
-from node.dialects.simproto.subscriptions import NoteQueue
-from node.dialects.values import to_bytes
-from node.errors import ConfigError, PeerClosedError, StreamResetError, received_refusal
-from node.gateways.simproto.link import SimProtoLink
-from node.protocol.codes import LOST, CloseCode, ResultCode
-from node.protocol.errors import ConnectionClosedError
-from node.transport.waiting import Changes
+from parley._lbm.codec import Encodable
+from parley._node.dialects.simproto.feeds import ON_THE_WAY
+from parley._node.dialects.simproto.requests import SimProtoRequest
+from parley._node.dialects.simproto.subscriptions import NoteQueue
+from parley._node.dialects.values import to_bytes
+from parley._node.errors import ConfigError, PeerClosedError, StreamResetError, received_refusal
+from parley._node.gateways.simproto.link import SimProtoLink
+from parley._node.protocol.codes import LOST, CloseCode, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.transport.waiting import Changes
 
 # Bytes of cost that may wait unread and acknowledged: a note's data and 64.
 WINDOW = 1 << 20

@@ -7,24 +7,24 @@ directions; other values are converted by the table in `node.dialects.values`.
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, overload
 
-from lbm.codec import Encodable
-from node.dialects.simproto.core import SimProtoCore
-from node.dialects.values import to_bytes
-from node.errors import NotSpokenError
-from node.gateways.guest import Guest
-from node.gateways.simproto.link import SimProtoLink, SimProtoTerms
-from node.gateways.simproto.notes import WINDOW
-from node.gateways.simproto.service import SimProtoService
-from node.gateways.simproto.subscription import SimProtoSubscription
-from node.peer.answer_stream import answer_of
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import ConnectionClosedError
-from node.protocol.reports import ConnectionEnded, PongReceived
-from node.remote.live import LiveConnection
-from node.transport.backend import Backend
-from node.transport.loop import Waiter
-from node.typed.models import Model, R
+from parley._lbm.codec import Encodable
+from parley._node.dialects.simproto.core import SimProtoCore
+from parley._node.dialects.values import to_bytes
+from parley._node.errors import NotSpokenError
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.simproto.link import SimProtoLink, SimProtoTerms
+from parley._node.gateways.simproto.notes import WINDOW
+from parley._node.gateways.simproto.service import SimProtoService
+from parley._node.gateways.simproto.subscription import SimProtoSubscription
+from parley._node.peer.answer_stream import answer_of
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.protocol.reports import ConnectionEnded, PongReceived
+from parley._node.remote.live import LiveConnection
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Waiter
+from parley._node.typed.models import Model, R
 
 DEFAULT_TIMEOUT = 30.0
 

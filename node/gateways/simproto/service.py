@@ -8,24 +8,24 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from lbm.codec import decode_value
-from node.dialects.simproto.codec import RPC
-from node.dialects.simproto.core import SimProtoCore
-from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.sim import Sim
-from node.dialects.values import ConversionError, to_bytes
-from node.errors import CallRefused
-from node.gateways.guest import Guest
-from node.gateways.simproto.link import SimProtoTerms
-from node.handlers.registry import Entry
-from node.handlers.running import FAILED, Outcome, run_handler
-from node.handlers.subscribing import decide
-from node.handlers.topic import SubscribeRequest, Topic
-from node.messaging.batch import Batch
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import ResultCode
-from node.remote.access import log_refused
-from node.remote.requests import Call
+from parley._lbm.codec import decode_value
+from parley._node.dialects.simproto.codec import RPC
+from parley._node.dialects.simproto.core import SimProtoCore
+from parley._node.dialects.simproto.feeds import SimProtoFeed
+from parley._node.dialects.simproto.sim import Sim
+from parley._node.dialects.values import ConversionError, to_bytes
+from parley._node.errors import CallRefused
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.simproto.link import SimProtoTerms
+from parley._node.handlers.registry import Entry
+from parley._node.handlers.running import FAILED, Outcome, run_handler
+from parley._node.handlers.subscribing import decide
+from parley._node.handlers.topic import SubscribeRequest, Topic
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.access import log_refused
+from parley._node.remote.requests import Call
 
 logger = logging.getLogger("parley.gateway")
 

@@ -11,16 +11,16 @@ from typing import Protocol, Self
 
 import anyio
 
-from lbm.codec import Encodable
-from node.errors import CallRefused, ParleyError, PeerClosedError
-from node.gateways.guest import Guest
-from node.gateways.simproto.link import SimProtoLink
-from node.gateways.simproto.notes import SimProtoNotes, check_window
-from node.links.emitter import Waited
-from node.links.redial import random_fraction
-from node.links.subscription import PASSING, PAUSES
-from node.logs import one_line
-from node.transport.waiting import pause
+from parley._lbm.codec import Encodable
+from parley._node.errors import CallRefused, ParleyError, PeerClosedError
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.simproto.link import SimProtoLink
+from parley._node.gateways.simproto.notes import SimProtoNotes, check_window
+from parley._node.links.emitter import Waited
+from parley._node.links.redial import random_fraction
+from parley._node.links.subscription import PASSING, PAUSES
+from parley._node.logs import one_line
+from parley._node.transport.waiting import pause
 
 logger = logging.getLogger("parley.gateway")
 

@@ -3,6 +3,6 @@
 It trusts only what a valid seal vouches for.
 """
 
-from node.journal.audit.audit import Audit
+from parley._node.journal.audit.audit import Audit
 
 __all__ = ["Audit"]

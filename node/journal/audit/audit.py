@@ -8,22 +8,30 @@ from collections.abc import Sequence
 from struct import error as StructError
 from typing import Final
 
-from crypto.auditor import AuditorPrivateKey
-from node.journal import keys
-from node.journal.audit.compact import CompactRow, event_rows
-from node.journal.audit.keyring import Boxes
-from node.journal.audit.output import CUT, DAMAGE, FOREIGN, NO_END, NO_START, TWICE, AuditOutput
-from node.journal.audit.rows import EventRow, Finding, SessionRow, Span, TunnelRow
-from node.journal.audit.segment import UNKNOWN, Blocks, OpenSegment, UnknownSessions
-from node.journal.audit.session import AuditedSession
-from node.journal.audit.start import resume_session, start_session
-from node.journal.audit.track import Track
-from node.journal.bodies import CHANGES, KeyUpdate, Secret, SessionEnd, parse_block
-from node.journal.errors import JournalFormatError
-from node.journal.fields import EVENT, EVENT_HEAD
-from node.journal.names import SegmentName, parse_name
-from node.journal.records import BAD_CRC, OK, TORN, Record
-from node.journal.sessions import Checkpoint, SessionStart
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.journal import keys
+from parley._node.journal.audit.compact import CompactRow, event_rows
+from parley._node.journal.audit.keyring import Boxes
+from parley._node.journal.audit.output import (
+    CUT,
+    DAMAGE,
+    FOREIGN,
+    NO_END,
+    NO_START,
+    TWICE,
+    AuditOutput,
+)
+from parley._node.journal.audit.rows import EventRow, Finding, SessionRow, Span, TunnelRow
+from parley._node.journal.audit.segment import UNKNOWN, Blocks, OpenSegment, UnknownSessions
+from parley._node.journal.audit.session import AuditedSession
+from parley._node.journal.audit.start import resume_session, start_session
+from parley._node.journal.audit.track import Track
+from parley._node.journal.bodies import CHANGES, KeyUpdate, Secret, SessionEnd, parse_block
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.fields import EVENT, EVENT_HEAD
+from parley._node.journal.names import SegmentName, parse_name
+from parley._node.journal.records import BAD_CRC, OK, TORN, Record
+from parley._node.journal.sessions import Checkpoint, SessionStart
 
 _unpack_event: Final = EVENT.unpack_from
 _BOTH: Final = (keys.RECEIVED, keys.SENT)

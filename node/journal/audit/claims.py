@@ -10,17 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from crypto.errors import AlgorithmNotInstalledError, CryptoError
-from crypto.hashing import SHA256
-from crypto.registry import PARAMETERS, Suite
-from lbm.codec import encode
-from node.journal import keys
-from node.journal.audit.output import SessionOutput
-from node.journal.audit.track import Track
-from node.journal.bodies import SessionEnd
-from node.journal.errors import JournalFormatError
-from node.journal.keys import RECEIVED, SENT
-from node.journal.sessions import DirectionCheckpoint, Generation, SessionFacts
+from parley._crypto.errors import AlgorithmNotInstalledError, CryptoError
+from parley._crypto.hashing import SHA256
+from parley._crypto.registry import PARAMETERS, Suite
+from parley._lbm.codec import encode
+from parley._node.journal import keys
+from parley._node.journal.audit.output import SessionOutput
+from parley._node.journal.audit.track import Track
+from parley._node.journal.bodies import SessionEnd
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.keys import RECEIVED, SENT
+from parley._node.journal.sessions import DirectionCheckpoint, Generation, SessionFacts
 
 
 def beside_checkpoint(track: Track, state: DirectionCheckpoint, time: int, offset: int) -> None:

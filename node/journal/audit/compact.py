@@ -7,8 +7,8 @@ carries many notes is one row until it is given out. Each event of a batch has a
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from node.journal.audit.content import Content
-from node.journal.audit.rows import EventRow
+from parley._node.journal.audit.content import Content
+from parley._node.journal.audit.rows import EventRow
 
 
 class CompactRow(NamedTuple):

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from lbm import keys
-from lbm.codec import encode_value
-from lbm.errors import LbmError
-from lbm.heads import BYTES, encode_head
-from node.journal.audit.labels import LONGEST_TOPIC
-from node.journal.audit.rows import MALFORMED, OK
-from node.protocol import codes
-from node.protocol.batch_event import parse_batch
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.event_types import EVENT_TYPES
-from node.protocol.limits import CONNECTION_STREAM_PAYLOAD
+from parley._lbm import keys
+from parley._lbm.codec import encode_value
+from parley._lbm.errors import LbmError
+from parley._lbm.heads import BYTES, encode_head
+from parley._node.journal.audit.labels import LONGEST_TOPIC
+from parley._node.journal.audit.rows import MALFORMED, OK
+from parley._node.protocol import codes
+from parley._node.protocol.batch_event import parse_batch
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import NO_PAYLOAD, Event
+from parley._node.protocol.event_types import EVENT_TYPES
+from parley._node.protocol.limits import CONNECTION_STREAM_PAYLOAD
 
 _DATA: Final = codes.STREAM << 8 | codes.DATA
 _NOTES: Final = codes.SIM << 8 | codes.NOTES

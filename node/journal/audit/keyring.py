@@ -7,18 +7,18 @@ wrong secret can never give a wrong plaintext.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
-from crypto.errors import DecryptError
-from crypto.kdf import label
-from crypto.registry import Suite
-from crypto.schedule import application_secrets, commitment, next_secret, rekey_secrets
-from crypto.streamkeys import StreamKey
-from lbm.codec import Value, decode
-from lbm.errors import LbmDecodeError
-from node.journal.fields import LIMITS
-from node.journal.keys import LABEL_LIST
-from node.journal.sessions import Generation
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
+from parley._crypto.errors import DecryptError
+from parley._crypto.kdf import label
+from parley._crypto.registry import Suite
+from parley._crypto.schedule import application_secrets, commitment, next_secret, rekey_secrets
+from parley._crypto.streamkeys import StreamKey
+from parley._lbm.codec import Value, decode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.journal.fields import LIMITS
+from parley._node.journal.keys import LABEL_LIST
+from parley._node.journal.sessions import Generation
 
 LABEL_NONCE: Final = 24
 _PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from node.protocol import codes
+from parley._node.protocol import codes
 
 MAX_LABELS: Final = 2**14  # of streams, in one session
 # How many characters of a topic, name, namespace or label rows have: a peer may send a million.

@@ -5,15 +5,15 @@ Each row has the journal and segment that it is from, a session's row also the s
 
 from typing import Final
 
-from crypto.identity import PublicIdentity
-from node.journal.audit.compact import UNREAD, CompactRow
-from node.journal.audit.keyring import Boxes
-from node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span, TunnelRow
-from node.journal.bodies import JoinedTunnel
-from node.journal.fields import EVENT_HEAD
-from node.journal.keys import RECEIVED
-from node.journal.records import Record
-from node.journal.sessions import SessionFacts
+from parley._crypto.identity import PublicIdentity
+from parley._node.journal.audit.compact import UNREAD, CompactRow
+from parley._node.journal.audit.keyring import Boxes
+from parley._node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span, TunnelRow
+from parley._node.journal.bodies import JoinedTunnel
+from parley._node.journal.fields import EVENT_HEAD
+from parley._node.journal.keys import RECEIVED
+from parley._node.journal.records import Record
+from parley._node.journal.sessions import SessionFacts
 
 # How many characters of an address or role rows have: each row of a session repeats them.
 LONGEST_TEXT: Final = 1_024

@@ -7,9 +7,9 @@ tells altered events from missing ones.
 
 from typing import Final
 
-from node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
-from node.journal.audit.track import Track
-from node.journal.audit.wire import WireEvent
+from parley._node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
+from parley._node.journal.audit.track import Track
+from parley._node.journal.audit.wire import WireEvent
 
 # How many events are tried in other orders, and kept until the next checkpoint.
 MAX_TRIED: Final = 64

@@ -9,13 +9,13 @@ session has one finding.
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from node.journal import keys
-from node.journal.audit.output import AuditOutput
-from node.journal.audit.rows import Finding
-from node.journal.bodies import SegmentEnd, SegmentHead
-from node.journal.fields import Box
-from node.journal.names import SegmentName, run_start
-from node.journal.records import OK, Record
+from parley._node.journal import keys
+from parley._node.journal.audit.output import AuditOutput
+from parley._node.journal.audit.rows import Finding
+from parley._node.journal.bodies import SegmentEnd, SegmentHead
+from parley._node.journal.fields import Box
+from parley._node.journal.names import SegmentName, run_start
+from parley._node.journal.records import OK, Record
 
 
 class OpenSegment:

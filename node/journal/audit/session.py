@@ -7,13 +7,13 @@ then goes on from the claim, which the next seal proves or not.
 from dataclasses import replace
 from typing import Final
 
-from crypto.errors import CryptoError
-from crypto.hashing import SHA256
-from crypto.identity import PublicIdentity
-from lbm.codec import decode
-from lbm.errors import LbmDecodeError
-from lbm.keys import IDENTITY_KEYS
-from node.journal.audit.claims import (
+from parley._crypto.errors import CryptoError
+from parley._crypto.hashing import SHA256
+from parley._crypto.identity import PublicIdentity
+from parley._lbm.codec import decode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.keys import IDENTITY_KEYS
+from parley._node.journal.audit.claims import (
     Generations,
     KnownSession,
     beside_checkpoint,
@@ -22,16 +22,16 @@ from node.journal.audit.claims import (
     contradiction,
     suite_of,
 )
-from node.journal.audit.keyring import Keyring
-from node.journal.audit.labels import labels_of
-from node.journal.audit.output import LONGEST_TEXT, AuditOutput, SessionOutput
-from node.journal.audit.rows import DIRECTIONS, Span
-from node.journal.audit.search import Search, report_copy
-from node.journal.audit.track import Track, TrackContext
-from node.journal.bodies import KeyUpdate, Secret, SessionEnd, SessionParted, SessionResumed
-from node.journal.errors import JournalFormatError
-from node.journal.keys import RECEIVED, SENT
-from node.journal.sessions import Checkpoint, Generation
+from parley._node.journal.audit.keyring import Keyring
+from parley._node.journal.audit.labels import labels_of
+from parley._node.journal.audit.output import LONGEST_TEXT, AuditOutput, SessionOutput
+from parley._node.journal.audit.rows import DIRECTIONS, Span
+from parley._node.journal.audit.search import Search, report_copy
+from parley._node.journal.audit.track import Track, TrackContext
+from parley._node.journal.bodies import KeyUpdate, Secret, SessionEnd, SessionParted, SessionResumed
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.keys import RECEIVED, SENT
+from parley._node.journal.sessions import Checkpoint, Generation
 
 _WAITING_BOXES: Final = 4
 

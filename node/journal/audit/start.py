@@ -6,12 +6,12 @@ until a seal vouches for it.
 
 from typing import Final
 
-from crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
-from node.journal.audit.claims import KnownSession, suite_of
-from node.journal.audit.output import AuditOutput
-from node.journal.audit.session import AuditedSession
-from node.journal.audit.track import Track
-from node.journal.sessions import Checkpoint, DirectionCheckpoint, SessionStart
+from parley._crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from parley._node.journal.audit.claims import KnownSession, suite_of
+from parley._node.journal.audit.output import AuditOutput
+from parley._node.journal.audit.session import AuditedSession
+from parley._node.journal.audit.track import Track
+from parley._node.journal.sessions import Checkpoint, DirectionCheckpoint, SessionStart
 
 _BEFORE_PROOF: Final = -1  # the place before that of the Proof
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from node.journal.audit.keyring import MOST_UPDATES, Keyring, Lanes
-from node.journal.audit.output import SessionOutput
-from node.journal.audit.wire import WireEvent
+from parley._node.journal.audit.keyring import MOST_UPDATES, Keyring, Lanes
+from parley._node.journal.audit.output import SessionOutput
+from parley._node.journal.audit.wire import WireEvent
 
 
 class BadSeals:

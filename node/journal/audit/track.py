@@ -8,25 +8,25 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from crypto.chain import HashChain, check_seal
-from crypto.errors import SignatureError
-from crypto.registry import Suite
-from crypto.schedule import chain_rekey
-from crypto.signing import Verifier
-from lbm.cells import read_text
-from lbm.codec import decode
-from lbm.keys import TEXT
-from node.journal.audit.compact import PROOF, UNREAD, CompactRow
-from node.journal.audit.content import read_content, single_events
-from node.journal.audit.keyring import Keyring, Lanes
-from node.journal.audit.labels import Label, add_label
-from node.journal.audit.output import SessionOutput
-from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
-from node.journal.audit.tallies import BadSeals, Unread
-from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, WireEvent
-from node.journal.fields import EVENT_HEAD
-from node.journal.sessions import DirectionCheckpoint
-from node.protocol import codes
+from parley._crypto.chain import HashChain, check_seal
+from parley._crypto.errors import SignatureError
+from parley._crypto.registry import Suite
+from parley._crypto.schedule import chain_rekey
+from parley._crypto.signing import Verifier
+from parley._lbm.cells import read_text
+from parley._lbm.codec import decode
+from parley._lbm.keys import TEXT
+from parley._node.journal.audit.compact import PROOF, UNREAD, CompactRow
+from parley._node.journal.audit.content import read_content, single_events
+from parley._node.journal.audit.keyring import Keyring, Lanes
+from parley._node.journal.audit.labels import Label, add_label
+from parley._node.journal.audit.output import SessionOutput
+from parley._node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
+from parley._node.journal.audit.tallies import BadSeals, Unread
+from parley._node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, WireEvent
+from parley._node.journal.fields import EVENT_HEAD
+from parley._node.journal.sessions import DirectionCheckpoint
+from parley._node.protocol import codes
 
 # Offsets in the body of an event's record.
 _FORM_AT: Final = EVENT_HEAD + 4

@@ -12,7 +12,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
 
-from node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.allowance import Allowance, Rate
 
 SECRET_SIZE: Final = 24  # bytes
 MOST_LINKS: Final = 16

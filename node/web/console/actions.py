@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import anyio
 
-from crypto.errors import IdentityError
-from crypto.identity import NodeId
-from node.bus.bus import Bus
-from node.errors import ParleyError
-from node.protocol.codes import CloseCode
-from node.web.console.buses_view import PATIENCE, no_longer_than
-from node.web.console.console import Console
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.bus.bus import Bus
+from parley._node.errors import ParleyError
+from parley._node.protocol.codes import CloseCode
+from parley._node.web.console.buses_view import PATIENCE, no_longer_than
+from parley._node.web.console.console import Console
 
 logger = logging.getLogger("parley.console")
 

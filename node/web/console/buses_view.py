@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import anyio
 
-from node.bus.bus import Bus
-from node.bus.bus_address import without_password
-from node.bus.dead_letters import DeadLetter
-from node.bus.errors import BusUnavailableError
-from node.bus.names import DEAD, dead_name
-from node.errors import ParleyError
-from node.web.console.text import shown
+from parley._node.bus.bus import Bus
+from parley._node.bus.bus_address import without_password
+from parley._node.bus.dead_letters import DeadLetter
+from parley._node.bus.errors import BusUnavailableError
+from parley._node.bus.names import DEAD, dead_name
+from parley._node.errors import ParleyError
+from parley._node.web.console.text import shown
 
 # Streams of a bus that are shown, and buses.
 MOST_STREAMS: Final = 200

@@ -17,21 +17,21 @@ from typing import Any, Final, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from crypto.identity import NodeId
-from node.bus.bus import Bus
-from node.bus.bus_address import without_password
-from node.errors import KnownPeersError
-from node.node import Node
-from node.peer.peer import Peer
-from node.server.federation import Federation
-from node.transport.ground import own_task_group
-from node.trust.known_peers import KnownPeers
-from node.web.console.buses_view import buses_view
-from node.web.console.federation_view import federation_view
-from node.web.console.numbers_view import numbers_view
-from node.web.console.peers_view import PeerNumbers, peer_view, peers_view
-from node.web.console.text import shown
-from node.web.console.topics_view import journal_view, topics_view
+from parley._crypto.identity import NodeId
+from parley._node.bus.bus import Bus
+from parley._node.bus.bus_address import without_password
+from parley._node.errors import KnownPeersError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.server.federation import Federation
+from parley._node.transport.ground import own_task_group
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.web.console.buses_view import buses_view
+from parley._node.web.console.federation_view import federation_view
+from parley._node.web.console.numbers_view import numbers_view
+from parley._node.web.console.peers_view import PeerNumbers, peer_view, peers_view
+from parley._node.web.console.text import shown
+from parley._node.web.console.topics_view import journal_view, topics_view
 
 logger = logging.getLogger("parley.console")
 

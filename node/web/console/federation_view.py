@@ -3,10 +3,10 @@
 from itertools import islice
 from typing import Any, Final
 
-from node.node import Node
-from node.server.federation import Federation, LinkState
-from node.web.console.peers_view import Names
-from node.web.console.text import ids, shown
+from parley._node.node import Node
+from parley._node.server.federation import Federation, LinkState
+from parley._node.web.console.peers_view import Names
+from parley._node.web.console.text import ids, shown
 
 MOST_SERVERS: Final = 1_024  # as many as a federation has
 MOST_WAYS: Final = 200

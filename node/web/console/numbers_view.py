@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from node.metrics.families import Histogram, MetricFamily
-from node.web.console.text import shown
+from parley._node.metrics.families import Histogram, MetricFamily
+from parley._node.web.console.text import shown
 
 
 def numbers_view(families: Iterable[MetricFamily]) -> list[dict[str, Any]]:

@@ -5,11 +5,11 @@ from itertools import islice
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from crypto.identity import NodeId
-from node.node import Node
-from node.peer.peer import Peer
-from node.peer.readings import flows_of
-from node.web.console.text import ids, shown
+from parley._crypto.identity import NodeId
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.peer.readings import flows_of
+from parley._node.web.console.text import ids, shown
 
 # Rows of one view: what is beyond is counted, and found by a search.
 MOST_PEERS: Final = 500

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from node.errors import ConfigError, FileError, UnreachableError, os_reason
+from parley._node.errors import ConfigError, FileError, UnreachableError, os_reason
 
 TIMEOUT: Final = 5.0  # seconds that a console has to answer
 LARGEST: Final = 4_096  # bytes of a place's file

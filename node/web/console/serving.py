@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from crypto.randomness import random_bytes
-from node.errors import FileError, InsecureAddressError, os_reason
-from node.transport.address import Address
-from node.transport.gateway import is_local
-from node.web.console.access import SECRET_SIZE, Access
-from node.web.console.console import Console
-from node.web.console.places import ConsolePlace, link_to, page_in, write_private
-from node.web.console.site import ConsoleSite
-from node.web.limits import WebLimits
-from node.web.server import serving
+from parley._crypto.randomness import random_bytes
+from parley._node.errors import FileError, InsecureAddressError, os_reason
+from parley._node.transport.address import Address
+from parley._node.transport.gateway import is_local
+from parley._node.web.console.access import SECRET_SIZE, Access
+from parley._node.web.console.console import Console
+from parley._node.web.console.places import ConsolePlace, link_to, page_in, write_private
+from parley._node.web.console.site import ConsoleSite
+from parley._node.web.limits import WebLimits
+from parley._node.web.server import serving
 
 LIMITS: Final = WebLimits(connections=32)
 

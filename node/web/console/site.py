@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from node.bus.ids import BEFORE_ALL
-from node.errors import ParleyError
-from node.web.asgi import AsgiApp
-from node.web.console.access import Access, ConsoleSession
-from node.web.console.actions import Actions, CannotDoError
-from node.web.console.buses_view import letters_view
-from node.web.console.console import Console
-from node.web.console.event_stream import EventStream
-from node.web.console.guard import Guard
-from node.web.console.text import shown
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.errors import ParleyError
+from parley._node.web.asgi import AsgiApp
+from parley._node.web.console.access import Access, ConsoleSession
+from parley._node.web.console.actions import Actions, CannotDoError
+from parley._node.web.console.buses_view import letters_view
+from parley._node.web.console.console import Console
+from parley._node.web.console.event_stream import EventStream
+from parley._node.web.console.guard import Guard
+from parley._node.web.console.text import shown
 
 MOST_READERS: Final = 8
 LONGEST_SEARCH: Final = 200
@@ -175,7 +175,7 @@ class ConsoleSite:
 
 def _pages() -> list[tuple[str, tuple[bytes, str]]]:
     """The files of the page, with their types."""
-    folder = files("node.web.console").joinpath("static")
+    folder = files("parley._node.web.console").joinpath("static")
     return [
         (one.name, (one.read_bytes(), TYPES[one.name.rpartition(".")[2]]))
         for one in folder.iterdir()

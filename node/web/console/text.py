@@ -6,8 +6,8 @@ A page sets it as text alone (`textContent`), so that it can be no markup.
 from collections.abc import Iterable
 from typing import Final
 
-from crypto.identity import NodeId
-from node.logs import one_line
+from parley._crypto.identity import NodeId
+from parley._node.logs import one_line
 
 # Characters of a name, a label or a reason that are shown.
 LONGEST: Final = 200

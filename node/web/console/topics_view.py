@@ -3,9 +3,9 @@
 from itertools import islice
 from typing import Any, Final
 
-from node.journal.journal import Journal
-from node.node import Node
-from node.web.console.text import shown
+from parley._node.journal.journal import Journal
+from parley._node.node import Node
+from parley._node.web.console.text import shown
 
 MOST_TOPICS: Final = 500
 

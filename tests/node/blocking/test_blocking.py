@@ -13,9 +13,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.blocking.background import Background
-from node.protocol.codes import CloseCode
 from parley import Call, CallRefused, Link, NamedEvent, Node, NodeId, Peer
+from parley._node.blocking.background import Background
+from parley._node.protocol.codes import CloseCode
 from parley.blocking import BlockingAnswer, BlockingPeer, BlockingSubscription, connect, link
 from parley.errors import (
     MalformedDataError,

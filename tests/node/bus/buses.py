@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from node.bus.bus import Bus
-from node.bus.config import BusConfig
-from node.bus.store import Store
+from parley._node.bus.bus import Bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.store import Store
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import ground
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from node.bus.body import decode_body, encode_body
-from node.bus.config import BusConfig
-from node.bus.dead_letters import dead_data
-from node.bus.errors import BusClosedError, InvalidEventError
-from node.bus.ids import AFTER_ALL, BEFORE_ALL, EventId, parse_id
-from node.bus.model import (
+from parley._node.bus.body import decode_body, encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.dead_letters import dead_data
+from parley._node.bus.errors import BusClosedError, InvalidEventError
+from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL, EventId, parse_id
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     Failure,
@@ -26,9 +26,9 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.bus.names import dead_name
-from node.transport.backend import Backend
-from node.transport.loop import Waiter
+from parley._node.bus.names import dead_name
+from parley._node.transport.backend import Backend
+from parley._node.transport.loop import Waiter
 
 # A history is its first entry and the last ones.
 LONGEST_HISTORY = 32

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import anyio
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusError
-from node.bus.ids import BEFORE_ALL
-from node.bus.model import NewEvent
-from node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.model import NewEvent
+from parley._node.bus.sqlite.sqlite_store import SqliteStore
 from tests.node.bus.stores import opened
 
 STREAM: Final = "shop.sold"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from node.bus.store import Store
+from parley._node.bus.store import Store
 from tests.node.network import ground
 
 AnyStore = TypeVar("AnyStore", bound=Store)

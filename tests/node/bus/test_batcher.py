@@ -7,15 +7,15 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.bus.batcher import Batcher, Bounds, Cost
-from node.bus.errors import (
+from parley._node.bus.batcher import Batcher, Bounds, Cost
+from parley._node.bus.errors import (
     BusClosedError,
     BusError,
     BusFullError,
     BusUnavailableError,
     InvalidEventError,
 )
-from node.transport.backend import Backend
+from parley._node.transport.backend import Backend
 from tests.node.network import eventually, ground, settled, started
 
 pytestmark = pytest.mark.anyio

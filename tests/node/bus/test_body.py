@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.bus.body import decode_body, encode_body, encode_value
-from node.bus.errors import InvalidEventError
+from parley._node.bus.body import decode_body, encode_body, encode_value
+from parley._node.bus.errors import InvalidEventError
 
 VALUES = st.recursive(
     st.none()

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.bus import LARGEST_VERSION
-from node.bus.bus_address import open_bus
-from node.bus.config import BusConfig
-from node.bus.errors import (
+from parley._node.bus.bus import LARGEST_VERSION
+from parley._node.bus.bus_address import open_bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import (
     BusClosedError,
     BusDamagedError,
     BusError,
@@ -18,9 +18,9 @@ from node.bus.errors import (
     InvalidEventError,
     SchemaViolationError,
 )
-from node.bus.event import BusEvent
-from node.bus.model import NewEvent
-from node.errors import AddressError, ConfigError
+from parley._node.bus.event import BusEvent
+from parley._node.bus.model import NewEvent
+from parley._node.errors import AddressError, ConfigError
 from tests.node.bus.buses import GROUP, NAME, FaultyStore, a_bus, attempts, fail, publish
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, started
@@ -132,7 +132,7 @@ async def test_data_that_cannot_be_read(anyio_backend: str) -> None:
 
 
 async def test_opened_once_by_whoever_is_first(anyio_backend: str) -> None:
-    from node.bus.bus import Bus
+    from parley._node.bus.bus import Bus
     from tests.node.network import ground
 
     async with ground() as backend, anyio.create_task_group() as tasks:

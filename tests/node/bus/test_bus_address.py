@@ -4,12 +4,12 @@ from traceback import format_exception
 
 import pytest
 
-from node.bus.bus_address import FORMATS, open_store
-from node.bus.config import BusConfig
-from node.bus.redis.format import DOCUMENTED
-from node.bus.redis.redis_store import RedisStore
-from node.bus.sqlite.sqlite_store import SqliteStore
-from node.errors import AddressError, ConfigError
+from parley._node.bus.bus_address import FORMATS, open_store
+from parley._node.bus.config import BusConfig
+from parley._node.bus.redis.format import DOCUMENTED
+from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.errors import AddressError, ConfigError
 
 
 def test_a_file() -> None:

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from node.bus.config import BusConfig
-from node.bus.ids import BEFORE_ALL
-from node.bus.model import Delivery
-from node.bus.redis.redis_store import RedisStore
-from node.bus.sqlite.sqlite_store import SqliteStore
-from node.bus.store import Store
-from node.remote_bus import bus_channel
+from parley._node.bus.config import BusConfig
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.model import Delivery
+from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.store import Store
+from parley._node.remote_bus import bus_channel
 from tests.node.bus.stores import opened
 from tests.node.remote_bus.offered import GROUP, NAME, between, new
 

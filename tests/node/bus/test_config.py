@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from node.bus.config import RANGES, BusConfig
-from node.bus.redis.format import LIGHTBUS, RedisFormat
-from node.errors import ConfigError
+from parley._node.bus.config import RANGES, BusConfig
+from parley._node.bus.redis.format import LIGHTBUS, RedisFormat
+from parley._node.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", RANGES)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.bus.dead_letters import read_letter
-from node.bus.model import StoredEvent
+from parley._node.bus.dead_letters import read_letter
+from parley._node.bus.model import StoredEvent
 
 
 def letter_of(body: str) -> StoredEvent:

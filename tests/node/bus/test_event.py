@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from node.bus.errors import InvalidEventError, NotPendingError
-from node.bus.event import BusEvent, Word
-from node.bus.model import StoredEvent
-from node.errors import ParleyError
+from parley._node.bus.errors import InvalidEventError, NotPendingError
+from parley._node.bus.event import BusEvent, Word
+from parley._node.bus.model import StoredEvent
+from parley._node.errors import ParleyError
 
 pytestmark = pytest.mark.anyio
 

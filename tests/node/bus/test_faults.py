@@ -19,12 +19,12 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusBusyError, BusDamagedError, BusError, BusFullError
-from node.bus.ids import BEFORE_ALL
-from node.bus.model import NewEvent, Trim
-from node.bus.sqlite.sqlite_store import SqliteStore
-from node.bus.store import Store
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusBusyError, BusDamagedError, BusError, BusFullError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.model import NewEvent, Trim
+from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.store import Store
 from tests.node.bus.small_disk import on_small_disk
 from tests.node.bus.stores import opened
 

@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 
-from node.bus.errors import BusRefusedError, BusUnavailableError
-from node.bus.history import History
-from node.bus.ids import AFTER_ALL, BEFORE_ALL
-from node.bus.lazy_store import LazyStore
-from node.bus.model import StoredEvent, StreamInfo
-from node.bus.store import Store
-from node.transport.backend import Backend
+from parley._node.bus.errors import BusRefusedError, BusUnavailableError
+from parley._node.bus.history import History
+from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL
+from parley._node.bus.lazy_store import LazyStore
+from parley._node.bus.model import StoredEvent, StreamInfo
+from parley._node.bus.store import Store
+from parley._node.transport.backend import Backend
 from tests.node.network import ground
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.bus.errors import InvalidEventError
-from node.bus.ids import AFTER_ALL, BEFORE_ALL, EventId, after, first_id_at, parse_id
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL, EventId, after, first_id_at, parse_id
 
 IDS = st.builds(EventId, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 

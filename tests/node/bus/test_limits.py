@@ -7,13 +7,13 @@ from typing import cast
 import anyio
 import pytest
 
-from node.backoff import Pauses
-from node.bus import retry
-from node.bus.bus import MAX_RETRY_DELAY, Bus
-from node.bus.config import BusConfig
-from node.bus.consumers import crew, outcomes
-from node.bus.event import BusEvent
-from node.bus.store import Store
+from parley._node.backoff import Pauses
+from parley._node.bus import retry
+from parley._node.bus.bus import MAX_RETRY_DELAY, Bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers import crew, outcomes
+from parley._node.bus.event import BusEvent
+from parley._node.bus.store import Store
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import PATIENCE, eventually, ground
@@ -49,7 +49,7 @@ async def test_a_handler_that_fails_for_long_is_called_every_five_minutes(
 async def test_a_handler_that_never_ends_keeps_no_bus_from_closing(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.bus.bus.DRAIN_TIMEOUT", 0.01)
+    monkeypatch.setattr("parley._node.bus.bus.DRAIN_TIMEOUT", 0.01)
     begun = anyio.Event()
     with anyio.fail_after(PATIENCE):
         async with a_bus() as (bus, store):

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError
-from node.bus.model import NewEvent, Published, Trim
-from node.bus.store import Store
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.model import NewEvent, Published, Trim
+from parley._node.bus.store import Store
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import ground, settled, started
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from node.bus import names
-from node.bus.errors import InvalidEventError
-from node.bus.names import (
+from parley._node.bus import names
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.names import (
     LONGEST_EVENT,
     LONGEST_KEY,
     LONGEST_NAME,

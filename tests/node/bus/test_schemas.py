@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from node.bus.errors import InvalidEventError, SchemaViolationError
-from node.bus.schemas import LONGEST_TEXT, REMEMBERED, Schemas
-from node.errors import ConfigError, ParleyError
+from parley._node.bus.errors import InvalidEventError, SchemaViolationError
+from parley._node.bus.schemas import LONGEST_TEXT, REMEMBERED, Schemas
+from parley._node.errors import ConfigError, ParleyError
 
 USER = {
     "type": "object",

@@ -9,9 +9,9 @@ import anyio
 import msgspec
 import pytest
 
-from node.bus.errors import InvalidEventError
-from node.bus.event import BusEvent
-from node.errors import ConfigError, MalformedDataError
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.event import BusEvent
+from parley._node.errors import ConfigError, MalformedDataError
 from tests.node.bus.buses import GROUP, NAME, a_bus
 from tests.node.network import eventually
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from node.cli.main import main
+from parley._node.cli.main import main
 from tests.node.cli.processes import Finished, Processes
 
 NAME = "shop.ordered"

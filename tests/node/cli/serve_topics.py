@@ -5,14 +5,14 @@ Run as a program, it is `parley` in every other respect.
 
 import anyio
 
-import node.cli.serve.command
-from lbm.codec import Value
-from node.cli.main import main
-from node.errors import CallRefused
-from node.node import Node
-from node.remote.requests import Call
+import parley._node.cli.serve.command
+from parley._lbm.codec import Value
+from parley._node.cli.main import main
+from parley._node.errors import CallRefused
+from parley._node.node import Node
+from parley._node.remote.requests import Call
 
-offer_builtin_calls = node.cli.serve.command.offer_builtin_calls  # type: ignore[attr-defined]  # imported there
+offer_builtin_calls = parley._node.cli.serve.command.offer_builtin_calls  # type: ignore[attr-defined]  # imported there
 
 HOSTILE = "\x1b]0;owned\x07\nparley: all is well\r\x1b[2J"
 NESTED: dict[str, Value] = {
@@ -53,5 +53,5 @@ def offer_all(node: Node) -> None:
 
 
 if __name__ == "__main__":
-    node.cli.serve.command.offer_builtin_calls = offer_all  # type: ignore[attr-defined]  # imported there
+    parley._node.cli.serve.command.offer_builtin_calls = offer_all  # type: ignore[attr-defined]  # imported there
     main()

@@ -5,8 +5,8 @@ import sys
 import anyio
 import pytest
 
-from node.cli.asking import ask_on_terminal, can_ask
-from node.cli.output import Output
+from parley._node.cli.asking import ask_on_terminal, can_ask
+from parley._node.cli.output import Output
 from tests.node.cli.terminals import at_terminal
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from node.cli.beginning import PlainCommand, begin
+from parley._node.cli.beginning import PlainCommand, begin
 
 Number = Annotated[int | None, typer.Option(min=1, max=9)]
 Part = Annotated[float, typer.Option(min=0.0)]
@@ -89,7 +89,7 @@ def test_plain_values_need_no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(_: object) -> None:
         raise AssertionError("typer was asked")
 
-    monkeypatch.setattr("node.cli.beginning.build_runtime_param", build)
+    monkeypatch.setattr("parley._node.cli.beginning.build_runtime_param", build)
     assert run("x", "--number", "3", "--part", "2", "--word", "a", "--path", "p")["number"] == 3
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from node.cli.call import write_raw
+from parley._node.cli.call import write_raw
 from tests.node.cli.conftest import Parley
 from tests.node.cli.serve_topics import HOSTILE
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.cli.explanations import EXPLANATIONS
+from parley._node.cli.explanations import EXPLANATIONS
 from tests.node.cli.conftest import Parley
 
 

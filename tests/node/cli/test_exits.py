@@ -7,14 +7,14 @@ from signal import Signals
 import pytest
 from typer import TyperException
 
-from crypto.errors import (
+from parley._crypto.errors import (
     KeyFileTooOpenError,
     UnknownAlgorithmError,
     WrongPassphraseError,
 )
-from crypto.identity import NodeId
-from lbm.errors import LbmEncodeError
-from node.bus.errors import (
+from parley._crypto.identity import NodeId
+from parley._lbm.errors import LbmEncodeError
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusDamagedError,
@@ -25,9 +25,9 @@ from node.bus.errors import (
     NotPendingError,
     SchemaViolationError,
 )
-from node.cli.exits import Exit, Interrupted, failure
-from node.cli.output import CommandFailure
-from node.errors import (
+from parley._node.cli.exits import Exit, Interrupted, failure
+from parley._node.cli.output import CommandFailure
+from parley._node.errors import (
     AddressError,
     CallRefused,
     CallTimeout,
@@ -46,11 +46,11 @@ from node.errors import (
     UnreachableError,
     UnreadRepliesError,
 )
-from node.journal.errors import JournalBusyError, JournalFailedError
-from node.logs import one_line
-from node.messaging.formats import FormatError
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from parley._node.journal.errors import JournalBusyError, JournalFailedError
+from parley._node.logs import one_line
+from parley._node.messaging.formats import FormatError
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
 
 EXPECTED: list[tuple[Exception, int, int, str]] = [
     (CallRefused(1), Exit.ANSWERED, 1, "topic-not-found"),

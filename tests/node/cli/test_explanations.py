@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from node.cli.exits import Exit
-from node.cli.explanations import EXPLANATIONS, explain
-from node.dialects.relay.codec import RelayCode
-from node.protocol.codes import EVENT_FAILED, RESULT_SENTENCES, CloseCode, ResultCode
+from parley._node.cli.exits import Exit
+from parley._node.cli.explanations import EXPLANATIONS, explain
+from parley._node.dialects.relay.codec import RelayCode
+from parley._node.protocol.codes import EVENT_FAILED, RESULT_SENTENCES, CloseCode, ResultCode
 
 
 def test_every_code_is_explained_once() -> None:

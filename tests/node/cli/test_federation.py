@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from crypto.keyfile import save_identity
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.keyfile import save_identity
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Finished, Processes
 

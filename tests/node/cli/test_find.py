@@ -3,10 +3,10 @@
 import ifaddr  # noqa: F401 - its import starts ldconfig, which no quick test may do
 import pytest
 
-from crypto.identity import NodeId
-from node.cli import find as command
-from node.cli.exits import Exit
-from node.discovery.announcement import FoundNode
+from parley._crypto.identity import NodeId
+from parley._node.cli import find as command
+from parley._node.cli.exits import Exit
+from parley._node.discovery.announcement import FoundNode
 from tests.node.cli.conftest import Parley, said
 from tests.node.cli.processes import Processes
 

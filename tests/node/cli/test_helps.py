@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from node.cli.helps import HELPS
-from node.cli.main import COMMANDS, Family, app
+from parley._node.cli.helps import HELPS
+from parley._node.cli.main import COMMANDS, Family, app
 from tests.node.cli.conftest import Parley
 
 
@@ -88,10 +88,20 @@ def test_values_have_words_of_people(parley: Parley) -> None:
 @pytest.mark.process
 def test_a_list_of_commands_imports_none() -> None:
     code = (
-        "import sys; from node.cli.main import app; app(['bus', '--help'], standalone_mode=False);"
-        "print(*(m for m in sys.modules if m.startswith(('node.', 'crypto.', 'pydantic'))))"
+        "import sys; from parley._node.cli.main import app;"
+        "app(['bus', '--help'], standalone_mode=False);"
+        "print(*(m for m in sys.modules if "
+        "m.startswith(('parley._node.', 'parley._crypto.', 'pydantic'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "consume" in done.stdout
     imported = set(done.stdout.splitlines()[-1].split())
-    assert not {"node.node", "node.cli.bus.publish", "crypto.identity", "pydantic"} & imported
+    assert (
+        not {
+            "parley._node.node",
+            "parley._node.cli.bus.publish",
+            "parley._crypto.identity",
+            "pydantic",
+        }
+        & imported
+    )

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.keyfile import PassphraseCost, load_identity, save_identity
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, load_identity, save_identity
 from tests.node.cli.conftest import Parley
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from crypto.keyfile import save_identity
-from node.cli.introduction import dialled, dialling_node
-from node.cli.output import Output
-from node.cli.own_key import own_key_path
-from node.errors import ConfigError, NotTrustedError
-from node.node import Node
-from node.trust.accept_hook import Candidate
-from node.trust.known_peers import KnownPeers, default_known_peers
-from node.trust.words import fingerprint
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.keyfile import save_identity
+from parley._node.cli.introduction import dialled, dialling_node
+from parley._node.cli.output import Output
+from parley._node.cli.own_key import own_key_path
+from parley._node.errors import ConfigError, NotTrustedError
+from parley._node.node import Node
+from parley._node.trust.accept_hook import Candidate
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.trust.words import fingerprint
 from tests.node.cli.conftest import Parley
 from tests.node.cli.terminals import at_terminal
 from tests.node.cli.test_options import common

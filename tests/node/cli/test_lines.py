@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.cli.lines import Pace, input_descriptor, read_batches, read_lines
-from node.errors import FileError
+from parley._node.cli.lines import Pace, input_descriptor, read_batches, read_lines
+from parley._node.errors import FileError
 
 pytestmark = pytest.mark.anyio
 

@@ -5,12 +5,12 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.cli.link import LinkNews
-from node.errors import NotTrustedError, PeerClosedError, UnreachableError
-from node.protocol.codes import CloseCode
-from node.testing import FaultyProxy
 from parley import Pauses
+from parley._crypto.identity import Identity
+from parley._node.cli.link import LinkNews
+from parley._node.errors import NotTrustedError, PeerClosedError, UnreachableError
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FaultyProxy
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import eventually, new_node, settled, started
 

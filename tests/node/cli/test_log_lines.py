@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.cli.log_lines import change_level, set_up_logging
-from node.errors import ConfigError, ParleyError
-from node.protocol.codes import ResultCode
 from parley import Call, CallRefused, NamedEvent, Stream
+from parley._crypto.identity import Identity
+from parley._node.cli.log_lines import change_level, set_up_logging
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.protocol.codes import ResultCode
 from tests.node.cli.conftest import Parley
 from tests.node.network import eventually, meeting
 

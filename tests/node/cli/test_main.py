@@ -6,10 +6,10 @@ from importlib.metadata import entry_points
 
 import pytest
 
-import node.cli.identity
-import node.cli.ping
-from node.cli.options import TABLE
-from node.errors import PeerClosedError
+from parley._node.cli import identity as identity_commands
+from parley._node.cli import ping as ping_command
+from parley._node.cli.options import TABLE
+from parley._node.errors import PeerClosedError
 from tests.node.cli.conftest import Parley
 
 DIALS = "tcp://127.0.0.1:1"
@@ -139,7 +139,7 @@ def test_a_bug_says_that_it_is_one(parley: Parley, monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise BugError("oops")
 
-    monkeypatch.setattr(node.cli.identity, "save_identity", fail)
+    monkeypatch.setattr(identity_commands, "save_identity", fail)
     done = parley("id", "new", "key", "--json")
     assert done.code == 1
     assert done.last["name"] == "internal-error"
@@ -161,7 +161,7 @@ def test_the_cause_inside_task_groups(
     def fail(*_: object) -> None:
         raise ExceptionGroup("unhandled", errors)
 
-    monkeypatch.setattr(node.cli.ping, "run", fail)
+    monkeypatch.setattr(ping_command, "run", fail)
     done = parley("ping", DIALS, "--json")
     assert (done.code, done.last["name"]) == (1, name)
 
@@ -170,7 +170,7 @@ def test_an_interrupted_command_says_so(parley: Parley, monkeypatch: pytest.Monk
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(node.cli.ping, "run", interrupt)
+    monkeypatch.setattr(ping_command, "run", interrupt)
     assert parley("ping", DIALS) == (130, "", "parley: interrupted by SIGINT\n")
     assert parley("ping", DIALS, "--json").last["code"] == 130
 
@@ -178,8 +178,9 @@ def test_an_interrupted_command_says_so(parley: Parley, monkeypatch: pytest.Monk
 @pytest.mark.process
 def test_a_command_imports_itself_alone() -> None:
     code = (
-        "import sys; from node.cli.main import app; app(['completion', 'zsh'], "
-        "standalone_mode=False); print(*(m for m in sys.modules if m.startswith('node.cli.')))"
+        "import sys; from parley._node.cli.main import app; app(['completion', 'zsh'], "
+        "standalone_mode=False);"
+        "print(*(m for m in sys.modules if m.startswith('parley._node.cli.')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(done.stdout.splitlines()[-1].split())
@@ -194,4 +195,4 @@ def test_a_command_imports_itself_alone() -> None:
         "main",
         "output",
     )
-    assert imported == {f"node.cli.{name}" for name in of_main}
+    assert imported == {f"parley._node.cli.{name}" for name in of_main}

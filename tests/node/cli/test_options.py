@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from crypto.errors import UnknownAlgorithmError
-from crypto.identity import Identity
-from crypto.keyfile import PassphraseCost, save_identity
-from crypto.registry import NAMES, PARAMETERS
-from node.cli.given_files import read_network_key
-from node.cli.options import TABLE, NodeOptions
-from node.config import NodeConfig
-from node.errors import ConfigError, FileError, KnownPeersError
-from node.protocol.limits import Limits
-from node.settings import Settings
-from node.settings.serve import ServeSettings
-from node.trust.policies import AnyPeer, FirstUse, Known
+from parley._crypto.errors import UnknownAlgorithmError
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, save_identity
+from parley._crypto.registry import NAMES, PARAMETERS
+from parley._node.cli.given_files import read_network_key
+from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError, FileError, KnownPeersError
+from parley._node.protocol.limits import Limits
+from parley._node.settings import Settings
+from parley._node.settings.serve import ServeSettings
+from parley._node.trust.policies import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
 
 PLACE = "tcp://127.0.0.1:1"

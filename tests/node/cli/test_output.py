@@ -13,11 +13,11 @@ from rich.progress import TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from node.cli.exits import Exit
-from node.cli.log_lines import set_up_logging
-from node.cli.output import CommandFailure, Output, as_text, plain, show_value
-from node.cli.stages import staged
-from node.cli.terminal import table_of
+from parley._node.cli.exits import Exit
+from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.output import CommandFailure, Output, as_text, plain, show_value
+from parley._node.cli.stages import staged
+from parley._node.cli.terminal import table_of
 
 FAILURE = CommandFailure(
     Exit.ANSWERED, 64, "refused", "refused (code 64)", "result", {"why": b"\xff"}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from crypto.errors import KeyFileMalformedError, KeyFileTooOpenError, PassphraseNeededError
-from crypto.identity import Identity
-from crypto.keyfile import describe_keyfile, load_identity, save_identity
-from node.cli import own_key
-from node.cli.own_key import own_identity, own_key_path
+from parley._crypto.errors import KeyFileMalformedError, KeyFileTooOpenError, PassphraseNeededError
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
+from parley._node.cli import own_key
+from parley._node.cli.own_key import own_identity, own_key_path
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 from tests.node.cli.test_options import common

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import NodeId
-from node.trust.known_peers import KnownPeers
-from node.trust.words import fingerprint
+from parley._crypto.identity import NodeId
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.words import fingerprint
 from tests.node.cli.conftest import Parley
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from node.cli.exits import Exit
-from node.cli.log_lines import set_up_logging
-from node.cli.output import CommandFailure, Output
-from node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.cli.exits import Exit
+from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.output import CommandFailure, Output
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.completion.test_suggestions import ALICE, NOW
 from tests.node.cli.conftest import Parley, said
 

@@ -11,11 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-import node.cli.ping as ping
-from node.cli.options import TABLE, NodeOptions
-from node.cli.output import Output
-from node.cli.ping import _Watch
-from node.testing import FaultyProxy
+import parley._node.cli.ping as ping
+from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.ping import _Watch
+from parley._node.testing import FaultyProxy
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 from tests.node.links.servers import serving

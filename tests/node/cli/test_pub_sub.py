@@ -12,8 +12,8 @@ from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.keyfile import save_identity
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import save_identity
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import PARLEY, Finished, Processes, Running
 

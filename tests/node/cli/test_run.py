@@ -7,8 +7,8 @@ from signal import SIGINT, SIGTERM, Signals
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.keyfile import PassphraseCost, save_identity
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, save_identity
 from tests.node.cli.processes import PARLEY, Processes
 
 
@@ -166,7 +166,7 @@ def test_the_directory_of_the_user_is_not_imported_from(
 ) -> None:
     for name in ("json.py", "node.py", "crypto.py"):
         (tmp_path / name).write_text("raise SystemExit('imported from here')")
-    code = "import sys; sys.path.pop(0); from node.cli.main import main; main()"
+    code = "import sys; sys.path.pop(0); from parley._node.cli.main import main; main()"
     command = [PARLEY[0], "-c", code]  # as the installed script does
     done = processes.start("demo", "--json", command=command, cwd=tmp_path).finish()
     assert (done.code, done.err) == (0, "")

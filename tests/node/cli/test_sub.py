@@ -7,13 +7,13 @@ import json
 import anyio
 import pytest
 
-from node.cli.link import LinkNews
-from node.cli.output import Output
-from node.cli.sub import _Notes
-from node.errors import PeerClosedError
-from node.handlers.topic import Topic
-from node.protocol.codes import CloseCode
 from parley import Node
+from parley._node.cli.link import LinkNews
+from parley._node.cli.output import Output
+from parley._node.cli.sub import _Notes
+from parley._node.errors import PeerClosedError
+from parley._node.handlers.topic import Topic
+from parley._node.protocol.codes import CloseCode
 from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import eventually, new_node, settled
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from signal import SIGTERM
 
-from crypto.registry import NAMES
+from parley._crypto.registry import NAMES
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes, Running
 

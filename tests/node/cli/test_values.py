@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.cli.values import parse_duration, parse_size
-from node.errors import ConfigError
+from parley._node.cli.values import parse_duration, parse_size
+from parley._node.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from shutil import which
 
 import pytest
 
-from parley.shadows import ROOT
 from tests.node.cli.processes import TIMEOUT, Finished
 
 pytestmark = [
@@ -20,13 +19,15 @@ pytestmark = [
     pytest.mark.xdist_group("bare"),
 ]
 
+ROOT = Path(__file__).parents[3]
+
 NOWHERE = "tcp://127.0.0.1:1"
 HERE = ("--listen", "tcp://127.0.0.1:0")
 PIPELINE = ("--journals", ".", "--tables", "tables")
 REDIS = "redis://127.0.0.1:1"
 # Imports the function of each command, as running it does.
 IMPORT_ALL = """
-from node.cli.main import COMMANDS, Family, _function
+from parley._node.cli.main import COMMANDS, Family, _function
 
 def places(commands):
     for found in commands.values():

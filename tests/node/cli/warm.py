@@ -182,7 +182,7 @@ def _warm_up() -> None:
     import anyio
     import typer.main
 
-    from node.cli.main import app, main
+    from parley._node.cli.main import app, main
 
     typer.main.get_command = cache(typer.main.get_command)
     _make(typer.main.get_command(app))

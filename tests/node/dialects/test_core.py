@@ -2,12 +2,12 @@
 
 import pytest
 
-from node.dialects.core import FLUSH_SIZE, MOST_FORGOTTEN, NEVER, ByteQueue, ForeignCore
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.limits import CLOSE_LINGER
-from node.protocol.reports import ConnectionEnded
+from parley._node.dialects.core import FLUSH_SIZE, MOST_FORGOTTEN, NEVER, ByteQueue, ForeignCore
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.protocol.reports import ConnectionEnded
 
 BUFFER = 1_000
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.frames import FrameSplitter
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
+from parley._node.dialects.frames import FrameSplitter
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
 
 LIMIT = 50
 

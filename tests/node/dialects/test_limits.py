@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from node.dialects.limits import RANGES, NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.dialects.limits import RANGES, NamedLimits, RelayLimits, SimProtoLimits
 
 ALL = (SimProtoLimits(), NamedLimits(), RelayLimits())
 EACH = [(limits, field.name) for limits in ALL for field in fields(limits)]

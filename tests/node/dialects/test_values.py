@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import Encodable
-from node.dialects.values import RESTS, ConversionError, Rest, from_bytes, to_bytes
+from parley._lbm.codec import Encodable
+from parley._node.dialects.values import RESTS, ConversionError, Rest, from_bytes, to_bytes
 
 SCALARS = st.one_of(
     st.integers(-(2**63), 2**63 - 1), st.booleans(), st.floats(allow_nan=False), st.text()

@@ -16,7 +16,7 @@ from zeroconf.const import (
     _TYPE_TXT,
 )
 
-from node.discovery.announcement import SERVICE
+from parley._node.discovery.announcement import SERVICE
 
 LOOPBACK: Final = ("127.0.0.1",)
 _GROUP: Final = ("224.0.0.251", 5353)

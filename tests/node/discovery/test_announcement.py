@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.identity import NodeId
-from node.discovery.announcement import (
+from parley._crypto.identity import NodeId
+from parley._node.discovery.announcement import (
     LONGEST_TEXT,
     MOST_ADDRESSES,
     is_on_loopback,
@@ -16,8 +16,8 @@ from node.discovery.announcement import (
     read_announcement,
     require_name,
 )
-from node.errors import ConfigError
-from node.transport.address import Address
+from parley._node.errors import ConfigError
+from parley._node.transport.address import Address
 
 ID = NodeId(bytes(range(32)))
 HERE = ["127.0.0.1", "192.0.2.7", "::1", "fd00::7", "fe80::7", "2001:db8::7"]

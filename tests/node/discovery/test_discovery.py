@@ -12,12 +12,12 @@ import anyio
 import pytest
 from zeroconf import const
 
-from crypto.identity import Identity, NodeId
-from node.discovery import mdns
-from node.discovery.discovery import SCHEME
-from node.discovery.mdns import MOST_FOUND, Gathering
-from node.errors import AddressError, ConfigError, NotTrustedError, UnreachableError
-from node.transport.address import Address
+from parley._crypto.identity import Identity, NodeId
+from parley._node.discovery import mdns
+from parley._node.discovery.discovery import SCHEME
+from parley._node.discovery.mdns import MOST_FOUND, Gathering
+from parley._node.errors import AddressError, ConfigError, NotTrustedError, UnreachableError
+from parley._node.transport.address import Address
 from parley.discovery import FoundNode, announce, find, resolve
 from tests.node.discovery.local_network import LOOPBACK, answer, stranger
 from tests.node.discovery.test_announcement import text
@@ -207,8 +207,8 @@ async def test_a_node_without_encryption_is_not_announced() -> None:
 
 
 async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "node.discovery.mdns")
-    monkeypatch.delattr("node.discovery.mdns")
+    monkeypatch.delitem(sys.modules, "parley._node.discovery.mdns")
+    monkeypatch.delattr("parley._node.discovery.mdns")
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     with pytest.raises(ConfigError, match="needs Parley's extra 'discovery'"):
         await find()

@@ -6,11 +6,11 @@ from functools import partial
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.discovery.discovery import SCHEME
-from node.errors import ConfigError
-from node.links import places
 from parley import Call, Node, Pauses
+from parley._crypto.identity import Identity
+from parley._node.discovery.discovery import SCHEME
+from parley._node.errors import ConfigError
+from parley._node.links import places
 from parley.discovery import announce, resolve
 from tests.node.discovery.local_network import LOOPBACK
 from tests.node.network import config, eventually, new_node
@@ -53,8 +53,8 @@ async def test_a_link_finds_its_node_and_finds_it_again_elsewhere() -> None:
 
 
 async def test_a_link_says_that_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "node.discovery.mdns", raising=False)
-    monkeypatch.delattr("node.discovery.mdns", raising=False)
+    monkeypatch.delitem(sys.modules, "parley._node.discovery.mdns", raising=False)
+    monkeypatch.delattr("parley._node.discovery.mdns", raising=False)
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     async with new_node() as ours, ours.link(f"{SCHEME}://{Identity.create().node_id}") as link:
         await eventually(lambda: link.error is not None)

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from random import Random  # noqa: TID251 - seeded: in which order cards pass
 
-from crypto.identity import Identity, NodeId
-from crypto.signing import ED25519
-from lbm import keys
-from node.federation.card import Card, read_card, sign_card
-from node.federation.directory import Directory
-from node.federation.exchange import CardEvent
-from node.federation.limits import CARD_INTERVAL
-from node.protocol import codes
-from node.protocol.federation_types import CARDS
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.signing import ED25519
+from parley._lbm import keys
+from parley._node.federation.card import Card, read_card, sign_card
+from parley._node.federation.directory import Directory
+from parley._node.federation.exchange import CardEvent
+from parley._node.federation.limits import CARD_INTERVAL
+from parley._node.protocol import codes
+from parley._node.protocol.federation_types import CARDS
 
 MS = 1_700_000_000_000  # some moment of 2023
 TRACE = bytes(range(16))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crypto.identity import NodeId
-from node.federation import accounts as module
-from node.federation.accounts import Accounts
-from node.protocol.codes import ResultCode
+from parley._crypto.identity import NodeId
+from parley._node.federation import accounts as module
+from parley._node.federation.accounts import Accounts
+from parley._node.protocol.codes import ResultCode
 
 ALICE, BOB, SERVER = (NodeId(bytes([n]) * 32) for n in (1, 2, 3))
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from crypto.identity import NodeId
-from node.federation.attempts import Attempts
-from node.protocol.codes import ResultCode
+from parley._crypto.identity import NodeId
+from parley._node.federation.attempts import Attempts
+from parley._node.protocol.codes import ResultCode
 from tests.node.federation.servers import node_id
 from tests.node.federation.test_paths import SQUARE, finder_of
 

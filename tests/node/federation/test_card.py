@@ -2,13 +2,13 @@
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Encodable
-from lbm.errors import LbmDecodeError
-from node.errors import ConfigError
-from node.federation.card import read_card, sign_card
-from node.federation.envelopes import sign_envelope
-from node.federation.limits import CARD_VALID, LARGEST_CARD, MOST_LINKS
+from parley._lbm import keys
+from parley._lbm.codec import Encodable
+from parley._lbm.errors import LbmDecodeError
+from parley._node.errors import ConfigError
+from parley._node.federation.card import read_card, sign_card
+from parley._node.federation.envelopes import sign_envelope
+from parley._node.federation.limits import CARD_VALID, LARGEST_CARD, MOST_LINKS
 from tests.node.federation.servers import MS, identity, node_id
 
 HOUR = int(CARD_VALID * 1000)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import decode, encode
-from node.errors import ConfigError
-from node.federation.card import Card, read_card
-from node.federation.cards import CardRefusal, Cards
-from node.federation.limits import CARD_VALID, CARDS_OF_ORIGIN, NUMBER_KEPT
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import decode, encode
+from parley._node.errors import ConfigError
+from parley._node.federation.card import Card, read_card
+from parley._node.federation.cards import CardRefusal, Cards
+from parley._node.federation.limits import CARD_VALID, CARDS_OF_ORIGIN, NUMBER_KEPT
 from tests.node.federation.servers import MS, card, node_id
 
 HOUR = int(CARD_VALID * 1000)

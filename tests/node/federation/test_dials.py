@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import encode
-from node.federation import dials as dials_module
-from node.federation.dials import (
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.federation import dials as dials_module
+from parley._node.federation.dials import (
     Decision,
     Dials,
     Here,
@@ -20,10 +20,10 @@ from node.federation.dials import (
     Tunnel,
     encode_dial,
 )
-from node.federation.limits import LONGEST_DIAL
-from node.federation.paths import Path
-from node.protocol.codes import ResultCode
-from node.protocol.federation_types import DIAL
+from parley._node.federation.limits import LONGEST_DIAL
+from parley._node.federation.paths import Path
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.federation_types import DIAL
 from tests.node.federation.servers import TRACE, node_id
 
 US, BEFORE, AFTER, FURTHER, PARTED = map(node_id, range(5))

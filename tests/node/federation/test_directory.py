@@ -2,15 +2,15 @@
 
 import pytest
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.cells import MAX_UINT
-from lbm.codec import decode, encode
-from node.errors import ConfigError
-from node.federation.card import Card, read_card
-from node.federation.cards import CardRefusal
-from node.federation.directory import Directory
-from node.federation.limits import (
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.cells import MAX_UINT
+from parley._lbm.codec import decode, encode
+from parley._node.errors import ConfigError
+from parley._node.federation.card import Card, read_card
+from parley._node.federation.cards import CardRefusal
+from parley._node.federation.directory import Directory
+from parley._node.federation.limits import (
     CARD_INTERVAL,
     CARD_RENEWED,
     CARD_VALID,
@@ -18,9 +18,9 @@ from node.federation.limits import (
     LINK_REMEMBERED,
     MOST_LINKS,
 )
-from node.protocol import codes
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
+from parley._node.protocol import codes
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
 from tests.node.federation.servers import MS, card, identity, node_id, numbers_in
 
 US, ONE, TWO, THREE = map(node_id, range(4))

@@ -2,13 +2,13 @@
 
 import pytest
 
-from crypto.errors import SignatureError
-from crypto.identity import Identity, NodeId
-from lbm import keys
-from lbm.codec import Encodable, decode, encode
-from lbm.errors import LbmDecodeError
-from node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
-from node.protocol.cells import Cells
+from parley._crypto.errors import SignatureError
+from parley._crypto.identity import Identity, NodeId
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, decode, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
+from parley._node.protocol.cells import Cells
 from tests.node.federation.servers import MS, identity, node_id
 
 KINDS = Cells(CONTENT_CELLS)

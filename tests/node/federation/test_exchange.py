@@ -2,15 +2,15 @@
 
 import pytest
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import Encodable, encode
-from node.federation.cards import Cards
-from node.federation.exchange import CardExchange
-from node.protocol import codes
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.federation_types import HAVE, LARGEST_CARDS
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._node.federation.cards import Cards
+from parley._node.federation.exchange import CardExchange
+from parley._node.protocol import codes
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.federation_types import HAVE, LARGEST_CARDS
 from tests.node.federation.servers import card, node_id, numbers_in
 
 

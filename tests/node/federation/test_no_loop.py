@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from itertools import combinations
 from random import Random  # noqa: TID251 - seeded: what is dialled
 
-from crypto.identity import NodeId
-from node.federation.card import Card
-from node.federation.dials import Dials, Here, NoAccounts, Onward, Refused, encode_dial
-from node.federation.paths import Path, shortest_paths
-from node.protocol.codes import ResultCode
-from node.protocol.federation_types import LONGEST_PATH
+from parley._crypto.identity import NodeId
+from parley._node.federation.card import Card
+from parley._node.federation.dials import Dials, Here, NoAccounts, Onward, Refused, encode_dial
+from parley._node.federation.paths import Path, shortest_paths
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.federation_types import LONGEST_PATH
 from tests.node.federation.servers import TRACE, card, node_id
 from tests.node.federation.test_flooding import SHAPES, Graph
 

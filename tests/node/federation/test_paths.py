@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crypto.identity import NodeId
-from node.federation.card import Card
-from node.federation.cards import Cards
-from node.federation.limits import AVOIDED, MOST_AVOIDED
-from node.federation.paths import (
+from parley._crypto.identity import NodeId
+from parley._node.federation.card import Card
+from parley._node.federation.cards import Cards
+from parley._node.federation.limits import AVOIDED, MOST_AVOIDED
+from parley._node.federation.paths import (
     Avoided,
     Obstacle,
     Path,
@@ -20,8 +20,8 @@ from node.federation.paths import (
     obstacles,
     shortest_paths,
 )
-from node.protocol.codes import ResultCode
-from node.protocol.federation_types import LONGEST_PATH
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.federation_types import LONGEST_PATH
 from tests.node.federation.servers import card, node_id
 
 # Who says to have a link with whom, and whether it carries for it.

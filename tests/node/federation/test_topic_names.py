@@ -2,8 +2,8 @@
 
 import pytest
 
-from crypto.identity import NodeId
-from node.federation.topic_names import read_topic_name
+from parley._crypto.identity import NodeId
+from parley._node.federation.topic_names import read_topic_name
 
 ONE, TWO = NodeId(bytes(range(32))), NodeId(bytes(range(32, 64)))
 

@@ -6,21 +6,21 @@ from typing import Any, cast
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from crypto.registry import SIGNING
-from lbm import keys
-from lbm.codec import decode, encode
-from node.federation.accounts import Accounts
-from node.federation.attempts import Attempts
-from node.federation.card import Card, read_card
-from node.federation.cards import CardRefusal
-from node.federation.dials import Dials, Here, Onward, Originate, Refused, encode_dial
-from node.federation.directory import Directory
-from node.federation.envelopes import sign_envelope
-from node.federation.paths import Avoided, Obstacle, Path, PathFinder, Route, shortest_paths
-from node.protocol import codes
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.federation_types import CARDS, LOGIN
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.registry import SIGNING
+from parley._lbm import keys
+from parley._lbm.codec import decode, encode
+from parley._node.federation.accounts import Accounts
+from parley._node.federation.attempts import Attempts
+from parley._node.federation.card import Card, read_card
+from parley._node.federation.cards import CardRefusal
+from parley._node.federation.dials import Dials, Here, Onward, Originate, Refused, encode_dial
+from parley._node.federation.directory import Directory
+from parley._node.federation.envelopes import sign_envelope
+from parley._node.federation.paths import Avoided, Obstacle, Path, PathFinder, Route, shortest_paths
+from parley._node.protocol import codes
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.federation_types import CARDS, LOGIN
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 
 FILE = "federation"

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from node.dialects.limits import NamedLimits
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.named.peer import FlavourName
+from parley._node.dialects.limits import NamedLimits
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named.peer import FlavourName
 from tests.node.network import new_node
 
 FLAVOURS: tuple[FlavourName, ...] = ("plain", "typed")

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 from anyio.abc import SocketStream
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import RelayMessage
-from node.gateways.relay.client import RelayClient
-from node.gateways.relay.relay import Relay
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.codec import RelayMessage
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.gateways.relay.relay import Relay
 from tests.node.network import PATIENCE
 
 PLACE = "tcp://127.0.0.1:0"

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from node.gateways.client import DialectClient
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.relay.client import RelayClient
-from node.gateways.relay.relay import Relay
-from node.gateways.server import DialectServer
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import SimProtoGateway
 from parley import Call, NamedEvent, Node, Pauses
+from parley._node.gateways.client import DialectClient
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.gateways.relay.relay import Relay
+from parley._node.gateways.server import DialectServer
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.gateway import SimProtoGateway
 from tests.node.network import PATIENCE, new_node
 
 QUICK = Pauses(first=0.002, longest=0.01)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import anyio
 from anyio.abc import ByteStream
 
-from node.dialects.limits import SimProtoLimits
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import SimProtoGateway
-from node.gateways.simproto.peer import SimProtoPeer
 from parley import Call, CallRefused, Node
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.gateway import SimProtoGateway
+from parley._node.gateways.simproto.peer import SimProtoPeer
 from tests.node.network import PATIENCE, eventually, new_node
 from tests.reference.dialects.simproto import Message, read_message, read_response, request
 

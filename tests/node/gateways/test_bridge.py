@@ -8,12 +8,12 @@ from uuid import UUID
 import anyio
 import pytest
 
-from node.dialects.limits import RelayLimits
-from node.errors import ConfigError, ParleyError
-from node.gateways.relay.bridge import SENDER, Bridge
-from node.gateways.relay.client import RelayClient
-from node.gateways.relay.relay import Relay
 from parley import Topic
+from parley._node.dialects.limits import RelayLimits
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.gateways.relay.bridge import SENDER, Bridge
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.gateways.relay.relay import Relay
 from tests.node.gateways.relays import PLACE, clients_of, read
 from tests.node.network import PATIENCE, Meeting, eventually, meeting, new_node, settled
 

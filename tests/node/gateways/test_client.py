@@ -6,17 +6,17 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import (
+from parley._node.errors import (
     CallTimeout,
     ConfigError,
     ParleyError,
     PeerClosedError,
     UnreachableError,
 )
-from node.gateways.simproto.client import SimProtoClient
-from node.links import reachable
-from node.protocol.errors import LocalProtocolError
-from node.transport.memory import memory_pair
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.links import reachable
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.transport.memory import memory_pair
 from tests.node.gateways.restarts import DIALECTS, QUICK, Dialect, serving
 from tests.node.network import PATIENCE, eventually, nothing_left, started
 

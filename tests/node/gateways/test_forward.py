@@ -8,17 +8,17 @@ from typing import NamedTuple
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from lbm.codec import Value
-from node.backoff import Pauses
-from node.errors import AddressError, ConfigError, ParleyError
-from node.gateways.forward import Forward
-from node.handlers.topic import Topic
-from node.messaging.notes import DROPPED_HEADER
-from node.protocol.limits import Limits
-from node.testing import FaultyProxy
-from node.trust.policies import AnyPeer, Pinned
 from parley import Node, SubscribeRejected, SubscribeRequest, Subscription
+from parley._crypto.identity import Identity
+from parley._lbm.codec import Value
+from parley._node.backoff import Pauses
+from parley._node.errors import AddressError, ConfigError, ParleyError
+from parley._node.gateways.forward import Forward
+from parley._node.handlers.topic import Topic
+from parley._node.messaging.notes import DROPPED_HEADER
+from parley._node.protocol.limits import Limits
+from parley._node.testing import FaultyProxy
+from parley._node.trust.policies import AnyPeer, Pinned
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio

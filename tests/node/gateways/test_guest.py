@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import NotSpokenError, PeerClosedError
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
-from node.transport.memory import memory_pair
-from node.transport.stream_outlet import StreamOutlet
+from parley._node.errors import NotSpokenError, PeerClosedError
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.transport.memory import memory_pair
+from parley._node.transport.stream_outlet import StreamOutlet
 from parley.dialects import Guest
 from tests.node.dialects.test_core import Parrot
 from tests.node.network import ground

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from node.dialects.core import ForeignCore
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.dialects.named.codec import Flavour
-from node.dialects.named.core import NamedCore
-from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import Router
-from node.dialects.simproto.codec import RPC
-from node.dialects.simproto.core import SimProtoCore
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.relay.relay import Relay
-from node.gateways.simproto.gateway import SimProtoGateway
-from node.protocol.account import SHARE, Account
+from parley._node.dialects.core import ForeignCore
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.dialects.named.codec import Flavour
+from parley._node.dialects.named.core import NamedCore
+from parley._node.dialects.relay.connection import RelayConnection
+from parley._node.dialects.relay.router import Router
+from parley._node.dialects.simproto.codec import RPC
+from parley._node.dialects.simproto.core import SimProtoCore
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.relay.relay import Relay
+from parley._node.gateways.simproto.gateway import SimProtoGateway
+from parley._node.protocol.account import SHARE, Account
 from tests.node.dialects.named.events import ask, on_wire
 from tests.node.dialects.relay.hall import message
 from tests.node.dialects.simproto.sides import request

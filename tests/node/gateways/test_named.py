@@ -6,11 +6,11 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import ConfigError, InsecureAddressError
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
-from node.gateways.named.peer import FlavourName
 from parley import CallRefused, CallTimeout, NamedEvent, ParleyError
+from parley._node.errors import ConfigError, InsecureAddressError
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named.peer import FlavourName
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE, new_node
 

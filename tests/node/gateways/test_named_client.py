@@ -6,11 +6,11 @@ from typing import Any
 import anyio
 import pytest
 
-from node.dialects.limits import NamedLimits
-from node.gateways.named.client import NamedClient
-from node.gateways.named.peer import FlavourName
-from node.protocol.errors import LocalProtocolError
 from parley import CallTimeout, NamedEvent, Node, ParleyError, PeerClosedError, UnreachableError
+from parley._node.dialects.limits import NamedLimits
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.peer import FlavourName
+from parley._node.protocol.errors import LocalProtocolError
 from parley.dialects import Guest
 from tests.node.gateways import restarts
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
@@ -56,7 +56,7 @@ async def test_nobody_answers(anyio_backend: str) -> None:
 async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.remote.emission.REPLY_TIMEOUT", 0.05)
+    monkeypatch.setattr("parley._node.remote.emission.REPLY_TIMEOUT", 0.05)
     limits = NamedLimits(events=2)
     async with gateway("plain") as served, client_of(served, limits=limits) as client:
 

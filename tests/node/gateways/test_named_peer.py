@@ -5,11 +5,11 @@ from typing import Any
 import anyio
 import pytest
 
-from node.dialects.named.codec import BromineEvent, BromineType
-from node.gateways.named.peer import FlavourName
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from parley import CallRefused, NamedEvent, Namespace, PeerClosedError, Supercategory, on_event
+from parley._node.dialects.named.codec import BromineEvent, BromineType
+from parley._node.gateways.named.peer import FlavourName
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from tests.node.gateways.named_sides import FLAVOURS, joined
 from tests.node.network import PATIENCE, eventually, new_node
 

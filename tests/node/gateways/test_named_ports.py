@@ -7,10 +7,6 @@ from typing import Any
 import anyio
 import pytest
 
-from node.dialects.limits import NamedLimits
-from node.gateways.named.peer import FlavourName
-from node.messaging.payloads import FormattedPayload
-from node.protocol.codes import ResultCode
 from parley import (
     CallRefused,
     CallTimeout,
@@ -20,6 +16,10 @@ from parley import (
     UnreadRepliesError,
     formatted,
 )
+from parley._node.dialects.limits import NamedLimits
+from parley._node.gateways.named.peer import FlavourName
+from parley._node.messaging.payloads import FormattedPayload
+from parley._node.protocol.codes import ResultCode
 from parley.dialects import NamedClient
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE

@@ -7,9 +7,9 @@ from uuid import UUID
 import anyio
 import pytest
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.sorter import Sorter
-from node.errors import (
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.sorter import Sorter
+from parley._node.errors import (
     AddressError,
     ConfigError,
     InsecureAddressError,
@@ -17,9 +17,9 @@ from node.errors import (
     PeerClosedError,
     RelayRefusedError,
 )
-from node.gateways.relay.client import RelayClient
-from node.gateways.relay.relay import Relay
-from node.logs import LogRation
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.gateways.relay.relay import Relay
+from parley._node.logs import LogRation
 from tests.node.dialects.relay.hall import A, B, faults, message, messages
 from tests.node.gateways.relays import PLACE, clients_of, raw, read, relaying, to_the_end
 from tests.node.network import PATIENCE, eventually

@@ -11,18 +11,18 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import RelayFault, RelayMessage
-from node.errors import (
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.codec import RelayFault, RelayMessage
+from parley._node.errors import (
     AddressError,
     ParleyError,
     PeerClosedError,
     RelayRefusedError,
     UnreachableError,
 )
-from node.gateways.relay.client import RelayClient
-from node.protocol.codes import CloseCode
-from node.protocol.errors import PayloadTooLargeError
+from parley._node.gateways.relay.client import RelayClient
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import PayloadTooLargeError
 from tests.node.gateways import restarts
 from tests.node.gateways.relays import clients_of, raw, read, relaying
 from tests.node.network import PATIENCE, eventually, ground, settled, started

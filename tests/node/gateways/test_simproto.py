@@ -6,14 +6,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.dialects.limits import SimProtoLimits
-from node.errors import ConfigError, InsecureAddressError, ParleyError
-from node.federation.exports import Exports
-from node.gateways.guest import Guest
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import STREAMS_A_PEER, SimProtoGateway, offer_simproto
-from node.protocol.codes import CloseCode
 from parley import Call, CallRefused, Node, PeerClosedError, StreamResetError
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.errors import ConfigError, InsecureAddressError, ParleyError
+from parley._node.federation.exports import Exports
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.gateway import STREAMS_A_PEER, SimProtoGateway, offer_simproto
+from parley._node.protocol.codes import CloseCode
 from tests.node.gateways.simproto_sides import offer, served
 from tests.node.network import PATIENCE, eventually, meeting, new_node, nothing_left
 from tests.node.tunnels.ways import row

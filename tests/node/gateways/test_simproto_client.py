@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from node.errors import AddressError, ConfigError, ParleyError
-from node.protocol.codes import CloseCode
-from node.transport.memory import memory_pair
 from parley import Call, Node, PeerClosedError, UnreachableError
+from parley._node.errors import AddressError, ConfigError, ParleyError
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.memory import memory_pair
 from parley.dialects import SimProtoClient, SimProtoGateway
 from tests.node.gateways.simproto_sides import offer, served
 from tests.node.network import PATIENCE, new_node, nothing_left

@@ -4,10 +4,10 @@ cost is bounded, and other clients are served on."""
 import anyio
 import pytest
 
-from node.dialects.limits import SimProtoLimits
-from node.gateways.simproto.peer import SimProtoPeer
-from node.protocol.codes import CloseCode
 from parley import SubscribeRejected
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.gateways.simproto.peer import SimProtoPeer
+from parley._node.protocol.codes import CloseCode
 from tests.node.gateways.simproto_sides import Served, raw, served
 from tests.node.network import eventually
 from tests.reference.dialects.simproto import Message, request

@@ -3,11 +3,11 @@
 import anyio
 import pytest
 
-from node.dialects.limits import SimProtoLimits
-from node.errors import NotSpokenError
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from parley import Call, CallRefused, CallTimeout, PeerClosedError
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.errors import NotSpokenError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from tests.node.gateways.simproto_sides import raw, served
 from tests.node.network import eventually, settled
 

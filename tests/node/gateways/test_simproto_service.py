@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from node.dialects.values import Rest
-from node.gateways.guest import Guest
-from node.gateways.simproto.client import SimProtoClient
-from node.handlers.topic import Topic
-from node.transport.memory import memory_pair
 from parley import Call, CallRefused, SubscribeRejected, SubscribeRequest, Supercategory
+from parley._node.dialects.values import Rest
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.handlers.topic import Topic
+from parley._node.transport.memory import memory_pair
 from tests.node.gateways.simproto_sides import Raw, raw, served
 from tests.node.network import eventually
 

@@ -5,11 +5,6 @@ from typing import Any
 import anyio
 import pytest
 
-from node.dialects.limits import SimProtoLimits
-from node.errors import ConfigError, ParleyError, StreamResetError
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.subscription import SimProtoSubscription
-from node.protocol.codes import CloseCode
 from parley import (
     CallRefused,
     CallTimeout,
@@ -18,6 +13,11 @@ from parley import (
     SubscribeRejected,
     SubscribeRequest,
 )
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.errors import ConfigError, ParleyError, StreamResetError
+from parley._node.gateways.simproto.client import SimProtoClient
+from parley._node.gateways.simproto.subscription import SimProtoSubscription
+from parley._node.protocol.codes import CloseCode
 from tests.node.gateways import restarts
 from tests.node.gateways.simproto_sides import raw, served
 from tests.node.network import eventually, meeting, nothing_left, settled, started
@@ -274,7 +274,7 @@ async def test_it_goes_on_over_connections(anyio_backend: str) -> None:
 async def test_who_has_no_such_topic_yet_is_asked_again(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
+    monkeypatch.setattr("parley._node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
     async with (
         restarts.serving(restarts.simproto, news) as server,
         SimProtoClient(server.address, pauses=restarts.QUICK) as client,
@@ -330,7 +330,7 @@ async def test_leaving_it_while_there_is_no_connection(anyio_backend: str) -> No
 async def test_subscribing_again_is_cancelled_at_any_moment(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
+    monkeypatch.setattr("parley._node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
 
     async def cancel() -> None:
         async with (

@@ -11,17 +11,17 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from lbm import keys
-from lbm.codec import Value, decode, encode_value
-from node.errors import CallRefused, ConfigError, ParleyError
-from node.federation.exports import Exports
-from node.handlers import catalogue
-from node.handlers.catalogue import LARGEST_ANSWER, LONGEST_DOC, MOST_OFFERS, OF_AN_ADDRESS
-from node.protocol.codes import Supercategory
-from node.protocol.limits import Limits
-from node.remote.remote import Remote
-from node.testing import FakeClock
 from parley import Call, NamedEvent, Node, Peer, Stream
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode, encode_value
+from parley._node.errors import CallRefused, ConfigError, ParleyError
+from parley._node.federation.exports import Exports
+from parley._node.handlers import catalogue
+from parley._node.handlers.catalogue import LARGEST_ANSWER, LONGEST_DOC, MOST_OFFERS, OF_AN_ADDRESS
+from parley._node.protocol.codes import Supercategory
+from parley._node.protocol.limits import Limits
+from parley._node.remote.remote import Remote
+from parley._node.testing import FakeClock
 from tests.node.network import config, meeting, new_node
 
 pytestmark = pytest.mark.anyio

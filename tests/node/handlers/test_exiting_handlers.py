@@ -10,13 +10,13 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from crypto.identity import Identity
-from node.bus.event import BusEvent
-from node.errors import CallRefused, NotTrustedError, PeerClosedError, StreamResetError
-from node.node import Node
-from node.protocol.codes import ResultCode
-from node.remote.requests import Call
-from node.testing import ConnectedNodes, connect_nodes, connected_nodes
+from parley._crypto.identity import Identity
+from parley._node.bus.event import BusEvent
+from parley._node.errors import CallRefused, NotTrustedError, PeerClosedError, StreamResetError
+from parley._node.node import Node
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote.requests import Call
+from parley._node.testing import ConnectedNodes, connect_nodes, connected_nodes
 from tests.node.network import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio

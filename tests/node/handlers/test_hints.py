@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from lbm.codec import Encodable, Value
-from node.errors import ConfigError
-from node.handlers.hints import checked
-from node.remote.requests import Call
+from parley._lbm.codec import Encodable, Value
+from parley._node.errors import ConfigError
+from parley._node.handlers.hints import checked
+from parley._node.remote.requests import Call
 
 if TYPE_CHECKING:
     from decimal import Decimal as Absent

@@ -6,10 +6,6 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import ConfigError, StreamResetError
-from node.handlers.interceptors import Intercepted, Interceptors, Proceed
-from node.protocol.codes import CloseCode, ResultCode
-from node.trust.policies import AnyPeer
 from parley import (
     Call,
     CallRefused,
@@ -19,6 +15,10 @@ from parley import (
     SubscribeRejected,
     SubscribeRequest,
 )
+from parley._node.errors import ConfigError, StreamResetError
+from parley._node.handlers.interceptors import Intercepted, Interceptors, Proceed
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.trust.policies import AnyPeer
 from tests.node.network import eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio

@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from node.peer import streams
-from node.protocol.codes import CloseCode
-from node.protocol.limits import Limits
 from parley import Stream, StreamResetError
+from parley._node.peer import streams
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import Limits
 from tests.node.network import eventually, meeting
 
 

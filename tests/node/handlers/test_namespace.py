@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.errors import ConfigError, ParleyError
 from parley import CallRefused, NamedEvent, Namespace, on_event
+from parley._node.errors import ConfigError, ParleyError
 from tests.node.network import meeting, new_node
 
 pytestmark = pytest.mark.anyio

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from node.handlers.trace_context import TraceContext
 from parley import Call, Stream
+from parley._node.handlers.trace_context import TraceContext
 from parley.interceptors import current_request_id, current_trace
 from tests.node.network import introduce, meeting, new_node
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from node.errors import ConfigError, ParleyError
-from node.handlers.registry import Handlers, Registry, Slots, parse_supercategories
-from node.protocol.codes import Supercategory
-from node.transport.asyncio_backend import AsyncioWaiter
-from node.transport.loop import Waiter
-from node.transport.trio_backend import TrioWaiter
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.handlers.registry import Handlers, Registry, Slots, parse_supercategories
+from parley._node.protocol.codes import Supercategory
+from parley._node.transport.asyncio_backend import AsyncioWaiter
+from parley._node.transport.loop import Waiter
+from parley._node.transport.trio_backend import TrioWaiter
 
 
 def registry(*names: str) -> Registry[str]:

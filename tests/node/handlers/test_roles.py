@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.errors import FileError
-from node.handlers.role_file import MAX_FILE_SIZE, read_roles
-from node.handlers.rules import Roles
 from parley import Call, CallRefused, NodeId, ResultCode
+from parley._crypto.identity import Identity
+from parley._node.errors import FileError
+from parley._node.handlers.role_file import MAX_FILE_SIZE, read_roles
+from parley._node.handlers.rules import Roles
 from tests.node.network import meeting
 
 ALICE, BOB = Identity.create().node_id, Identity.create().node_id

@@ -7,12 +7,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.errors import ConfigError, StreamResetError
-from node.handlers.rules import Allow, Roles, Rule, permitted
-from node.protocol.codes import CloseCode, ResultCode
-from node.testing import FakeClock
 from parley import Call, CallRefused, Peer, Stream
+from parley._crypto.identity import Identity, NodeId
+from parley._node.errors import ConfigError, StreamResetError
+from parley._node.handlers.rules import Allow, Roles, Rule, permitted
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.testing import FakeClock
 from tests.node.network import Meeting, config, eventually, meeting
 
 pytestmark = pytest.mark.anyio

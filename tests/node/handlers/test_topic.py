@@ -6,18 +6,18 @@ from typing import Any
 import anyio
 import pytest
 
-from lbm.errors import LbmEncodeError
-from node.errors import ConfigError, PeerClosedError, StreamResetError
-from node.handlers import topic as topic_module
-from node.handlers.topic import PATIENCE, Topic
-from node.messaging.fanout import TURN_SIZE
-from node.messaging.notes import DROPPED_HEADER, encode_note
-from node.peer.subscription import Subscription
-from node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
-from node.protocol.errors import PayloadTooLargeError
-from node.protocol.limits import Limits
-from node.testing import FakeClock, connected_nodes
 from parley import Node, ParleyError, Peer
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
+from parley._node.handlers import topic as topic_module
+from parley._node.handlers.topic import PATIENCE, Topic
+from parley._node.messaging.fanout import TURN_SIZE
+from parley._node.messaging.notes import DROPPED_HEADER, encode_note
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
+from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.protocol.limits import Limits
+from parley._node.testing import FakeClock, connected_nodes
 from tests.node.network import (
     Meeting,
     eventually,

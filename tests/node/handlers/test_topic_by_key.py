@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from node.errors import CallRefused, ConfigError, MalformedDataError
-from node.peer.subscription import Subscription
-from node.protocol.codes import ResultCode
 from parley import Node, Topic
+from parley._node.errors import CallRefused, ConfigError, MalformedDataError
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import ResultCode
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import PATIENCE, Meeting, eventually, introduce, meeting, new_node
 

@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from node.errors import StreamResetError
-from node.handlers.topic import Topic
-from node.protocol.codes import CloseCode
-from node.testing import FakeClock
+from parley._node.errors import StreamResetError
+from parley._node.handlers.topic import Topic
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FakeClock
 from tests.node.network import meeting
 
 pytestmark = pytest.mark.anyio

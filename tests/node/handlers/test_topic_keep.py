@@ -9,15 +9,15 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from node.errors import CallRefused, ConfigError, PeerClosedError
-from node.messaging.kept import KEEP_BYTES, LEAST_KEEP_BYTES, Beginning
-from node.messaging.pending import OutgoingCall
-from node.peer.subscription import Subscription
-from node.protocol.codes import NOTIFY, SIM, SUBSCRIBE, ResultCode
-from node.protocol.limits import EVENT_COST, Limits
 from parley import Peer, TopicPosition
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._node.errors import CallRefused, ConfigError, PeerClosedError
+from parley._node.messaging.kept import KEEP_BYTES, LEAST_KEEP_BYTES, Beginning
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import NOTIFY, SIM, SUBSCRIBE, ResultCode
+from parley._node.protocol.limits import EVENT_COST, Limits
 from tests.node.gateways.simproto_sides import served
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node
 

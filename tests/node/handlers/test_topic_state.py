@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import ConfigError
-from node.handlers.interceptors import Intercepted, Proceed
-from node.handlers.topic import Topic
-from node.protocol.codes import CloseCode
-from node.trust.policies import AnyPeer
 from parley import CallRefused, Node, ResultCode, SubscribeRequest
+from parley._node.errors import ConfigError
+from parley._node.handlers.interceptors import Intercepted, Proceed
+from parley._node.handlers.topic import Topic
+from parley._node.protocol.codes import CloseCode
+from parley._node.trust.policies import AnyPeer
 from tests.node.gateways.simproto_sides import served
 from tests.node.network import Meeting, eventually, meeting, new_node
 

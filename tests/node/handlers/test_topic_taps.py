@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from lbm.codec import Encodable
-from lbm.errors import LbmEncodeError
 from parley import Identity, Node
+from parley._lbm.codec import Encodable
+from parley._lbm.errors import LbmEncodeError
 
 Told = list[tuple[Encodable, Mapping[str, Encodable] | None]]
 

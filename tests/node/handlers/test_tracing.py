@@ -8,14 +8,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from crypto.identity import Identity
-from node.config import NodeConfig
-from node.errors import CallRefused
-from node.handlers.trace_context import TraceContext
-from node.handlers.tracing import trace
-from node.node import Node
-from node.remote.requests import Call
-from node.testing import connect_nodes, connected_nodes
+from parley._crypto.identity import Identity
+from parley._node.config import NodeConfig
+from parley._node.errors import CallRefused
+from parley._node.handlers.trace_context import TraceContext
+from parley._node.handlers.tracing import trace
+from parley._node.node import Node
+from parley._node.remote.requests import Call
+from parley._node.testing import connect_nodes, connected_nodes
 
 FAST = NodeConfig(algorithms={"kex": ("x25519",)})
 

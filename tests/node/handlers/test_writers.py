@@ -7,14 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import CallRefused, ConfigError, ParleyError
-from node.handlers.topic import Topic
-from node.handlers.writers import take_notes
-from node.messaging.notes import DROPPED_HEADER
-from node.peer.once_key import OnceKey
-from node.protocol.codes import ResultCode
-from node.protocol.limits import Limits
 from parley import Node, Peer
+from parley._node.errors import CallRefused, ConfigError, ParleyError
+from parley._node.handlers.topic import Topic
+from parley._node.handlers.writers import take_notes
+from parley._node.messaging.notes import DROPPED_HEADER
+from parley._node.peer.once_key import OnceKey
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.limits import Limits
 from tests.node.gateways.simproto_sides import served
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node
 

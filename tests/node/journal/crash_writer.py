@@ -101,11 +101,11 @@ class Counter:
 
 async def journal_under_load(spec: dict[str, Any], shared: mmap.mmap) -> None:
     """One round: a node that journals calls and is notified by another one, again and again."""
-    from crypto.identity import Identity
-    from crypto.registry import SIGNING
-    from node.journal.journal import Journal
-    from node.testing import connect_nodes
     from parley import Node, NodeConfig
+    from parley._crypto.identity import Identity
+    from parley._crypto.registry import SIGNING
+    from parley._node.journal.journal import Journal
+    from parley._node.testing import connect_nodes
 
     identity = Identity.from_keys([SIGNING["ed25519"].load(bytes.fromhex(spec["key"]))])
     journal = Journal.open(spec["directory"], spec["auditor"], **spec["settings"])
@@ -152,7 +152,7 @@ def main() -> None:
     """For each line, which is a round in JSON: a line with the child's id, then how it ended."""
     syncs = Syncs()
     # What a round takes is imported before the forks, once.
-    for name in ("node.journal.journal", "node.testing", "trio", *BACKENDS):
+    for name in ("parley._node.journal.journal", "parley._node.testing", "trio", *BACKENDS):
         import_module(name)
     print("ready", flush=True)
     for line in sys.stdin:

@@ -6,8 +6,8 @@ As the second reading and the vectors have it; what is absent is left out.
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from node.journal import keys
-from node.journal.bodies import (
+from parley._node.journal import keys
+from parley._node.journal.bodies import (
     JoinedTunnel,
     KeyUpdate,
     Secret,
@@ -17,7 +17,7 @@ from node.journal.bodies import (
     SessionParted,
     SessionResumed,
 )
-from node.journal.sessions import (
+from parley._node.journal.sessions import (
     Checkpoint,
     DirectionCheckpoint,
     Generation,

@@ -3,18 +3,18 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.hashing import HashAlgorithm
-from crypto.registry import HASHES, SIGNING
-from crypto.schedule import (
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.registry import HASHES, SIGNING
+from parley._crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
     chain_start_responder,
     commitment,
 )
-from node.journal import keys
-from node.journal.bodies import (
+from parley._node.journal import keys
+from parley._node.journal.bodies import (
     KeyUpdate,
     Secret,
     SegmentEnd,
@@ -22,9 +22,9 @@ from node.journal.bodies import (
     SessionEnd,
     parse_block,
 )
-from node.journal.fields import EVENT_HEAD, SESSION, parse_event_head
-from node.journal.records import OK, Record, read_records
-from node.journal.sessions import Checkpoint, SessionStart
+from parley._node.journal.fields import EVENT_HEAD, SESSION, parse_event_head
+from parley._node.journal.records import OK, Record, read_records
+from parley._node.journal.sessions import Checkpoint, SessionStart
 
 
 def records_of(directory: Path, node: str = "") -> list[list[Record]]:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from crypto.identity import NodeId
-from node.federation.tunnel_record import TunnelRecord
-from node.journal import keys
-from node.journal.bodies import JoinedTunnel
+from parley._crypto.identity import NodeId
+from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.journal import keys
+from parley._node.journal.bodies import JoinedTunnel
 from tests.node.journal.recorded import NOW, MemoryJournal
 
 TRACE = bytes(range(16))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.journal import writer as writing
-from node.journal.journal import Journal
 from parley import Call, Node, NodeConfig
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.journal import writer as writing
+from parley._node.journal.journal import Journal
 
 AUDITOR = AuditorPrivateKey.create()
 KEY = AUDITOR.public

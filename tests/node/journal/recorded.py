@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from crypto.auditor import AuditorKey, AuditorPrivateKey
-from crypto.identity import Identity
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.bodies import SegmentEnd, SegmentHead
-from node.journal.buffer import RecordBuffer, Turn
-from node.journal.log import Log
-from node.journal.names import SegmentName, run_start
-from node.journal.options import JournalOptions
-from node.journal.records import Record, encode_record, read_records
-from node.journal.session_log import SessionLog
+from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.bodies import SegmentEnd, SegmentHead
+from parley._node.journal.buffer import RecordBuffer, Turn
+from parley._node.journal.log import Log
+from parley._node.journal.names import SegmentName, run_start
+from parley._node.journal.options import JournalOptions
+from parley._node.journal.records import Record, encode_record, read_records
+from parley._node.journal.session_log import SessionLog
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
 
 NOW: Final = 1_800_000_000_000_000_000

@@ -6,12 +6,12 @@ Their events are no events; nothing here is verified or decrypted.
 from pathlib import Path
 from typing import Final
 
-from crypto.identity import NodeId
-from node.journal import keys
-from node.journal.bodies import SegmentEnd, SegmentHead, encode_block
-from node.journal.fields import EVENT
-from node.journal.names import CLOSED, LIVE, SegmentName
-from node.journal.records import encode_record
+from parley._crypto.identity import NodeId
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentEnd, SegmentHead, encode_block
+from parley._node.journal.fields import EVENT
+from parley._node.journal.names import CLOSED, LIVE, SegmentName
+from parley._node.journal.records import encode_record
 
 NODE: Final = NodeId(bytes(range(32)))
 NOW: Final = 1_800_000_000_000_000_000

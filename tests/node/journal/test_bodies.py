@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.journal.bodies import KeyUpdate, SessionEnd
-from node.journal.errors import JournalFormatError
-from node.journal.fields import LARGEST_COUNT
-from node.journal.sessions import Generation
+from parley._node.journal.bodies import KeyUpdate, SessionEnd
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.fields import LARGEST_COUNT
+from parley._node.journal.sessions import Generation
 
 H = bytes(32)
 

@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.rows import STATUS_AT
-from node.journal.fields import parse_event_head
-from node.journal.journal import Journal
-from node.journal.names import TORN
-from node.journal.records import OK
-from node.journal.segments import (
+from parley import Node
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.rows import STATUS_AT
+from parley._node.journal.fields import parse_event_head
+from parley._node.journal.journal import Journal
+from parley._node.journal.names import TORN
+from parley._node.journal.records import OK
+from parley._node.journal.segments import (
     SegmentFile,
     closed_path,
     list_segments,
@@ -36,7 +37,6 @@ from node.journal.segments import (
     read_footer,
     read_range,
 )
-from parley import Node
 from tests.node.journal.crash_writer import LONGEST, SHARED_SIZE, Shared
 from tests.reference import journal as reference
 

@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.journal import keys
-from node.journal import writer as writing
-from node.journal.errors import JournalFailedError
-from node.testing import connect_nodes
 from parley import Node, PeerClosedError
+from parley._crypto.identity import Identity
+from parley._node.journal import keys
+from parley._node.journal import writer as writing
+from parley._node.journal.errors import JournalFailedError
+from parley._node.testing import connect_nodes
 from tests.node.journal.following import Follower, follow, records_of
 from tests.node.journal.journaled import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
 from tests.node.network import eventually
@@ -218,10 +218,10 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 import anyio
-from crypto.identity import Identity
+from parley._crypto.identity import Identity
 from parley import Call, Node, PeerClosedError
-from node.journal.journal import Journal
-from node.testing import connect_nodes
+from parley._node.journal.journal import Journal
+from parley._node.testing import connect_nodes
 
 async def main(directory, auditor, on_failure):
     journal = Journal.open(directory, auditor, on_failure=on_failure, segment_size=50_000)

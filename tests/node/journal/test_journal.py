@@ -7,15 +7,15 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.errors import InvalidKeyError
-from crypto.identity import Identity
-from node.errors import ConfigError
-from node.journal.errors import JournalBusyError, JournalFailedError
-from node.journal.journal import Journal
-from node.journal.run import Run
-from node.testing import connect_nodes
 from parley import Node, NodeConfig, ParleyError
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.errors import InvalidKeyError
+from parley._crypto.identity import Identity
+from parley._node.errors import ConfigError
+from parley._node.journal.errors import JournalBusyError, JournalFailedError
+from parley._node.journal.journal import Journal
+from parley._node.journal.run import Run
+from parley._node.testing import connect_nodes
 from tests.node.journal.following import follow, records_of
 from tests.node.journal.journaled import KEY, journal_of, journaled
 from tests.node.network import eventually

@@ -5,15 +5,15 @@ from typing import cast
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.journal import keys
-from node.journal.bodies import SegmentHead, parse_block
-from node.journal.buffer import NEVER, RecordBuffer, Turn
-from node.journal.log import Log
-from node.journal.options import JournalOptions, parse_auditors
-from node.journal.records import encode_record, read_records
-from node.transport.loop import Loop
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentHead, parse_block
+from parley._node.journal.buffer import NEVER, RecordBuffer, Turn
+from parley._node.journal.log import Log
+from parley._node.journal.options import JournalOptions, parse_auditors
+from parley._node.journal.records import encode_record, read_records
+from parley._node.transport.loop import Loop
 from tests.node.transport.test_driver import FakeLoop
 
 NODE = Identity.create().node_id

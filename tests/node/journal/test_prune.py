@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import NodeId
-from node.journal.names import LIVE, LOCK, TORN, SegmentName
-from node.journal.prune import prune
-from node.journal.recovery import recover
+from parley._crypto.identity import NodeId
+from parley._node.journal.names import LIVE, LOCK, TORN, SegmentName
+from parley._node.journal.prune import prune
+from parley._node.journal.recovery import recover
 from tests.node.journal.small_segments import NODE, NOW, end_of, name_of, records_of
 
 OTHER = NodeId(bytes(32))

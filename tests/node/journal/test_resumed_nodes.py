@@ -7,13 +7,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from node.journal.audit import Audit
-from node.journal.audit.rows import STATUS_AT
-from node.journal.segments import list_segments, read_range
-from node.protocol.codes import CloseCode
-from node.testing import FaultyProxy
-from node.trust.policies import OneOf
 from parley import Peer
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.rows import STATUS_AT
+from parley._node.journal.segments import list_segments, read_range
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FaultyProxy
+from parley._node.trust.policies import OneOf
 from tests.node.journal.following import follow
 from tests.node.journal.journaled import AUDITOR, journaled
 from tests.node.network import eventually

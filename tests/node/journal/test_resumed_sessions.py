@@ -5,7 +5,7 @@ from random import Random  # noqa: TID251 - where it is cut
 
 import pytest
 
-from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, SessionRow
+from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, SessionRow
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.node.protocol.cut_pair import CutPair, resumed
 from tests.node.protocol.pair import Pair, Side, make_config

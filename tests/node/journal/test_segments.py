@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import NodeId
-from node.journal import keys, segments
-from node.journal.bodies import SegmentEnd
-from node.journal.names import LIVE, TORN
-from node.journal.records import BAD_CRC, BAD_LENGTH, OK, Record, encode_record
-from node.journal.records import TORN as TORN_RECORD
-from node.journal.segments import (
+from parley._crypto.identity import NodeId
+from parley._node.journal import keys, segments
+from parley._node.journal.bodies import SegmentEnd
+from parley._node.journal.names import LIVE, TORN
+from parley._node.journal.records import BAD_CRC, BAD_LENGTH, OK, Record, encode_record
+from parley._node.journal.records import TORN as TORN_RECORD
+from parley._node.journal.segments import (
     RecordRange,
     list_segments,
     list_torn,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.journal import session_log
-from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
-from node.journal.records import OK, read_records
-from node.journal.session_log import SessionLog
+from parley._node.journal import session_log
+from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
+from parley._node.journal.records import OK, read_records
+from parley._node.journal.session_log import SessionLog
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 TOPIC = EVENT_COLUMNS.index("topic")

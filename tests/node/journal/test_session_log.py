@@ -6,13 +6,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.journal import keys
-from node.journal.journal import Journal
-from node.protocol.codes import CloseCode
-from node.testing import connect_nodes
 from parley import Call, Node, NodeConfig
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.journal import keys
+from parley._node.journal.journal import Journal
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import connect_nodes
 from tests.node.journal.following import follow, records_of
 from tests.node.network import eventually
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity
-from node.journal.audit import Audit
-from node.journal.audit.rows import TunnelRow
-from node.journal.errors import JournalFailedError
-from node.journal.segments import list_segments, read_range
 from parley import Call
+from parley._crypto.identity import Identity
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.rows import TunnelRow
+from parley._node.journal.errors import JournalFailedError
+from parley._node.journal.segments import list_segments, read_range
 from tests.node.journal.joined_tunnels import told
 from tests.node.journal.journaled import Disk, journal_of, journaled
 from tests.node.network import eventually

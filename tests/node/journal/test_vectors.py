@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from node.journal import keys
-from node.journal.bodies import encode_block, parse_block
-from node.journal.errors import JournalFormatError
-from node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
-from node.journal.names import parse_name, run_start
-from node.journal.records import OK, encode_record, read_records
+from parley._node.journal import keys
+from parley._node.journal.bodies import encode_block, parse_block
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
+from parley._node.journal.names import parse_name, run_start
+from parley._node.journal.records import OK, encode_record, read_records
 from tests.node.journal.described import BODIES, described
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 

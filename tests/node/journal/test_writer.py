@@ -8,15 +8,15 @@ from threading import Event
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.journal import keys, writer
-from node.journal.bodies import SegmentEnd
-from node.journal.buffer import RecordBuffer, Turn
-from node.journal.names import SegmentName, run_start
-from node.journal.options import JournalOptions, parse_auditors
-from node.journal.records import Record, encode_record, read_records
-from node.journal.writer import AT_ONCE, Writer
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.journal import keys, writer
+from parley._node.journal.bodies import SegmentEnd
+from parley._node.journal.buffer import RecordBuffer, Turn
+from parley._node.journal.names import SegmentName, run_start
+from parley._node.journal.options import JournalOptions, parse_auditors
+from parley._node.journal.records import Record, encode_record, read_records
+from parley._node.journal.writer import AT_ONCE, Writer
 
 AUDITORS = parse_auditors(AuditorPrivateKey.create().public)
 NAME = SegmentName(Identity.create().node_id.text, run_start(0), 0)

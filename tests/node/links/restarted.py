@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple, cast
 
 import anyio
 
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from lbm.codec import Value
 from parley import Call, Node, NodeConfig
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._lbm.codec import Value
 
 EFFECTS: Final = "effects"
 # Topics that remember all, and next to nothing.

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from crypto.identity import Identity
-from node.backoff import Pauses
-from node.protocol.codes import CloseCode
 from parley import Node
+from parley._crypto.identity import Identity
+from parley._node.backoff import Pauses
+from parley._node.protocol.codes import CloseCode
 from tests.node.network import PATIENCE, config
 
 QUICK = Pauses(first=0.002, longest=0.01)

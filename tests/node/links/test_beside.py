@@ -6,12 +6,12 @@ import logging
 import anyio
 import pytest
 
-from node.errors import NotTrustedError, OutcomeUnknownError, PeerClosedError
-from node.links.link import Link
-from node.protocol.codes import CloseCode
-from node.testing.proxy import FaultyProxy
-from node.transport.address import Address
 from parley import Call, Node, Pauses, Peer
+from parley._node.errors import NotTrustedError, OutcomeUnknownError, PeerClosedError
+from parley._node.links.link import Link
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing.proxy import FaultyProxy
+from parley._node.transport.address import Address
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import eventually, new_node, nothing_left, started
 

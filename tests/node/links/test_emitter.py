@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from node.errors import CallTimeout, PeerClosedError, UnreachableError
-from node.links import reachable
-from node.protocol.errors import LocalProtocolError
 from parley import NamedEvent, Node, ParleyError
+from parley._node.errors import CallTimeout, PeerClosedError, UnreachableError
+from parley._node.links import reachable
+from parley._node.protocol.errors import LocalProtocolError
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import new_node, started
 

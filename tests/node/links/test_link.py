@@ -7,8 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.errors import (
+from parley import Call, Node, Pauses, Peer
+from parley._crypto.identity import Identity, NodeId
+from parley._node.errors import (
     CallTimeout,
     ConfigError,
     NotTrustedError,
@@ -16,14 +17,13 @@ from node.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from node.links import reachable
-from node.links.hooks import MOST_HOOKS
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.trust.accept_hook import Candidate
-from node.trust.known_peers import KnownPeers
-from node.trust.policies import AnyPeer, Known, OneOf
-from parley import Call, Node, Pauses, Peer
+from parley._node.links import reachable
+from parley._node.links.hooks import MOST_HOOKS
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.trust.accept_hook import Candidate
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.policies import AnyPeer, Known, OneOf
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left, settled, started
 

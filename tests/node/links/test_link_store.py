@@ -12,24 +12,24 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.bus.bus import Bus
-from node.bus.config import BusConfig
-from node.bus.errors import (
+from parley import Node, ParleyError
+from parley._node.bus.bus import Bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusRefusedError,
     BusUnavailableError,
 )
-from node.bus.event import BusEvent
-from node.bus.model import Trim
-from node.errors import PeerClosedError
-from node.links import link_store, reachable
-from node.links.link import Link
-from node.links.link_store import LinkStore
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.authorisation import BusRequest
-from node.remote_bus.remote_store import RemoteStore
-from parley import Node, ParleyError
+from parley._node.bus.event import BusEvent
+from parley._node.bus.model import Trim
+from parley._node.errors import PeerClosedError
+from parley._node.links import link_store, reachable
+from parley._node.links.link import Link
+from parley._node.links.link_store import LinkStore
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.authorisation import BusRequest
+from parley._node.remote_bus.remote_store import RemoteStore
 from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import eventually, new_node, nothing_left, started
 from tests.node.remote_bus.offered import everything, new

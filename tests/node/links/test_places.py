@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from crypto.identity import Identity
-from node.errors import AddressError, ConfigError, UnreachableError
-from node.links.places import MOST_PLACES, RESOLVERS, Places
+from parley._crypto.identity import Identity
+from parley._node.errors import AddressError, ConfigError, UnreachableError
+from parley._node.links.places import MOST_PLACES, RESOLVERS, Places
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from node.errors import (
+from parley import Pauses
+from parley._node.errors import (
     ConfigError,
     HandshakeError,
     NotTrustedError,
@@ -10,9 +11,8 @@ from node.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from node.links.redial import Redial, is_lasting, random_fraction
-from node.protocol.codes import CloseCode
-from parley import Pauses
+from parley._node.links.redial import Redial, is_lasting, random_fraction
+from parley._node.protocol.codes import CloseCode
 from tests.node.network import eventually, ground
 
 pytestmark = pytest.mark.anyio

@@ -17,11 +17,11 @@ from typing import Final
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.errors import OutcomeUnknownError, PeerClosedError
-from node.links.link import Link
-from node.transport.address import Address
 from parley import Node
+from parley._crypto.identity import Identity
+from parley._node.errors import OutcomeUnknownError, PeerClosedError
+from parley._node.links.link import Link
+from parley._node.transport.address import Address
 from tests.node.links.restarted import KEEP, WHOLE, effects, start_and_number
 from tests.node.links.servers import QUICK
 from tests.node.network import PATIENCE, config, eventually, nothing_left

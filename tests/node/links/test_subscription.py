@@ -5,13 +5,19 @@ import logging
 import anyio
 import pytest
 
-from node.errors import CallRefused, CallTimeout, ParleyError, PeerClosedError, SubscribeRejected
-from node.handlers.topic import Topic
-from node.links import link as links
-from node.links.subscription import LinkSubscription
-from node.protocol.codes import ResultCode
-from node.protocol.errors import LocalProtocolError
 from parley import Node, SubscribeRequest
+from parley._node.errors import (
+    CallRefused,
+    CallTimeout,
+    ParleyError,
+    PeerClosedError,
+    SubscribeRejected,
+)
+from parley._node.handlers.topic import Topic
+from parley._node.links import link as links
+from parley._node.links.subscription import LinkSubscription
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import LocalProtocolError
 from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left, settled, started
 

@@ -3,19 +3,19 @@
 from functools import partial
 from typing import Any
 
-from lbm import keys
-from lbm.codec import decode
-from node.messaging.calls import Calls
-from node.messaging.chunks import ChunkInbox
-from node.messaging.dispatch import Dispatch
-from node.messaging.fanout import Fanout
-from node.messaging.inbox import NoteInbox
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.messaging.stream_feed import StreamFeed
-from node.messaging.topics import LABEL, Topics
-from node.protocol.account import Account
-from node.protocol.batch_event import parse_batch
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.fanout import Fanout
+from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.messaging.topics import LABEL, Topics
+from parley._node.protocol.account import Account
+from parley._node.protocol.batch_event import parse_batch
+from parley._node.protocol.codes import (
     BATCH,
     CALL,
     CANCEL,
@@ -32,9 +32,9 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from node.protocol.event import Event, parse_raw
-from node.protocol.reports import (
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.event import Event, parse_raw
+from parley._node.protocol.reports import (
     EventReceived,
     Report,
     StreamFinished,

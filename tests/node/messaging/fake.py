@@ -3,21 +3,21 @@
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from lbm import keys
-from lbm.codec import Encodable, Value, decode, encode
-from node.messaging.calls import Calls
-from node.messaging.dispatch import Take
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.protocol.account import Account
-from node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
-from node.protocol.connection import Connection
-from node.protocol.errors import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, decode, encode
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.dispatch import Take
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
-from node.protocol.limits import Limits
-from node.protocol.reports import EventReceived
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.reports import EventReceived
 
 MAX_PAYLOAD = 4096
 

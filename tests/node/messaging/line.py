@@ -7,15 +7,15 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import NamedTuple, cast
 
-from lbm import keys
-from lbm.codec import Encodable, Value, decode, encode_value
-from node.messaging.fanout import Fanout, Slow
-from node.messaging.notes import Headers, encode_note
-from node.messaging.stream_feed import StreamFeed
-from node.protocol.account import Account
-from node.protocol.codes import NOTES, NOTIFY, SIM
-from node.protocol.connection import Connection
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, decode, encode_value
+from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.notes import Headers, encode_note
+from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import NOTES, NOTIFY, SIM
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 
 
 class Written(NamedTuple):

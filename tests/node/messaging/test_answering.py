@@ -4,15 +4,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from lbm.errors import LbmEncodeError
-from node.protocol.account import REQUEST_WEIGHT
-from node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, RemoteProtocolError
-from node.protocol.limits import EVENT_COST, LARGEST_CREDIT
-from node.protocol.reports import EventReceived, WindowReceived
-from node.protocol.requests import LAST_ASYNC_ID
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._lbm.errors import LbmEncodeError
+from parley._node.protocol.account import REQUEST_WEIGHT
+from parley._node.protocol.codes import (
+    CALL,
+    CANCEL,
+    CHUNK,
+    RESULT,
+    SIM,
+    SUBSCRIBE,
+    CloseCode,
+    ResultCode,
+)
+from parley._node.protocol.errors import (
+    LocalProtocolError,
+    PayloadTooLargeError,
+    RemoteProtocolError,
+)
+from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT
+from parley._node.protocol.reports import EventReceived, WindowReceived
+from parley._node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, call_event, cancel_event, event
 
 

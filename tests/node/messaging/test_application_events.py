@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
-from lbm.codec import decode
-from lbm.errors import LbmEncodeError
-from node.messaging.application_events import (
+from parley._lbm.codec import decode
+from parley._lbm.errors import LbmEncodeError
+from parley._node.messaging.application_events import (
     ANSWERING,
     APPLICATION,
     BUS_ASKING,
@@ -15,8 +15,8 @@ from node.messaging.application_events import (
     check_type,
     encode_payload,
 )
-from node.protocol.codes import BUS_LABEL
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.codes import BUS_LABEL
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 
 
 @pytest.mark.parametrize("event", [(64, 1), (255, 255), (64, 255), (255, 1)])

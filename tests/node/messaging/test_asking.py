@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from lbm import keys
-from lbm.errors import LbmEncodeError
-from node.messaging.chunks import ChunkInbox
-from node.messaging.emits import OutgoingEmit
-from node.protocol.account import Account
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.errors import LbmEncodeError
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.emits import OutgoingEmit
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import (
     CALL,
     CANCEL,
     EMIT,
@@ -22,14 +22,14 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.errors import (
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
     RemoteProtocolError,
 )
-from node.protocol.limits import EVENT_COST, LARGEST_CREDIT
-from node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT
+from parley._node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, chunk_event, event, result_event
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.messaging import batch as batch_module
-from node.messaging.batch import Batch
-from node.messaging.notes import encode_note, notes_payload, notify_payload, read_headers
-from node.protocol.codes import NOTIFY
+from parley._node.messaging import batch as batch_module
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.notes import encode_note, notes_payload, notify_payload, read_headers
+from parley._node.protocol.codes import NOTIFY
 
 NOTES = [encode_note(note) for note in ("one", 2, None)]
 

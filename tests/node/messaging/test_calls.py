@@ -2,7 +2,7 @@
 
 import math
 
-from node.protocol.codes import LOST, CloseCode
+from parley._node.protocol.codes import LOST, CloseCode
 from tests.node.messaging.fake import Shell, call_event, cancel_event, result_event
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.messaging.chunk_room import ChunkRoom
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import CALL, RESULT, SIM
-from node.protocol.errors import LocalProtocolError
+from parley._node.messaging.chunk_room import ChunkRoom
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import CALL, RESULT, SIM
+from parley._node.protocol.errors import LocalProtocolError
 from tests.node.messaging.fake import FakeConnection, Shell, call_event, cancel_event
 
 

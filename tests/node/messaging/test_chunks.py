@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import encode
-from lbm.errors import LbmDecodeError
-from node.messaging.chunks import ChunkInbox
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.limits import EVENT_COST
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.chunks import ChunkInbox
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.limits import EVENT_COST
 
 
 class Reader:

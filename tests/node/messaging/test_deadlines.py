@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.messaging.deadlines import _SPARE, NO_SLOT, Deadlines
+from parley._node.messaging.deadlines import _SPARE, NO_SLOT, Deadlines
 
 STEP = 1 / 64
 

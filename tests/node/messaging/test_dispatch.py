@@ -2,13 +2,13 @@
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Encodable
-from node.messaging.calls import Calls
-from node.messaging.dispatch import Dispatch
-from node.messaging.pending import IncomingCall
-from node.messaging.topics import Topics
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.topics import Topics
+from parley._node.protocol.codes import (
     CALL,
     CHUNK,
     DATA,
@@ -27,10 +27,10 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.limits import UNANSWERED_REQUESTS
-from node.protocol.reports import EventReceived
-from node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import FakeConnection, call_event, event, find
 
 

@@ -2,11 +2,17 @@
 
 import pytest
 
-from node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, IncomingEmit, OutgoingEmit, Reply
-from node.messaging.payloads import Payload
-from node.protocol.account import REPLY_WEIGHT, Account
-from node.protocol.codes import EMIT, NAMED
-from node.protocol.limits import EVENT_COST
+from parley._node.messaging.emits import (
+    REPLIES_MEMORY,
+    REPLIES_SIZE,
+    IncomingEmit,
+    OutgoingEmit,
+    Reply,
+)
+from parley._node.messaging.payloads import Payload
+from parley._node.protocol.account import REPLY_WEIGHT, Account
+from parley._node.protocol.codes import EMIT, NAMED
+from parley._node.protocol.limits import EVENT_COST
 from tests.reference.wire import cells_payload
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from lbm.errors import LbmEncodeError
-from node.messaging.finals import cut, error_text, event_code, named_final, sim_final
-from node.messaging.formats import FormatError
-from node.messaging.payloads import Payload, Tandem, make_payload
-from node.protocol.codes import END, ERROR, NAMED, RESULT, RESULT_SENTENCES, SIM, ResultCode
-from node.protocol.limits import TEXT_SIZE
+from parley._lbm.errors import LbmEncodeError
+from parley._node.messaging.finals import cut, error_text, event_code, named_final, sim_final
+from parley._node.messaging.formats import FormatError
+from parley._node.messaging.payloads import Payload, Tandem, make_payload
+from parley._node.protocol.codes import END, ERROR, NAMED, RESULT, RESULT_SENTENCES, SIM, ResultCode
+from parley._node.protocol.limits import TEXT_SIZE
 from tests.reference.wire import cells_payload
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import Value
-from node.messaging.formats import NAMES, Format, FormatError, decode_as, encode_as
-from node.messaging.item_count import MOST_ITEMS
+from parley._lbm.codec import Value
+from parley._node.messaging.formats import NAMES, Format, FormatError, decode_as, encode_as
+from parley._node.messaging.item_count import MOST_ITEMS
 
 SCALARS = (
     st.none()

@@ -2,12 +2,12 @@
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Encodable, Value, encode
-from node.messaging.inbox import UNPAID_LIMIT, NoteInbox
-from node.messaging.notes import DROPPED_HEADER
-from node.protocol.account import EVENT_WEIGHT, Account
-from node.protocol.codes import NOTES, NOTIFY
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, encode
+from parley._node.messaging.inbox import UNPAID_LIMIT, NoteInbox
+from parley._node.messaging.notes import DROPPED_HEADER
+from parley._node.protocol.account import EVENT_WEIGHT, Account
+from parley._node.protocol.codes import NOTES, NOTIFY
 
 
 class Reader:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import encode_value
-from node.messaging.item_count import (
+from parley._lbm.codec import encode_value
+from parley._node.messaging.item_count import (
     MOST_ITEMS,
     cbor_items,
     has_too_many,

@@ -4,12 +4,18 @@ import tracemalloc
 
 import pytest
 
-from lbm import keys
-from lbm.errors import LbmDecodeError
-from node.messaging import kept as kept_module
-from node.messaging.kept import Beginning, Kept, TopicPosition, read_beginning, read_position
-from node.messaging.notes import encode_note, read_headers
-from node.protocol.limits import EVENT_COST, NOTES_COUNT
+from parley._lbm import keys
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging import kept as kept_module
+from parley._node.messaging.kept import (
+    Beginning,
+    Kept,
+    TopicPosition,
+    read_beginning,
+    read_position,
+)
+from parley._node.messaging.notes import encode_note, read_headers
+from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 
 EPOCH = b"epoch 01"
 NEVER = 1 << 30

@@ -7,18 +7,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import Value, decode
-from node.messaging import kept_by_key
-from node.messaging.fanout import Fanout
-from node.messaging.kept import Beginning, TopicPosition
-from node.messaging.kept_by_key import KEY_COST, KeptByKey
-from node.messaging.kept_feed import KeptFeed
-from node.messaging.notes import NUMBER_OVERHEAD, encode_note, read_headers
-from node.messaging.numbered_inbox import NumberedInbox
-from node.messaging.stream_feed import WAITING_EVENTS
-from node.protocol.account import Account
-from node.protocol.limits import EVENT_COST
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode
+from parley._node.messaging import kept_by_key
+from parley._node.messaging.fanout import Fanout
+from parley._node.messaging.kept import Beginning, TopicPosition
+from parley._node.messaging.kept_by_key import KEY_COST, KeptByKey
+from parley._node.messaging.kept_feed import KeptFeed
+from parley._node.messaging.notes import NUMBER_OVERHEAD, encode_note, read_headers
+from parley._node.messaging.numbered_inbox import NumberedInbox
+from parley._node.messaging.stream_feed import WAITING_EVENTS
+from parley._node.protocol.account import Account
+from parley._node.protocol.limits import EVENT_COST
 from tests.node.messaging.line import Line, data_of
 from tests.node.messaging.test_kept_feed import EPOCH, subscribed
 

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lbm import keys
-from lbm.codec import Value, decode
-from node.messaging.batch import Batch
-from node.messaging.fanout import Fanout
-from node.messaging.kept import Kept, TopicPosition
-from node.messaging.kept_feed import KeptFeed
-from node.messaging.notes import NOTES_SIZE, NUMBER_OVERHEAD, encode_note, read_headers
-from node.messaging.numbered_inbox import NumberedInbox
-from node.messaging.stream_feed import WAITING_EVENTS
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.connection import Connection
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.fanout import Fanout
+from parley._node.messaging.kept import Kept, TopicPosition
+from parley._node.messaging.kept_feed import KeptFeed
+from parley._node.messaging.notes import NOTES_SIZE, NUMBER_OVERHEAD, encode_note, read_headers
+from parley._node.messaging.numbered_inbox import NumberedInbox
+from parley._node.messaging.stream_feed import WAITING_EVENTS
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.connection import Connection
 from tests.node.messaging.line import Line, Written, cost_of, data_of, publish
 
 EPOCH = b"epoch 01"

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Encodable, encode
-from node.messaging.calls import Calls
-from node.messaging.dispatch import Dispatch
-from node.messaging.topics import Topics
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, encode
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.topics import Topics
+from parley._node.protocol.codes import (
     ACCOUNT,
     ACCOUNT_ANSWER,
     CANCEL,
@@ -20,7 +20,7 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.errors import (
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     PayloadTooLargeError,
     RemoteProtocolError,

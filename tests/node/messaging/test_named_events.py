@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from lbm import keys
-from lbm.codec import decode
-from node.messaging.calls import Calls
-from node.messaging.dispatch import Dispatch
-from node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
-from node.messaging.formats import FormatError
-from node.messaging.payloads import Payload, Tandem, make_payload
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.messaging.topics import Topics
-from node.protocol.account import REQUEST_WEIGHT
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
+from parley._node.messaging.formats import FormatError
+from parley._node.messaging.payloads import Payload, Tandem, make_payload
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.topics import Topics
+from parley._node.protocol.account import REQUEST_WEIGHT
+from parley._node.protocol.codes import (
     CANCEL,
     CHUNK,
     EMIT,
@@ -28,14 +28,14 @@ from node.protocol.codes import (
     SIM,
     ResultCode,
 )
-from node.protocol.errors import (
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
     RemoteProtocolError,
 )
-from node.protocol.limits import UNANSWERED_REQUESTS
-from node.protocol.reports import EventReceived
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.reports import EventReceived
 from tests.node.messaging.fake import MAX_PAYLOAD, FakeConnection, Sent, event
 from tests.reference.wire import TYPES, cells_payload
 from tests.vectors.load import Vector, unhex, vectors

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import Encodable, Value, encode
-from lbm.errors import LbmDecodeError, LbmEncodeError
-from node.messaging.notes import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, encode
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._node.messaging.notes import (
     NO_HEADERS,
     NOTES_OVERHEAD,
     Note,
@@ -22,8 +22,8 @@ from node.messaging.notes import (
     read_slow_text,
     slow_text,
 )
-from node.protocol.codes import NOTES, NOTIFY
-from node.protocol.limits import NOTES_COUNT
+from parley._node.protocol.codes import NOTES, NOTIFY
+from parley._node.protocol.limits import NOTES_COUNT
 from tests.lbm.strategies import values
 
 HEADERS = st.dictionaries(st.text(max_size=8), values, min_size=1, max_size=4)

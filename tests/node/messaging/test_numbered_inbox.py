@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Encodable, Value, encode
-from node.messaging.kept import Beginning, TopicPosition
-from node.messaging.numbered_inbox import LAST_NUMBER, NumberedInbox
-from node.protocol.account import Account
-from node.protocol.codes import NOTES, NOTIFY
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, encode
+from parley._node.messaging.kept import Beginning, TopicPosition
+from parley._node.messaging.numbered_inbox import LAST_NUMBER, NumberedInbox
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import NOTES, NOTIFY
 
 EPOCH, OTHER = b"epoch 01", b"epoch 02"
 

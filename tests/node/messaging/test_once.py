@@ -8,10 +8,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from crypto.identity import NodeId
-from lbm.codec import Encodable
-from node.messaging.finals import sim_final
-from node.messaging.once import (
+from parley._crypto.identity import NodeId
+from parley._lbm.codec import Encodable
+from parley._node.messaging.finals import sim_final
+from parley._node.messaging.once import (
     NOT_REMEMBERED,
     ONCE_ID_WEIGHT,
     ONCE_WEIGHT,
@@ -19,9 +19,9 @@ from node.messaging.once import (
     OnceMemory,
     question_of,
 )
-from node.protocol.account import Account
-from node.protocol.codes import ResultCode
-from node.protocol.limits import ONCE_KEPT, ONCE_RESULT
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.limits import ONCE_KEPT, ONCE_RESULT
 
 ALICE, BOB = NodeId(bytes([1] * 32)), NodeId(bytes([2] * 32))
 QUESTION = question_of("order", "tea")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import Value, decode, encode
-from lbm.errors import LbmDecodeError
-from node.messaging.formats import Format, FormatError, FormatName
-from node.messaging.payloads import (
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.formats import Format, FormatError, FormatName
+from parley._node.messaging.payloads import (
     FormattedPayload,
     Payload,
     Tandem,
@@ -18,7 +18,7 @@ from node.messaging.payloads import (
     make_payload,
     read_cells,
 )
-from node.protocol import event_types
+from parley._node.protocol import event_types
 
 BINARY = st.binary(max_size=40)
 

@@ -1,7 +1,7 @@
 """Tests of node/messaging/pending.py: a call has one answer."""
 
-from node.messaging.pending import OutgoingCall
-from node.protocol.codes import LOST
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.protocol.codes import LOST
 
 
 def test_the_first_answer_is_the_answer() -> None:

@@ -10,17 +10,17 @@ from hypothesis.stateful import (
     rule,
 )
 
-from lbm.codec import Value
-from node.messaging.fanout import Fanout, Slow
-from node.messaging.notes import (
+from parley._lbm.codec import Value
+from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.notes import (
     DROPPED_HEADER,
     NOTES_SIZE,
     encode_note,
     read_headers,
 )
-from node.messaging.stream_feed import WAITING_EVENTS, StreamFeed
-from node.protocol.codes import NOTES, NOTIFY, CloseCode
-from node.protocol.limits import NOTES_COUNT
+from parley._node.messaging.stream_feed import WAITING_EVENTS, StreamFeed
+from parley._node.protocol.codes import NOTES, NOTIFY, CloseCode
+from parley._node.protocol.limits import NOTES_COUNT
 from tests.node.messaging.line import (
     Line,
     Written,

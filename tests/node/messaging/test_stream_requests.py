@@ -2,12 +2,12 @@
 
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.messaging.stream_requests import IncomingRequest, OutgoingRequest, StreamRequests
-from node.protocol.codes import CALL, CANCEL, EMIT, NAMED, RESULT, SIM
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
-from node.protocol.reports import EventReceived
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.messaging.stream_requests import IncomingRequest, OutgoingRequest, StreamRequests
+from parley._node.protocol.codes import CALL, CANCEL, EMIT, NAMED, RESULT, SIM
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
+from parley._node.protocol.reports import EventReceived
 from tests.node.messaging.fake import FakeConnection, Sent
 
 NEVER = float("inf")

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lbm import keys
-from lbm.codec import Encodable, Value, decode, encode
-from node.messaging.calls import Calls
-from node.messaging.dispatch import Dispatch
-from node.messaging.fanout import Fanout, Slow
-from node.messaging.inbox import NoteInbox
-from node.messaging.notes import encode_note
-from node.messaging.pending import IncomingCall, OutgoingCall
-from node.messaging.stream_feed import StreamFeed
-from node.messaging.topics import LABEL, Topics
-from node.protocol.account import EVENT_WEIGHT
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, decode, encode
+from parley._node.messaging.calls import Calls
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.notes import encode_note
+from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.messaging.topics import LABEL, Topics
+from parley._node.protocol.account import EVENT_WEIGHT
+from parley._node.protocol.codes import (
     CANCEL,
     NOTIFY,
     RESULT,
@@ -32,8 +32,8 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.limits import UNANSWERED_REQUESTS
-from node.protocol.reports import (
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.reports import (
     EventReceived,
     Report,
     StreamFinished,

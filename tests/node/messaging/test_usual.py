@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import encode
-from lbm.errors import LbmDecodeError, LbmEncodeError
-from node.messaging.usual import (
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._node.messaging.usual import (
     read_usual_call,
     read_usual_result,
     usual_call,
     usual_result,
 )
-from node.protocol import event_types
+from parley._node.protocol import event_types
 from tests.lbm.strategies import values
 
 SIZES = (0, 1, 23, 24, 128, 255, 256, 65_535)

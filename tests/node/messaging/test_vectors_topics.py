@@ -2,13 +2,13 @@
 
 import pytest
 
-from lbm.codec import Value, encode_value
-from lbm.errors import LbmDecodeError
-from node.messaging.inbox import NoteInbox
-from node.messaging.kept import Kept, TopicPosition, read_beginning, read_position
-from node.messaging.numbered_inbox import NumberedInbox
-from node.protocol import event_types
-from node.protocol.account import Account
+from parley._lbm.codec import Value, encode_value
+from parley._lbm.errors import LbmDecodeError
+from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.kept import Kept, TopicPosition, read_beginning, read_position
+from parley._node.messaging.numbered_inbox import NumberedInbox
+from parley._node.protocol import event_types
+from parley._node.protocol.account import Account
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 

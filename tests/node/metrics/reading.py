@@ -1,7 +1,7 @@
 """One number of a node, by the name that Prometheus has for it."""
 
-from node.metrics.families import Histogram
-from node.metrics.metrics import Metrics
+from parley._node.metrics.families import Histogram
+from parley._node.metrics.metrics import Metrics
 
 
 def read(metrics: Metrics, name: str, **labels: str) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from node.metrics.catalogue import CATALOGUE
-from node.metrics.families import Measure
+from parley._node.metrics.catalogue import CATALOGUE
+from parley._node.metrics.families import Measure
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "parley.json").read_text())

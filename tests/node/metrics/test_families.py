@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from node.metrics.catalogue import CATALOGUE
-from node.metrics.families import MOST_NAMES, Histogram, Measure, named
-from node.metrics.metrics import MOST_CODES, OTHER, RequestTally
+from parley._node.metrics.catalogue import CATALOGUE
+from parley._node.metrics.families import MOST_NAMES, Histogram, Measure, named
+from parley._node.metrics.metrics import MOST_CODES, OTHER, RequestTally
 
 
 def test_a_histogram_counts_up_to_each_bound_and_beyond_the_last() -> None:

@@ -7,19 +7,19 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.bus.bus import Bus
-from node.bus.model import GroupInfo
-from node.config import NodeConfig
-from node.errors import CallRefused, HandshakeError
-from node.journal.journal import Journal
-from node.metrics.catalogue import CATALOGUE
-from node.node import Node
-from node.remote.requests import Call
-from node.server.federation import Federation
-from node.settings import FederationSettings
-from node.testing import ConnectedNodes, FakeClock, connect_nodes, connected_nodes
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.bus.bus import Bus
+from parley._node.bus.model import GroupInfo
+from parley._node.config import NodeConfig
+from parley._node.errors import CallRefused, HandshakeError
+from parley._node.journal.journal import Journal
+from parley._node.metrics.catalogue import CATALOGUE
+from parley._node.node import Node
+from parley._node.remote.requests import Call
+from parley._node.server.federation import Federation
+from parley._node.settings import FederationSettings
+from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes, connected_nodes
 from tests.node.metrics.reading import read
 from tests.node.network import eventually, new_node
 

@@ -10,11 +10,11 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from crypto.identity import Identity
-from node.metrics import otel
-from node.metrics.otel import observed
-from node.node import Node
-from node.testing import connected_nodes
+from parley._crypto.identity import Identity
+from parley._node.metrics import otel
+from parley._node.metrics.otel import observed
+from parley._node.node import Node
+from parley._node.testing import connected_nodes
 from tests.node.metrics.test_metrics import FAST, offering
 
 Points = dict[str, dict[tuple[Any, ...], Any]]

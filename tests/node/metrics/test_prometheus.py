@@ -4,9 +4,15 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as classic
 
-from node.metrics.catalogue import CALL_RECEIVED_TIME, CALLS_RECEIVED, CATALOGUE, QUEUED, SENT
-from node.metrics.families import Histogram, MetricFamily, family, labelled
-from node.metrics.prometheus import prometheus_text
+from parley._node.metrics.catalogue import (
+    CALL_RECEIVED_TIME,
+    CALLS_RECEIVED,
+    CATALOGUE,
+    QUEUED,
+    SENT,
+)
+from parley._node.metrics.families import Histogram, MetricFamily, family, labelled
+from parley._node.metrics.prometheus import prometheus_text
 
 
 def some() -> list[MetricFamily]:

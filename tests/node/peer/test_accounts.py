@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from node.errors import CallRefused, CallTimeout, PeerClosedError
-from node.federation.accounts import Accounts
-from node.peer.login import log_in, log_out
-from node.protocol.codes import ResultCode
-from node.testing import FaultyLink, connect_nodes
+from parley._node.errors import CallRefused, CallTimeout, PeerClosedError
+from parley._node.federation.accounts import Accounts
+from parley._node.peer.login import log_in, log_out
+from parley._node.protocol.codes import ResultCode
+from parley._node.testing import FaultyLink, connect_nodes
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio

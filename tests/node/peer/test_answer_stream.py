@@ -7,13 +7,13 @@ import anyio
 import pytest
 from anyio import create_task_group, fail_after
 
-from lbm.noise import parse_padding
-from node.errors import ParleyError, PeerClosedError, StreamedAnswerError
-from node.messaging.pending import OutgoingCall
-from node.peer.answer_stream import AnswerStream
-from node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode
-from node.protocol.limits import EVENT_COST, Limits
 from parley import Call, CallRefused, CallTimeout
+from parley._lbm.noise import parse_padding
+from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerError
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.peer.answer_stream import AnswerStream
+from parley._node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode
+from parley._node.protocol.limits import EVENT_COST, Limits
 from tests.node.network import Meeting, config, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from anyio import create_task_group
 
-from lbm import keys
-from lbm.codec import encode
-from node.node import Node
-from node.peer.answers import SLICE
-from node.protocol.codes import CALL, MAIN_STREAM, SIM, ResultCode
 from parley import Call, CallRefused, NamedEvent, Peer
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.node import Node
+from parley._node.peer.answers import SLICE
+from parley._node.protocol.codes import CALL, MAIN_STREAM, SIM, ResultCode
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,11 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group
 
-from node.errors import PeerClosedError, StreamResetError
-from node.protocol.codes import ROLES, CloseCode, ResultCode, Supercategory, supercategory
-from node.protocol.limits import Limits
-from node.testing import FaultyLink, connect_nodes
 from parley import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.protocol.codes import ROLES, CloseCode, ResultCode, Supercategory, supercategory
+from parley._node.protocol.limits import Limits
+from parley._node.testing import FaultyLink, connect_nodes
 from tests.node.network import (
     Meeting,
     config,
@@ -234,7 +234,7 @@ async def test_handlers_that_outlive_their_streams_are_bounded(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer may open and reset as often as it likes."""
-    monkeypatch.setattr("node.peer.streams.LINGERING_HANDLERS", 2)
+    monkeypatch.setattr("parley._node.peer.streams.LINGERING_HANDLERS", 2)
     began: list[str] = []
     finish = anyio.Event()
     async with meeting(limits=Limits(max_streams=4)) as met:

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.errors import HandshakeError, NotTrustedError, UnreachableError
-from node.peer.endpoint import FOREIGN_BURST, MOST_PLACES, Endings
-from node.transport.address import Address
-from node.trust.policies import AnyPeer, OneOf
 from parley import Node, Pauses
+from parley._crypto.identity import Identity
+from parley._node.errors import HandshakeError, NotTrustedError, UnreachableError
+from parley._node.peer.endpoint import FOREIGN_BURST, MOST_PLACES, Endings
+from parley._node.transport.address import Address
+from parley._node.trust.policies import AnyPeer, OneOf
 from tests.node.network import PATIENCE, eventually, new_node
 
 pytestmark = pytest.mark.anyio

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from crypto.identity import NodeId
-from node.peer.endpoint import BURST, PER_SECOND, Endings
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
+from parley._crypto.identity import NodeId
+from parley._node.peer.endpoint import BURST, PER_SECOND, Endings
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
 
 
 @dataclass

@@ -8,15 +8,15 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from crypto.identity import Identity
-from node.config import NodeConfig
-from node.errors import PeerClosedError
-from node.messaging.emits import REPLIES_MEMORY
-from node.protocol.codes import CloseCode
-from node.protocol.connection import Connection
-from node.protocol.limits import UNANSWERED_REQUESTS
-from node.testing import FaultyLink
 from parley import CallRefused, NamedEvent, Node, Peer, Supercategory
+from parley._crypto.identity import Identity
+from parley._node.config import NodeConfig
+from parley._node.errors import PeerClosedError
+from parley._node.messaging.emits import REPLIES_MEMORY
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.testing import FaultyLink
 from tests.node.network import Meeting, config, eventually, introduce, meeting, new_node, started
 
 pytestmark = pytest.mark.anyio

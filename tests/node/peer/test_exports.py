@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from node.bus.errors import BusRefusedError
-from node.bus.model import NewEvent
-from node.errors import CallRefused, StreamResetError
-from node.federation.exports import Exports
-from node.protocol.codes import (
+from parley import Call, NamedEvent, Peer, Stream
+from parley._node.bus.errors import BusRefusedError
+from parley._node.bus.model import NewEvent
+from parley._node.errors import CallRefused, StreamResetError
+from parley._node.federation.exports import Exports
+from parley._node.protocol.codes import (
     FEDERATION_LABEL,
     TUNNEL_LABEL,
     CloseCode,
     ResultCode,
 )
-from parley import Call, NamedEvent, Peer, Stream
 from tests.node.network import Meeting, introduce, meeting
 from tests.node.remote_bus.offered import between, new
 

@@ -5,8 +5,8 @@ from typing import Any
 import anyio
 import pytest
 
-from lbm.codec import Value
 from parley import MalformedDataError, Peer
+from parley._lbm.codec import Value
 from parley.errors import ConfigError
 from tests.node.network import Meeting, meeting
 

@@ -9,13 +9,13 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from crypto.identity import Identity
-from lbm import keys
-from lbm.codec import encode
-from node.errors import ConfigError, NotOnceError, OutcomeUnknownError
-from node.protocol.codes import CloseCode, ResultCode
-from node.testing import FakeClock
 from parley import Call, CallRefused, CallTimeout, Node, Peer
+from parley._crypto.identity import Identity
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.errors import ConfigError, NotOnceError, OutcomeUnknownError
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.testing import FakeClock
 from tests.node.network import (
     config,
     eventually,

@@ -9,12 +9,12 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group
 
-from crypto.identity import Identity
-from node.errors import CallRefused, HandshakeError, OutcomeUnknownError, PeerClosedError
-from node.messaging.once import NOT_REMEMBERED
-from node.peer.once_key import OnceKey
-from node.protocol.codes import CloseCode
 from parley import Call, Node, Peer
+from parley._crypto.identity import Identity
+from parley._node.errors import CallRefused, HandshakeError, OutcomeUnknownError, PeerClosedError
+from parley._node.messaging.once import NOT_REMEMBERED
+from parley._node.peer.once_key import OnceKey
+from parley._node.protocol.codes import CloseCode
 from tests.node.network import config, eventually, introduce
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -8,12 +8,12 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group
 
-from node.errors import CallRefused, PeerClosedError
-from node.messaging.once import ONCE_ID_WEIGHT, ONCE_WEIGHT
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.limits import ONCE_RESULT
-from node.testing import FakeClock
 from parley import Call, Peer
+from parley._node.errors import CallRefused, PeerClosedError
+from parley._node.messaging.once import ONCE_ID_WEIGHT, ONCE_WEIGHT
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.limits import ONCE_RESULT
+from parley._node.testing import FakeClock
 from tests.node.network import eventually, introduce, meeting, new_node, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -8,14 +8,14 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from crypto.identity import Identity
-from node.errors import NotOnceError, OutcomeUnknownError, PeerClosedError
-from node.peer import once_key
-from node.peer.once_key import OnceKey
-from node.protocol.codes import CloseCode
-from node.protocol.limits import ONCE_AGAIN
-from node.testing import FakeClock
 from parley import Call, CallRefused, Node, Peer
+from parley._crypto.identity import Identity
+from parley._node.errors import NotOnceError, OutcomeUnknownError, PeerClosedError
+from parley._node.peer import once_key
+from parley._node.peer.once_key import OnceKey
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import ONCE_AGAIN
+from parley._node.testing import FakeClock
 from tests.node.network import config, eventually, introduce, started
 
 pytestmark = pytest.mark.anyio

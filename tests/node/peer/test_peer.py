@@ -7,14 +7,14 @@ import anyio
 import pytest
 from anyio import create_task_group, fail_after
 
-from lbm.codec import encode
-from lbm.noise import parse_padding
-from node.errors import PeerClosedError, StreamResetError
-from node.protocol.codes import CALL, EMIT, NAMED, NOTIFY, SIM, SUBSCRIBE, CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import IDLE_BEFORE_PING, PING_TIMEOUT
-from node.testing import FakeClock
 from parley import Call, NodeConfig, Stream
+from parley._lbm.codec import encode
+from parley._lbm.noise import parse_padding
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.protocol.codes import CALL, EMIT, NAMED, NOTIFY, SIM, SUBSCRIBE, CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import IDLE_BEFORE_PING, PING_TIMEOUT
+from parley._node.testing import FakeClock
 from tests.node.network import (
     Meeting,
     config,

@@ -7,15 +7,22 @@ from typing import Any
 import anyio
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.errors import CallTimeout, SubscribeRejected
-from node.handlers.topic import SubscribeRequest, Topic
-from node.messaging.finals import sim_final
-from node.messaging.pending import OutgoingCall
-from node.protocol.codes import CANCEL, SIM, SUBSCRIBE, UNSUBSCRIBE, ResultCode, Supercategory
-from node.protocol.limits import Limits
 from parley import CallRefused, Peer
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.errors import CallTimeout, SubscribeRejected
+from parley._node.handlers.topic import SubscribeRequest, Topic
+from parley._node.messaging.finals import sim_final
+from parley._node.messaging.pending import OutgoingCall
+from parley._node.protocol.codes import (
+    CANCEL,
+    SIM,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    ResultCode,
+    Supercategory,
+)
+from parley._node.protocol.limits import Limits
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

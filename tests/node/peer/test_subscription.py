@@ -7,17 +7,25 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from lbm import keys
-from lbm.codec import Encodable, decode, encode
-from lbm.errors import LbmEncodeError
-from node.errors import CallRefused, PeerClosedError, StreamResetError
-from node.handlers.topic import Topic
-from node.peer import subscription
-from node.peer.subscription import Subscription
-from node.protocol.codes import NOTES, NOTIFY, RESULT, SIM, UNSUBSCRIBE, CloseCode, ResultCode
-from node.protocol.errors import PayloadTooLargeError
-from node.protocol.limits import Limits
 from parley import ParleyError, TopicPosition
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, decode, encode
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import CallRefused, PeerClosedError, StreamResetError
+from parley._node.handlers.topic import Topic
+from parley._node.peer import subscription
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import (
+    NOTES,
+    NOTIFY,
+    RESULT,
+    SIM,
+    UNSUBSCRIBE,
+    CloseCode,
+    ResultCode,
+)
+from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.protocol.limits import Limits
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -6,13 +6,13 @@ initiator dials by `attempt`, the responder's listener finds the session by its 
 
 from typing import Any
 
-from node.protocol.attempt import Attempt
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.observer import Observer
-from node.protocol.remains import Remains
-from node.protocol.reports import Parted, ResumeAsked, Resumed
-from node.protocol.resume import spend_mac
+from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.observer import Observer
+from parley._node.protocol.remains import Remains
+from parley._node.protocol.reports import Parted, ResumeAsked, Resumed
+from parley._node.protocol.resume import spend_mac
 from tests.node.protocol.pair import ALICE, BOB, Pair, Side, make_config
 
 M = 30.0

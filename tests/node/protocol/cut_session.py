@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from node.protocol.attempt import Attempt
-from node.protocol.codes import CHUNK, NOTIFY, RESULT, SIM, CloseCode
-from node.protocol.connection import Connection
-from node.protocol.reports import (
+from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.codes import CHUNK, NOTIFY, RESULT, SIM, CloseCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     KeysUpdated,

@@ -8,21 +8,28 @@ credit, tables and buffers have no public face.
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from crypto.identity import Identity
-from lbm.codec import encode
-from lbm.noise import pad
-from node.protocol.codes import CHUNK, DATA, FIRST_APPLICATION_CATEGORY, SIM, STREAM, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.event import NO_PAYLOAD
-from node.protocol.limits import (
+from parley._crypto.identity import Identity
+from parley._lbm.codec import encode
+from parley._lbm.noise import pad
+from parley._node.protocol.codes import (
+    CHUNK,
+    DATA,
+    FIRST_APPLICATION_CATEGORY,
+    SIM,
+    STREAM,
+    CloseCode,
+)
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import NO_PAYLOAD
+from parley._node.protocol.limits import (
     CLOSE_LINGER,
     CONTROL_BUFFER,
     EVENT_COST,
     REKEY_RATE_SECONDS,
     Limits,
 )
-from node.protocol.reports import (
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     HandshakeCompleted,
@@ -34,8 +41,8 @@ from node.protocol.reports import (
     StreamReset,
     StreamWritable,
 )
-from node.protocol.states import LIVE, State
-from node.protocol.streams import StreamState
+from parley._node.protocol.states import LIVE, State
+from parley._node.protocol.streams import StreamState
 
 # The longest time, in seconds, that the transport holds bytes back: less than any
 # time-out of the protocol, so that none of them is ever a delay's fault.

@@ -9,28 +9,28 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
-from crypto.identity import Identity
-from crypto.registry import PARAMETERS, Suite
-from crypto.schedule import next_secret
-from lbm.codec import Value, encode
-from node.protocol.channel import SecureChannel
-from node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.event import Event, serialise_raw
-from node.protocol.frames import FrameReader, frame
-from node.protocol.handshake import Handshake, known
-from node.protocol.limits import Limits
-from node.protocol.observer import Observer
-from node.protocol.reports import (
+from parley._crypto.identity import Identity
+from parley._crypto.registry import PARAMETERS, Suite
+from parley._crypto.schedule import next_secret
+from parley._lbm.codec import Value, encode
+from parley._node.protocol.channel import SecureChannel
+from parley._node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import Event, serialise_raw
+from parley._node.protocol.frames import FrameReader, frame
+from parley._node.protocol.handshake import Handshake, known
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.observer import Observer
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     HandshakeCompleted,
     PeerIdentified,
     Report,
 )
-from node.protocol.session import Session
-from node.protocol.states import State
+from parley._node.protocol.session import Session
+from parley._node.protocol.states import State
 
 ALICE = Identity.create(("ed25519", "ecdsa-p256", "ml-dsa-65"))
 BOB = Identity.create(("ed25519", "ecdsa-p256", "ml-dsa-65"))

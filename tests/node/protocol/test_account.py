@@ -1,6 +1,6 @@
 """Tests of node/protocol/account.py: what is held counts everywhere it belongs, and no longer."""
 
-from node.protocol.account import Account
+from parley._node.protocol.account import Account
 
 
 def test_what_is_charged_counts_in_all_accounts_above() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.allowance import Allowance, Rate
 
 rates = st.builds(Rate, st.integers(1, 100), st.floats(0.001, 100))
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from crypto.schedule import next_secret
-from lbm import keys
-from lbm.codec import Value
-from node.protocol.allowance import Rate
-from node.protocol.codes import (
+from parley._crypto.schedule import next_secret
+from parley._lbm import keys
+from parley._lbm.codec import Value
+from parley._node.protocol.allowance import Rate
+from parley._node.protocol.codes import (
     CHUNK,
     CONNECTION,
     KEY_UPDATE,
@@ -25,8 +25,8 @@ from node.protocol.codes import (
     WINDOW,
     CloseCode,
 )
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import (
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import (
     DROPPED_EVENTS,
     IDLE_EVENTS,
     KEY_UPDATES,
@@ -34,8 +34,8 @@ from node.protocol.limits import (
     PINGS,
     UPDATES_BETWEEN_REKEYS,
 )
-from node.protocol.rekey import PlainUpdates
-from node.protocol.reports import KeysUpdated
+from parley._node.protocol.rekey import PlainUpdates
+from parley._node.protocol.reports import KeysUpdated
 from tests.node.protocol.pair import ALIVE, Pair, open_pair
 
 Flood = Callable[[Pair], None]

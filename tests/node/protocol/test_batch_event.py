@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.protocol.batch_event import parse_batch, serialise_batch
-from node.protocol.codes import BATCH, STREAM, CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.event import Event
+from parley._node.protocol.batch_event import parse_batch, serialise_batch
+from parley._node.protocol.codes import BATCH, STREAM, CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import Event
 
 # The example of section 8: two Results, on stream 1.
 EXAMPLE = bytes.fromhex("0007 03 05 0000000a a21000164568656c6c6f 0008 03 05 00000003 a11000")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
-from node.protocol.allowance import Allowance, Rate
-from node.protocol.batch_event import serialise_batch
-from node.protocol.codes import BATCH, CHUNK, SIM, STREAM, CloseCode
-from node.protocol.reports import EventReceived, StreamReset
-from node.protocol.session import STEP_COST
+from parley._node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
+from parley._node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.batch_event import serialise_batch
+from parley._node.protocol.codes import BATCH, CHUNK, SIM, STREAM, CloseCode
+from parley._node.protocol.reports import EventReceived, StreamReset
+from parley._node.protocol.session import STEP_COST
 from tests.node.protocol.pair import ALIVE, Pair, assert_ended, assert_violation, open_pair
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import encode
-from lbm.noise import parse_padding as pad
-from node.protocol.account import Account
-from node.protocol.batch_event import HEAD_SIZE, parse_batch
-from node.protocol.codes import BATCH, DATA, FINISH, STREAM
-from node.protocol.event import Event, parse_raw
-from node.protocol.limits import BATCH_COUNT, BATCH_SIZE
-from node.protocol.outbox import SMALL_PAYLOAD, Outbox, OutgoingEvent
-from node.protocol.window import SendCredit
+from parley._lbm.codec import encode
+from parley._lbm.noise import parse_padding as pad
+from parley._node.protocol.account import Account
+from parley._node.protocol.batch_event import HEAD_SIZE, parse_batch
+from parley._node.protocol.codes import BATCH, DATA, FINISH, STREAM
+from parley._node.protocol.event import Event, parse_raw
+from parley._node.protocol.limits import BATCH_COUNT, BATCH_SIZE
+from parley._node.protocol.outbox import SMALL_PAYLOAD, Outbox, OutgoingEvent
+from parley._node.protocol.window import SendCredit
 from tests.node.protocol.pair import Pair, events_of, open_pair
 
 ALL = 1 << 20

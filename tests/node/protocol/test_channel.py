@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from crypto.schedule import next_secret
-from lbm import keys
-from lbm.codec import Value
-from node.protocol.codes import KEY_UPDATE, SEAL, CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.outbox import SMALL_PAYLOAD
-from node.protocol.reports import ConnectionEnded, KeysUpdated
+from parley._crypto.schedule import next_secret
+from parley._lbm import keys
+from parley._lbm.codec import Value
+from parley._node.protocol.codes import KEY_UPDATE, SEAL, CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.outbox import SMALL_PAYLOAD
+from parley._node.protocol.reports import ConnectionEnded, KeysUpdated
 from tests.node.protocol.pair import (
     ALIVE,
     FAST,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.protocol import codes
-from node.protocol.codes import (
+from parley._node.protocol import codes
+from parley._node.protocol.codes import (
     ALWAYS_SEALED,
     SENTENCES,
     CloseCode,

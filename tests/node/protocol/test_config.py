@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from crypto.errors import UnknownAlgorithmError
-from crypto.identity import Identity
-from crypto.registry import NAMES, PARAMETERS
-from node.protocol.config import CoreConfig
+from parley._crypto.errors import UnknownAlgorithmError
+from parley._crypto.identity import Identity
+from parley._crypto.registry import NAMES, PARAMETERS
+from parley._node.protocol.config import CoreConfig
 from tests.node.protocol.pair import ALICE
 
 HYBRID = "x25519-mlkem768"

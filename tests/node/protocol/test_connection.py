@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from lbm.codec import encode
-from lbm.noise import parse_padding
-from node.protocol.codes import CLOSE, CloseCode
-from node.protocol.connection import Connection
-from node.protocol.errors import (
+from parley._lbm.codec import encode
+from parley._lbm.noise import parse_padding
+from parley._node.protocol.codes import CLOSE, CloseCode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
-from node.protocol.limits import EVENT_COST
-from node.protocol.reports import ConnectionEnded, HandshakeCompleted
-from node.protocol.states import State
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.reports import ConnectionEnded, HandshakeCompleted
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import (
     ALICE,
     ALIVE,

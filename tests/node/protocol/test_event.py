@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.event import Event, handshake_event, parse_raw, serialise_raw
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import Event, handshake_event, parse_raw, serialise_raw
 
 PING = bytes.fromhex("00000000 0001 01 06 00")  # the example of section 2
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Value, encode
-from lbm.errors import LbmDecodeError
-from node.protocol import codes, event_types, federation_types
-from node.protocol.cells import Cells
-from node.protocol.event_types import EVENT_TYPES
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol import codes, event_types, federation_types
+from parley._node.protocol.cells import Cells
+from parley._node.protocol.event_types import EVENT_TYPES
 from tests.reference import vectors_events
 from tests.reference.wire import CELLS, TYPES
 

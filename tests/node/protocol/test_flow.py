@@ -1,7 +1,7 @@
 """What `Connection.flow` shows: credit and windows of both sides, at rest and under way."""
 
-from node.protocol.flow import Flow
-from node.protocol.limits import EVENT_COST
+from parley._node.protocol.flow import Flow
+from parley._node.protocol.limits import EVENT_COST
 from tests.node.protocol.pair import Pair, open_pair
 
 SIZE = 1_000

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.frames import FrameReader, frame
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.frames import FrameReader, frame
 from tests.node.protocol.pair import fed
 
 EVENTS = [b"", b"a", b"bc" * 50, b"x" * 300]

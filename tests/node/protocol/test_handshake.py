@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.registry import NAMES
-from lbm import keys
-from lbm.codec import Value, encode
-from node.protocol.codes import CLOSE, CONNECTION, HELLO, PING, PROOF, SEAL, CloseCode
-from node.protocol.event import handshake_event
-from node.protocol.frames import frame
-from node.protocol.handshake import Handshake, known
-from node.protocol.limits import HANDSHAKE_EVENT_SIZE
-from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
-from node.protocol.states import State
+from parley._crypto.identity import Identity
+from parley._crypto.registry import NAMES
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._node.protocol.codes import CLOSE, CONNECTION, HELLO, PING, PROOF, SEAL, CloseCode
+from parley._node.protocol.event import handshake_event
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import Handshake, known
+from parley._node.protocol.limits import HANDSHAKE_EVENT_SIZE
+from parley._node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import (
     ALICE,
     ANY_SIZE,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from crypto.registry import NAMES, PARAMETERS, Suite
-from lbm import keys
-from lbm.codec import Value, decode
-from lbm.errors import LbmDecodeError
-from node.protocol.codes import SENTENCES, CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.hello import (
+from parley._crypto.registry import NAMES, PARAMETERS, Suite
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.codes import SENTENCES, CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.hello import (
     check_version,
     hello_payload,
     parse_code_and_text,

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from crypto.registry import KEX, NAMES, PARAMETERS
-from crypto.schedule import check_network_mac
-from lbm import keys
-from lbm.codec import Value, decode, encode
-from node.protocol.codes import HELLO, REJECT, REPLY, RETRY, CloseCode
-from node.protocol.config import Plaintext
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.event import Event, handshake_event, parse_raw, serialise_raw
-from node.protocol.frames import frame
-from node.protocol.hello import PARAMETER_KEYS
-from node.protocol.initiator import Initiator
-from node.protocol.reports import ConnectionEnded, HandshakeCompleted
-from node.protocol.states import State
+from parley._crypto.registry import KEX, NAMES, PARAMETERS
+from parley._crypto.schedule import check_network_mac
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode, encode
+from parley._node.protocol.codes import HELLO, REJECT, REPLY, RETRY, CloseCode
+from parley._node.protocol.config import Plaintext
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import Event, handshake_event, parse_raw, serialise_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.hello import PARAMETER_KEYS
+from parley._node.protocol.initiator import Initiator
+from parley._node.protocol.reports import ConnectionEnded, HandshakeCompleted
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import (
     ALICE,
     ALIVE,

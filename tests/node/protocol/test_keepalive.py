@@ -2,12 +2,12 @@
 
 import pytest
 
-from lbm import keys
-from node.protocol.codes import PING, PONG, CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.keepalive import AWAKE, REST, KeepAlive
-from node.protocol.reports import PongReceived
-from node.protocol.states import State
+from parley._lbm import keys
+from parley._node.protocol.codes import PING, PONG, CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.keepalive import AWAKE, REST, KeepAlive
+from parley._node.protocol.reports import PongReceived
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, Pair, assert_violation, events_of, open_pair
 
 

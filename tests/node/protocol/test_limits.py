@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from lbm.errors import LbmDecodeError
-from node.protocol.limits import NEGOTIATED, Limits, frame_limit
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.limits import NEGOTIATED, Limits, frame_limit
 
 NAMES = sorted(NEGOTIATED)
 # Section 5, written out again.

@@ -6,10 +6,10 @@ sides have ended by their deadline.
 
 import pytest
 
-from crypto.registry import NAMES
-from node.protocol.codes import CloseCode
-from node.protocol.frames import frame
-from node.protocol.reports import PeerIdentified
+from parley._crypto.registry import NAMES
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.frames import frame
+from parley._node.protocol.reports import PeerIdentified
 from tests.node.protocol.pair import (
     ALICE,
     ALIVE,

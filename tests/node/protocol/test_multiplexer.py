@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Value, decode, encode
-from lbm.noise import parse_padding
-from node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
-from node.protocol.codes import (
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode, encode
+from parley._lbm.noise import parse_padding
+from parley._node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
+from parley._node.protocol.codes import (
     CHUNK,
     DATA,
     FINISH,
@@ -19,10 +19,10 @@ from node.protocol.codes import (
     WINDOW,
     CloseCode,
 )
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.limits import PEER_MEMORY
-from node.protocol.outbox import OutgoingEvent
-from node.protocol.reports import (
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.limits import PEER_MEMORY
+from parley._node.protocol.outbox import OutgoingEvent
+from parley._node.protocol.reports import (
     EventReceived,
     Report,
     StreamFinished,
@@ -31,7 +31,7 @@ from node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
-from node.protocol.states import State
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, Pair, Side, assert_ended, assert_violation, open_pair
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])

@@ -2,12 +2,12 @@
 
 import pytest
 
-from crypto.chain import HashChain, check_seal
-from crypto.schedule import chain_bind, chain_rekey, rekey_root, rekey_secrets
-from crypto.streamkeys import StreamKey
-from node.protocol.codes import CloseCode
-from node.protocol.handshake import Agreed
-from node.protocol.observer import Checkpoint, Observer
+from parley._crypto.chain import HashChain, check_seal
+from parley._crypto.schedule import chain_bind, chain_rekey, rekey_root, rekey_secrets
+from parley._crypto.streamkeys import StreamKey
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.observer import Checkpoint, Observer
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, events_of, make_config, open_pair
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from lbm import keys
-from lbm.codec import decode
-from node.protocol.codes import REJECT, SENTENCES, CloseCode
-from node.protocol.event import parse_raw
-from node.protocol.frames import frame
-from node.protocol.limits import HANDSHAKE_EVENT_SIZE
-from node.protocol.reports import ConnectionEnded
-from node.protocol.states import State
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._node.protocol.codes import REJECT, SENTENCES, CloseCode
+from parley._node.protocol.event import parse_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.limits import HANDSHAKE_EVENT_SIZE
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, START, Pair, Side, events_of, make_config
 
 # The handshake's states on either side, and how many flights lead there.

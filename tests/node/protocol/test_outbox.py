@@ -1,10 +1,10 @@
 """The queues of events that wait: turns, credit, dropping."""
 
-from node.protocol.account import OUTGOING_WEIGHT, Account
-from node.protocol.codes import DATA, FINISH, STREAM
-from node.protocol.limits import EVENT_COST
-from node.protocol.outbox import Outbox, OutgoingEvent
-from node.protocol.window import SendCredit
+from parley._node.protocol.account import OUTGOING_WEIGHT, Account
+from parley._node.protocol.codes import DATA, FINISH, STREAM
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.outbox import Outbox, OutgoingEvent
+from parley._node.protocol.window import SendCredit
 
 
 def event(stream: int, number: int = 0, cost: int = 0, size: int = 10) -> OutgoingEvent:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crypto.identity import Identity, PublicIdentity
-from node.protocol import proofs
-from node.protocol.config import CoreConfig
-from node.protocol.proofs import KEPT_PROOFS, keep, read_proof, refuse
+from parley._crypto.identity import Identity, PublicIdentity
+from parley._node.protocol import proofs
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.proofs import KEPT_PROOFS, keep, read_proof, refuse
 from tests.node.protocol.pair import Pair
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.protocol.config import CoreConfig
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import REKEY_RATE_SECONDS
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import REKEY_RATE_SECONDS
 from tests.node.protocol.machine import INITIATOR_IDENTITY, RESPONDER_IDENTITY, Link
 
 X25519 = {"kex": ("x25519",)}

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import decode, encode
-from node.protocol.codes import REJECT, REPLY, RETRY, CloseCode
-from node.protocol.errors import ConnectionClosedError
-from node.protocol.event import Event, handshake_event, parse_raw
-from node.protocol.frames import frame
-from node.protocol.handshake import Handshake, known
-from node.protocol.reports import (
+from parley._lbm.codec import decode, encode
+from parley._node.protocol.codes import REJECT, REPLY, RETRY, CloseCode
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.protocol.event import Event, handshake_event, parse_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import Handshake, known
+from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     HandshakeCompleted,
@@ -28,7 +28,7 @@ from node.protocol.reports import (
     StreamOpened,
     StreamReset,
 )
-from node.protocol.states import State
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, Pair, Side, events_of, make_config
 
 NETWORK_KEY = bytes(range(32))

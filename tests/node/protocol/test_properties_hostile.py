@@ -10,13 +10,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.schedule import next_secret
-from lbm.codec import encode
-from node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.protocol.limits import EVENT_COST
-from node.protocol.reports import ConnectionEnded, EventReceived, StreamFinished, StreamReset
-from node.protocol.states import State
+from parley._crypto.schedule import next_secret
+from parley._lbm.codec import encode
+from parley._node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    StreamFinished,
+    StreamReset,
+)
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import Pair, Side, open_pair
 
 WINDOW = MAX_PAYLOAD = 1024

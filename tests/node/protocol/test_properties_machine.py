@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from crypto.registry import NAMES
-from lbm.noise import parse_padding
-from node.protocol.config import CoreConfig
-from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.protocol.limits import Limits
-from node.protocol.states import State
+from parley._crypto.registry import NAMES
+from parley._lbm.noise import parse_padding
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.states import State
 from tests.node.protocol.machine import INITIATOR_IDENTITY, RESPONDER_IDENTITY, Link, Side
 
 WHO = st.sampled_from([0, 1])

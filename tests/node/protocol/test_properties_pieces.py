@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import encode
-from node.protocol.connection import Connection
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.frames import FrameReader, frame
-from node.protocol.reports import (
+from parley._lbm.codec import encode
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.frames import FrameReader, frame
+from parley._node.protocol.reports import (
     EventReceived,
     HandshakeCompleted,
     KeysUpdated,
@@ -33,7 +33,7 @@ INITIATOR, RESPONDER = True, False
 @contextmanager
 def nothing_random() -> Iterator[None]:
     """Every ephemeral key is the same one."""
-    with patch("crypto.exchange.random_bytes", lambda size: b"\x07" * size):
+    with patch("parley._crypto.exchange.random_bytes", lambda size: b"\x07" * size):
         yield
 
 

@@ -3,9 +3,9 @@ cannot come back."""
 
 import pytest
 
-from node.protocol.codes import SIM, CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.reports import ConnectionEnded
+from parley._node.protocol.codes import SIM, CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.reports import ConnectionEnded
 from tests.node.protocol.cut_pair import CutPair, cut_pair
 from tests.node.protocol.pair import Pair, Side, open_pair
 from tests.node.protocol.test_observer import Recorder

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from crypto.registry import KEX, PARAMETERS, Suite
-from lbm import keys
-from lbm.codec import Value, encode
-from node.protocol.codes import KEY_UPDATE, REKEY_ANSWER, REKEY_OFFER, CloseCode
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from node.protocol.rekey import Phase, Rekeying
-from node.protocol.reports import KeysUpdated
+from parley._crypto.registry import KEX, PARAMETERS, Suite
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._node.protocol.codes import KEY_UPDATE, REKEY_ANSWER, REKEY_OFFER, CloseCode
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.rekey import Phase, Rekeying
+from parley._node.protocol.reports import KeysUpdated
 from tests.node.protocol.pair import ALIVE, Pair, Side, assert_ended, assert_violation, open_pair
 
 KEX_NAME = "x25519"

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from lbm import keys
-from node.protocol.attempt import Attempt
-from node.protocol.codes import CLOSE, CONNECTION, REJECT, RESUMED
-from node.protocol.event import parse_raw
+from parley._lbm import keys
+from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.codes import CLOSE, CONNECTION, REJECT, RESUMED
+from parley._node.protocol.event import parse_raw
 from tests.node.protocol.cut_session import CutSession, check, uncut
 from tests.node.protocol.pair import Side, raw_frame
 

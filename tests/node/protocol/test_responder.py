@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from crypto.registry import KEX, NAMES
-from crypto.schedule import network_mac
-from lbm import keys
-from lbm.codec import Value, decode, encode
-from node.protocol.codes import HELLO, REJECT, REPLY, RETRY, SENTENCES, CloseCode
-from node.protocol.event import Event, handshake_event, parse_raw, serialise_raw
-from node.protocol.frames import frame
-from node.protocol.hello import PARAMETER_KEYS
-from node.protocol.reports import ConnectionEnded
-from node.protocol.states import State
+from parley._crypto.registry import KEX, NAMES
+from parley._crypto.schedule import network_mac
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode, encode
+from parley._node.protocol.codes import HELLO, REJECT, REPLY, RETRY, SENTENCES, CloseCode
+from parley._node.protocol.event import Event, handshake_event, parse_raw, serialise_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.hello import PARAMETER_KEYS
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, BOB, START, Side, events_of, make_config, raw_frame
 
 HYBRID, CLASSIC = "x25519-mlkem768", "x25519"

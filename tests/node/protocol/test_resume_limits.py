@@ -4,10 +4,10 @@ from contextlib import suppress
 
 import pytest
 
-from lbm import keys
-from node.protocol.codes import CONNECTION, RECEIVED, SIM, CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import (
+from parley._lbm import keys
+from parley._node.protocol.codes import CONNECTION, RECEIVED, SIM, CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import (
     CLOSED_PATIENCE,
     IDLE_EVENTS,
     LEAST_RESUME_BUFFER,
@@ -19,8 +19,8 @@ from node.protocol.limits import (
     TELL_BYTES,
     TELL_INTERVAL,
 )
-from node.protocol.reports import Parted
-from node.protocol.states import State
+from parley._node.protocol.reports import Parted
+from parley._node.protocol.states import State
 from tests.node.protocol.cut_pair import CutPair, M, cut_pair
 from tests.node.protocol.pair import ALICE, ALIVE, Side, make_config
 

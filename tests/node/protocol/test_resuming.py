@@ -1,7 +1,7 @@
 """Resuming a session, as two cores do it: agreed, parted, asked, accepted, and on it goes."""
 
-from node.protocol.codes import SIM, CloseCode
-from node.protocol.reports import HandshakeCompleted
+from parley._node.protocol.codes import SIM, CloseCode
+from parley._node.protocol.reports import HandshakeCompleted
 from tests.node.protocol.cut_pair import CutPair, cut_pair, parted, resumed
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, Side, make_config, open_pair
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from crypto.chain import seal_mask
-from crypto.identity import Identity
-from crypto.registry import NAMES, PARAMETERS, Suite
-from crypto.streamkeys import StreamKey
-from node.protocol.codes import ALWAYS_SEALED, CONNECTION, SEAL, CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.event import Event
-from node.protocol.sealing import Receiver, Sender
+from parley._crypto.chain import seal_mask
+from parley._crypto.identity import Identity
+from parley._crypto.registry import NAMES, PARAMETERS, Suite
+from parley._crypto.streamkeys import StreamKey
+from parley._node.protocol.codes import ALWAYS_SEALED, CONNECTION, SEAL, CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import Event
+from parley._node.protocol.sealing import Receiver, Sender
 from tests.node.protocol.pair import ALICE, events_of
 
 SECRET, CHAIN, COMMIT = bytes([1]) * 32, bytes([2]) * 32, bytes([3]) * 32
@@ -158,7 +158,7 @@ def test_no_pair_of_key_and_nonce_twice(monkeypatch: pytest.MonkeyPatch) -> None
         made.append((secret, stream))
         return Spy(StreamKey(suite, secret, stream), len(made))
 
-    monkeypatch.setattr("node.protocol.sealing.StreamKey", make)
+    monkeypatch.setattr("parley._node.protocol.sealing.StreamKey", make)
     line = Line()
     for epoch in range(3):
         for number in range(50):

@@ -2,14 +2,24 @@
 
 import pytest
 
-from lbm import keys
-from lbm.codec import Value, encode
-from node.protocol.account import Account
-from node.protocol.codes import CLOSE, DATA, FINISH, OPEN, PONG, RESET, SEAL, STREAM, CloseCode
-from node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER
-from node.protocol.outbox import Wire
-from node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
-from node.protocol.waker import Waker
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import (
+    CLOSE,
+    DATA,
+    FINISH,
+    OPEN,
+    PONG,
+    RESET,
+    SEAL,
+    STREAM,
+    CloseCode,
+)
+from parley._node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER
+from parley._node.protocol.outbox import Wire
+from parley._node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
+from parley._node.protocol.waker import Waker
 from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])

@@ -4,9 +4,18 @@ from itertools import product
 
 import pytest
 
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.states import ASKING, HANDSHAKE, LIVE, NEXT, READING, Signal, State, next_state
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.states import (
+    ASKING,
+    HANDSHAKE,
+    LIVE,
+    NEXT,
+    READING,
+    Signal,
+    State,
+    next_state,
+)
 
 
 def test_every_pair_is_in_the_table_or_our_mistake() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from node.protocol.streams import Streams
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.streams import Streams
 
 
 def violates(code: CloseCode = CloseCode.PROTOCOL_ERROR) -> "pytest.RaisesExc[RemoteProtocolError]":

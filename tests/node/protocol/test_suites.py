@@ -2,9 +2,9 @@
 
 import pytest
 
-from crypto.registry import NAMES, all_suites
-from node.protocol.codes import CloseCode
-from node.protocol.reports import HandshakeCompleted, KeysUpdated
+from parley._crypto.registry import NAMES, all_suites
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import HandshakeCompleted, KeysUpdated
 from tests.node.protocol.pair import ALICE, BOB, Pair, algorithms, make_config
 
 EVENTS = 200

@@ -7,23 +7,23 @@ from typing import Any, Literal
 
 import pytest
 
-from crypto.identity import Identity
-from lbm.noise import NO_PADDING, PADME, Padding
-from node.backoff import Pauses
-from node.bus.config import BusConfig
-from node.bus.redis.format import RedisFormat
-from node.config import NodeConfig
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.errors import ConfigError
-from node.protocol.config import CoreConfig
-from node.protocol.limits import Limits
-from node.protocol.typed import check_types
-from node.settings import Settings
-from node.settings.bus import BusSettings
-from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
-from node.settings.federation import FederationSettings
-from node.settings.journal import JournalSettings
-from node.settings.serve import ServeSettings
+from parley._crypto.identity import Identity
+from parley._lbm.noise import NO_PADDING, PADME, Padding
+from parley._node.backoff import Pauses
+from parley._node.bus.config import BusConfig
+from parley._node.bus.redis.format import RedisFormat
+from parley._node.config import NodeConfig
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.errors import ConfigError
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.typed import check_types
+from parley._node.settings import Settings
+from parley._node.settings.bus import BusSettings
+from parley._node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from parley._node.settings.federation import FederationSettings
+from parley._node.settings.journal import JournalSettings
+from parley._node.settings.serve import ServeSettings
 
 # All that applications set: `Settings` holds what files can.
 CLASSES: tuple[Any, ...] = (

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crypto.registry import SIGNING, Suite
-from lbm.errors import LbmDecodeError
-from node.protocol import codes as wire_codes
-from node.protocol.batch_event import parse_batch, serialise_batch
-from node.protocol.codes import (
+from parley._crypto.registry import SIGNING, Suite
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol import codes as wire_codes
+from parley._node.protocol.batch_event import parse_batch, serialise_batch
+from parley._node.protocol.codes import (
     ALWAYS_SEALED,
     CONNECTION,
     DATA,
@@ -14,11 +14,11 @@ from node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
-from node.protocol.frames import FrameReader
-from node.protocol.limits import NEGOTIATED, Limits, frame_limit
-from node.protocol.sealing import Receiver
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
+from parley._node.protocol.frames import FrameReader
+from parley._node.protocol.limits import NEGOTIATED, Limits, frame_limit
+from parley._node.protocol.sealing import Receiver
 from tests.node.protocol.pair import fed, open_pair, send_raw
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 

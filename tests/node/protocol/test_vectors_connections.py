@@ -13,23 +13,28 @@ from unittest.mock import patch
 
 import pytest
 
-from crypto.exchange import EphemeralKey, KexAlgorithm
-from crypto.hashing import HashAlgorithm
-from crypto.identity import Identity
-from crypto.registry import PARAMETERS, SIGNING, Suite
-from crypto.signing import SigningKey
-from crypto.streamkeys import StreamKey
-from lbm import keys
-from lbm.codec import decode
-from node.protocol import codes as wire
-from node.protocol.codes import CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.frames import frame
-from node.protocol.handshake import Agreed
-from node.protocol.initiator import Initiator
-from node.protocol.observer import Checkpoint
-from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified, Report
+from parley._crypto.exchange import EphemeralKey, KexAlgorithm
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.identity import Identity
+from parley._crypto.registry import PARAMETERS, SIGNING, Suite
+from parley._crypto.signing import SigningKey
+from parley._crypto.streamkeys import StreamKey
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._node.protocol import codes as wire
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.initiator import Initiator
+from parley._node.protocol.observer import Checkpoint
+from parley._node.protocol.reports import (
+    ConnectionEnded,
+    HandshakeCompleted,
+    PeerIdentified,
+    Report,
+)
 from tests.compiled import CORE, is_compiled
 from tests.node.protocol.pair import START, events_of
 from tests.vectors.load import Vector, codes, read, unhex, vectors
@@ -190,7 +195,7 @@ class Replay:
             enter(patch.object(KexAlgorithm, "respond", lambda alg, s: self.respond(alg, s)))
             enter(patch.object(Initiator, "hello", lambda core: core._hello(first_kex)))
             if self.suite.signing == "ml-dsa-65":
-                enter(patch("node.protocol.sealing.make_seal", self.make_seal))
+                enter(patch("parley._node.protocol.sealing.make_seal", self.make_seal))
             for side, event in zip(SIDES, (self.hello, self.reply[-1]), strict=True):
                 random: Any = decode(event[8:])[keys.RANDOM]
                 self.cores[side] = Connection(

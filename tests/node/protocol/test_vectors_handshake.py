@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
-from crypto.exchange import EphemeralKey, KexAlgorithm
-from crypto.identity import Identity
-from crypto.registry import KEX, Suite
-from lbm import keys
-from lbm.codec import decode
-from node.protocol.codes import CONNECTION, REJECT, REPLY, RETRY, SENTENCES, CloseCode
-from node.protocol.config import CoreConfig, Plaintext
-from node.protocol.event import Event, parse_raw
-from node.protocol.frames import frame
-from node.protocol.limits import Limits
-from node.protocol.reports import HandshakeCompleted
-from node.protocol.states import State
+from parley._crypto.exchange import EphemeralKey, KexAlgorithm
+from parley._crypto.identity import Identity
+from parley._crypto.registry import KEX, Suite
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._node.protocol.codes import CONNECTION, REJECT, REPLY, RETRY, SENTENCES, CloseCode
+from parley._node.protocol.config import CoreConfig, Plaintext
+from parley._node.protocol.event import Event, parse_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.limits import Limits
+from parley._node.protocol.reports import HandshakeCompleted
+from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, START, Side, events_of, raw_frame
 from tests.vectors.load import Vector, codes, of_kind, read, unhex, vectors
 

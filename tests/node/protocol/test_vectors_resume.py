@@ -5,25 +5,25 @@ from contextlib import contextmanager
 
 import pytest
 
-from crypto.hashing import HashAlgorithm
-from crypto.identity import Identity
-from crypto.registry import HASHES
-from lbm import keys
-from lbm.codec import decode
-from lbm.errors import LbmDecodeError
-from node.protocol.account import Account
-from node.protocol.codes import CONNECTION, REJECT, SENTENCES, SIM, CloseCode
-from node.protocol.config import CoreConfig
-from node.protocol.connection import Connection
-from node.protocol.errors import RemoteProtocolError, violation
-from node.protocol.event import parse_raw
-from node.protocol.frames import frame
-from node.protocol.handshake import raw_handshake_event
-from node.protocol.hello import decode_handshake
-from node.protocol.reports import HandshakeCompleted, ResumeAsked
-from node.protocol.resume import ResumeKey, ResumeRequest, read_resume, read_resumed
-from node.protocol.resumption import Resumption
-from node.protocol.sent_bytes import SentBytes
+from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.identity import Identity
+from parley._crypto.registry import HASHES
+from parley._lbm import keys
+from parley._lbm.codec import decode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CONNECTION, REJECT, SENTENCES, SIM, CloseCode
+from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import RemoteProtocolError, violation
+from parley._node.protocol.event import parse_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake import raw_handshake_event
+from parley._node.protocol.hello import decode_handshake
+from parley._node.protocol.reports import HandshakeCompleted, ResumeAsked
+from parley._node.protocol.resume import ResumeKey, ResumeRequest, read_resume, read_resumed
+from parley._node.protocol.resumption import Resumption
+from parley._node.protocol.sent_bytes import SentBytes
 from tests.node.protocol.cut_pair import CutPair, cut_pair
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, START, make_config
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors

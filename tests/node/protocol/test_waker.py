@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from node.protocol.account import Account
-from node.protocol.codes import CALL, MAIN_STREAM, SIM
-from node.protocol.connection import Connection
-from node.protocol.outbox import Outbox, OutgoingEvent
-from node.protocol.waker import Waker
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CALL, MAIN_STREAM, SIM
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.outbox import Outbox, OutgoingEvent
+from parley._node.protocol.waker import Waker
 from tests.node.protocol.pair import open_pair
 
 NEVER = float("inf")

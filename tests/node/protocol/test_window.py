@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
-from node.protocol.window import ReceiveWindow, SendCredit
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.window import ReceiveWindow, SendCredit
 
 
 def test_credit_is_added() -> None:

@@ -6,11 +6,6 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from lbm.errors import LbmEncodeError
-from node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
-from node.protocol.codes import END, NAMED, CloseCode
-from node.protocol.errors import PayloadTooLargeError
-from node.protocol.reports import EventReceived
 from parley import (
     CallRefused,
     CallTimeout,
@@ -23,6 +18,11 @@ from parley import (
     Tandem,
     UnreadRepliesError,
 )
+from parley._lbm.errors import LbmEncodeError
+from parley._node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
+from parley._node.protocol.codes import END, NAMED, CloseCode
+from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.protocol.reports import EventReceived
 from tests.node.network import Meeting, eventually, meeting, nothing_left, settled, started
 
 pytestmark = pytest.mark.anyio

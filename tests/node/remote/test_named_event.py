@@ -7,10 +7,10 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from lbm.errors import LbmEncodeError
-from node.messaging.formats import FormatName
-from node.protocol.errors import PayloadTooLargeError
 from parley import CallRefused, FormatError, NamedEvent, Payload, Tandem
+from parley._lbm.errors import LbmEncodeError
+from parley._node.messaging.formats import FormatName
+from parley._node.protocol.errors import PayloadTooLargeError
 from tests.node.network import Meeting, eventually, meeting
 
 pytestmark = pytest.mark.anyio

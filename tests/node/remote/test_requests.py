@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import CALL
 from parley import Call, Peer
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import CALL
 
 
 def test_a_call_shows_what_came() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.remote.round_trip import LARGEST_ROUND_TRIP, MEASURE_INTERVAL, RoundTrip
+from parley._node.remote.round_trip import LARGEST_ROUND_TRIP, MEASURE_INTERVAL, RoundTrip
 from tests.node.network import eventually, meeting
 
 

@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.bus.body import encode_body
-from node.bus.config import BusConfig
-from node.bus.model import Counters, NewEvent
-from node.bus.schemas import Schemas
-from node.bus.store import Store
-from node.protocol.codes import BUS
-from node.remote_bus.answers import Answer, decode_answer
-from node.remote_bus.authorisation import AllowBus, BusRequest
-from node.remote_bus.bus_requests import Given, Publish, Request, encode_request
-from node.remote_bus.remote_store import RemoteStore
-from node.remote_bus.service import BusService, offer_bus
-from node.streams.stream import Stream
-from node.transport.backend import Backend
+from parley._node.bus.body import encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.model import Counters, NewEvent
+from parley._node.bus.schemas import Schemas
+from parley._node.bus.store import Store
+from parley._node.protocol.codes import BUS
+from parley._node.remote_bus.answers import Answer, decode_answer
+from parley._node.remote_bus.authorisation import AllowBus, BusRequest
+from parley._node.remote_bus.bus_requests import Given, Publish, Request, encode_request
+from parley._node.remote_bus.remote_store import RemoteStore
+from parley._node.remote_bus.service import BusService, offer_bus
+from parley._node.streams.stream import Stream
+from parley._node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import Meeting, meeting
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from node.bus.errors import BusRefusedError
-from node.errors import ConfigError, ParleyError
-from node.protocol.codes import ResultCode
-from node.remote_bus.authorisation import AllowBus, BusRequest, BusRule
-from node.remote_bus.bus_requests import (
+from parley._node.bus.errors import BusRefusedError
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote_bus.authorisation import AllowBus, BusRequest, BusRule
+from parley._node.remote_bus.bus_requests import (
     Ack,
     Bury,
     Claim,
@@ -37,8 +37,8 @@ from node.remote_bus.bus_requests import (
     Touch,
     TrimStream,
 )
-from node.remote_bus.service import offer_bus
-from node.streams.stream import Stream
+from parley._node.remote_bus.service import offer_bus
+from parley._node.streams.stream import Stream
 from tests.node.network import new_node
 from tests.node.remote_bus.offered import GROUP, NAME, Between, ask, between, everything, given
 

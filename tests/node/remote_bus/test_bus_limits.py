@@ -6,20 +6,20 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.body import encode_body
-from node.bus.config import BusConfig
-from node.bus.model import NewEvent, Published, StreamInfo
-from node.protocol.account import Account
-from node.protocol.codes import ResultCode
-from node.protocol.limits import Limits
-from node.remote_bus import bus_channel, fetcher
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.answers import row_cost
-from node.remote_bus.authorisation import BusRequest
-from node.remote_bus.bus_channel import LateAnswer
-from node.remote_bus.bus_requests import Join, ListStreams, Read, Touch
-from node.remote_bus.fetcher import DeliveryBatch, EventFetcher
-from node.remote_bus.unsettled import Leftovers, Unsettled
+from parley._node.bus.body import encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.model import NewEvent, Published, StreamInfo
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.limits import Limits
+from parley._node.remote_bus import bus_channel, fetcher
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.answers import row_cost
+from parley._node.remote_bus.authorisation import BusRequest
+from parley._node.remote_bus.bus_channel import LateAnswer
+from parley._node.remote_bus.bus_requests import Join, ListStreams, Read, Touch
+from parley._node.remote_bus.fetcher import DeliveryBatch, EventFetcher
+from parley._node.remote_bus.unsettled import Leftovers, Unsettled
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import PATIENCE, eventually, ground, settled
 from tests.node.remote_bus.offered import GROUP, NAME, ask, between, new

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import Value, decode, encode
-from lbm.errors import LbmDecodeError
-from node.bus.model import (
+from parley._lbm import keys
+from parley._lbm.codec import Value, decode, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
     GroupInfo,
@@ -18,10 +18,10 @@ from node.bus.model import (
     StoredEvent,
     StreamInfo,
 )
-from node.remote_bus import answers
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.answers import Answer, decode_answer, encode_answer, row_cost, that_fit
-from node.remote_bus.bus_requests import (
+from parley._node.remote_bus import answers
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.answers import Answer, decode_answer, encode_answer, row_cost, that_fit
+from parley._node.remote_bus.bus_requests import (
     FIELDS,
     REQUESTS,
     Given,

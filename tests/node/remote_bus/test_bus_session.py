@@ -5,10 +5,10 @@ from typing import Any
 import anyio
 import pytest
 
-from lbm.codec import encode
-from node.bus.body import encode_body
-from node.bus.config import BusConfig
-from node.bus.errors import (
+from parley._lbm.codec import encode
+from parley._node.bus.body import encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusDamagedError,
@@ -17,13 +17,13 @@ from node.bus.errors import (
     BusRefusedError,
     BusUnavailableError,
 )
-from node.bus.ids import parse_id
-from node.bus.model import NewEvent
-from node.errors import PeerClosedError, StreamResetError
-from node.protocol.codes import BUS, BusType, CloseCode, ResultCode
-from node.protocol.limits import Limits
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.bus_requests import (
+from parley._node.bus.ids import parse_id
+from parley._node.bus.model import NewEvent
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.protocol.codes import BUS, BusType, CloseCode, ResultCode
+from parley._node.protocol.limits import Limits
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.bus_requests import (
     REQUESTS,
     Ack,
     Bury,

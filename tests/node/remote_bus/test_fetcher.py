@@ -5,12 +5,12 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.body import encode_body
-from node.bus.config import BusConfig
-from node.bus.model import NewEvent
-from node.protocol.account import Account
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.fetcher import DeliveryBatch, EventFetcher
+from parley._node.bus.body import encode_body
+from parley._node.bus.config import BusConfig
+from parley._node.bus.model import NewEvent
+from parley._node.protocol.account import Account
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.fetcher import DeliveryBatch, EventFetcher
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, ground
 

@@ -5,9 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
-from lbm.codec import encode
-from node.bus.config import BusConfig
-from node.bus.errors import (
+from parley._lbm.codec import encode
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusDamagedError,
@@ -17,16 +17,16 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.bus.event import BusEvent
-from node.bus.model import NewEvent, Trim
-from node.handlers.registry import Entry
-from node.protocol.codes import BUS_LABEL, CloseCode, ResultCode
-from node.protocol.limits import Limits
-from node.remote_bus import bus_channel
-from node.remote_bus import bus_limits as limits
-from node.remote_bus.answers import Answer, encode_answer
-from node.remote_bus.remote_store import RemoteStore
-from node.streams.stream import Stream
+from parley._node.bus.event import BusEvent
+from parley._node.bus.model import NewEvent, Trim
+from parley._node.handlers.registry import Entry
+from parley._node.protocol.codes import BUS_LABEL, CloseCode, ResultCode
+from parley._node.protocol.limits import Limits
+from parley._node.remote_bus import bus_channel
+from parley._node.remote_bus import bus_limits as limits
+from parley._node.remote_bus.answers import Answer, encode_answer
+from parley._node.remote_bus.remote_store import RemoteStore
+from parley._node.streams.stream import Stream
 from tests.node.network import Meeting, eventually, introduce, meeting, settled, started
 from tests.node.remote_bus.offered import GROUP, NAME, Between, between, new
 

@@ -1,7 +1,7 @@
 """What was handed out, and what was left: both are bounded."""
 
-from node.protocol.account import Account
-from node.remote_bus.unsettled import Leftovers, Unsettled
+from parley._node.protocol.account import Account
+from parley._node.remote_bus.unsettled import Leftovers, Unsettled
 
 PLACE = ("a.b", "g", "c")
 

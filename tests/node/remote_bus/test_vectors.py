@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from lbm.errors import LbmDecodeError
-from node.protocol.codes import BUS, BusType
-from node.remote_bus import answers
-from node.remote_bus.answers import decode_answer, encode_answer, read_rows
-from node.remote_bus.bus_requests import REQUESTS, decode_request, encode_request
+from parley._lbm.errors import LbmDecodeError
+from parley._node.protocol.codes import BUS, BusType
+from parley._node.remote_bus import answers
+from parley._node.remote_bus.answers import decode_answer, encode_answer, read_rows
+from parley._node.remote_bus.bus_requests import REQUESTS, decode_request, encode_request
 from tests.vectors.load import Vector, read, unhex, vectors
 
 READERS: dict[str, Any] = {

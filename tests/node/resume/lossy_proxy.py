@@ -14,9 +14,9 @@ from typing import Any, Final, Self, cast
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, UNIXSocketStream
 
-from node.testing import FaultyLink
-from node.testing.unix import UnixStream
-from node.transport.address import Address
+from parley._node.testing import FaultyLink
+from parley._node.testing.unix import UnixStream
+from parley._node.transport.address import Address
 
 # How a transport is lost, and how often of sixteen times.
 BYTES, BEGINNING, MOMENT, SILENCE, ABSENCE = (

@@ -7,11 +7,11 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from node.errors import OutcomeUnknownError
-from node.peer.once_key import OnceKey
-from node.protocol.limits import ONCE_AGAIN
-from node.testing import FakeClock
 from parley import Call, Node
+from parley._node.errors import OutcomeUnknownError
+from parley._node.peer.once_key import OnceKey
+from parley._node.protocol.limits import ONCE_AGAIN
+from parley._node.testing import FakeClock
 from tests.node.network import eventually, settled, started
 from tests.node.resume.roads import road
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.protocol.connection import Connection
-from node.testing.proxy import FaultyProxy
 from parley import Call, Node
+from parley._node.protocol.connection import Connection
+from parley._node.testing.proxy import FaultyProxy
 from parley.errors import PeerClosedError
 from tests.node.network import config, eventually, living, new_node
 

@@ -20,12 +20,12 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node.apps.transfer.protocol import Receipt
-from node.apps.transfer.receiver import FileReceiver
-from node.apps.transfer.sender import Source, send_file
-from node.apps.transfer.store import FileStore
-from node.bus.bus import Bus
 from parley import Call, Node, Peer, Topic
+from parley._node.apps.transfer.protocol import Receipt
+from parley._node.apps.transfer.receiver import FileReceiver
+from parley._node.apps.transfer.sender import Source, send_file
+from parley._node.apps.transfer.store import FileStore
+from parley._node.bus.bus import Bus
 from tests.node.network import eventually, living, new_node, nothing_left
 from tests.node.resume.lossy_proxy import LossyProxy
 

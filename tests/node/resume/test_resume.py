@@ -9,13 +9,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.testing.proxy import FaultyProxy
-from node.transport.address import Address
-from node.transport.memory import MemoryStream, memory_pair
-from node.trust.policies import AnyPeer
 from parley import Call, Identity, Node, PeerClosedError, Stream
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.testing.proxy import FaultyProxy
+from parley._node.transport.address import Address
+from parley._node.transport.memory import MemoryStream, memory_pair
+from parley._node.trust.policies import AnyPeer
 from parley.errors import ConfigError, HandshakeError, UnreachableError
 from tests.node.network import (
     PATIENCE,

@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 
-from crypto.identity import Identity
-from node.node import Node
-from node.server.federation import Federation
-from node.settings.federation import FederationSettings
-from node.testing.clock import FakeClock
-from node.testing.servers import MemoryNetwork
+from parley._crypto.identity import Identity
+from parley._node.node import Node
+from parley._node.server.federation import Federation
+from parley._node.settings.federation import FederationSettings
+from parley._node.testing.clock import FakeClock
+from parley._node.testing.servers import MemoryNetwork
 from tests.node.network import PATIENCE, config
 
 NOW = 1_800_000_000.0

@@ -5,21 +5,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from lbm import keys
-from lbm.codec import Value, encode
-from node.errors import HandshakeError, TunnelRefusedError
-from node.federation.limits import AVOIDED, LONGEST_TEXT
-from node.federation.paths import Obstacle
-from node.handlers.registry import Entry
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode, ResultCode
-from node.remote.round_trip import MEASURE_INTERVAL
-from node.streams.stream import Stream
-from node.streams.tunnel_stream import TunnelStream
-from node.tunnels.dialling import dial_tunnel
-from node.tunnels.writer import TunnelWriter
+from parley._crypto.identity import Identity, NodeId
+from parley._lbm import keys
+from parley._lbm.codec import Value, encode
+from parley._node.errors import HandshakeError, TunnelRefusedError
+from parley._node.federation.limits import AVOIDED, LONGEST_TEXT
+from parley._node.federation.paths import Obstacle
+from parley._node.handlers.registry import Entry
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode, ResultCode
+from parley._node.remote.round_trip import MEASURE_INTERVAL
+from parley._node.streams.stream import Stream
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.tunnels.dialling import dial_tunnel
+from parley._node.tunnels.writer import TunnelWriter
 from tests.node.network import config, introduce
 from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_reach import logged_in, ticking

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import NodeId
-from lbm import keys
-from node.errors import CallRefused, StreamResetError
-from node.protocol.codes import DATA, FEDERATION, HAVE, STREAM, CloseCode, ResultCode
-from node.protocol.event import parse_raw
-from node.protocol.federation_types import HAVE as HAVE_CELLS
-from node.server.calls import offer_federation_calls
-from node.server.directory import AGAIN
-from node.streams.stream import Stream
-from node.testing.pair import connect_nodes
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._node.errors import CallRefused, StreamResetError
+from parley._node.protocol.codes import DATA, FEDERATION, HAVE, STREAM, CloseCode, ResultCode
+from parley._node.protocol.event import parse_raw
+from parley._node.protocol.federation_types import HAVE as HAVE_CELLS
+from parley._node.server.calls import offer_federation_calls
+from parley._node.server.directory import AGAIN
+from parley._node.streams.stream import Stream
+from parley._node.testing.pair import connect_nodes
 from tests.node.network import new_node
 from tests.node.server.ring import Servers, ring, servers
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors

@@ -8,8 +8,8 @@ from random import Random  # noqa: TID251 - when to kill
 import anyio
 import pytest
 
-from node.peer.peer import Peer
-from node.remote.requests import Call
+from parley._node.peer.peer import Peer
+from parley._node.remote.requests import Call
 from tests.node.network import PATIENCE
 from tests.node.server.ring import Servers, ring, servers
 

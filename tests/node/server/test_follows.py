@@ -8,24 +8,24 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.backoff import Pauses
-from node.errors import (
+from parley import Node, Peer, SubscribeRequest
+from parley._crypto.identity import Identity, NodeId
+from parley._node.backoff import Pauses
+from parley._node.errors import (
     CallRefused,
     ParleyError,
     StreamResetError,
     SubscribeRejected,
     UnreachableError,
 )
-from node.federation.exports import Exports
-from node.handlers.topic import Topic
-from node.messaging.notes import DROPPED_HEADER
-from node.protocol.codes import CloseCode, ResultCode
-from node.server import followed_topic, shared_sessions
-from node.server import follows as follows_module
-from node.server.followed_topic import KEPT_BYTES
-from node.server.follows import Follows
-from parley import Node, Peer, SubscribeRequest
+from parley._node.federation.exports import Exports
+from parley._node.handlers.topic import Topic
+from parley._node.messaging.notes import DROPPED_HEADER
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.server import followed_topic, shared_sessions
+from parley._node.server import follows as follows_module
+from parley._node.server.followed_topic import KEPT_BYTES
+from parley._node.server.follows import Follows
 from tests.node.network import PATIENCE, config, eventually, introduce, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio

@@ -5,14 +5,14 @@ from functools import partial
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.errors import CallRefused, TunnelRefusedError
-from node.federation.limits import DIALS_OF_ACCOUNT, TUNNELS_OF_ACCOUNT
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import ResultCode
-from node.streams.stream import Stream
-from node.tunnels.dialling import dial_tunnel
+from parley._crypto.identity import Identity
+from parley._node.errors import CallRefused, TunnelRefusedError
+from parley._node.federation.limits import DIALS_OF_ACCOUNT, TUNNELS_OF_ACCOUNT
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import ResultCode
+from parley._node.streams.stream import Stream
+from parley._node.tunnels.dialling import dial_tunnel
 from tests.node.network import config, eventually
 from tests.node.server.ring import servers
 from tests.node.server.test_blame import let_account

@@ -5,21 +5,21 @@ try, and not the connection.
 import anyio
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.errors import HandshakeError, PeerClosedError
-from node.handlers.registry import Entry
-from node.peer.peer import Peer
-from node.protocol import codes
-from node.protocol.codes import DIAL, TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode
-from node.protocol.event import handshake_event
-from node.protocol.frames import frame
-from node.protocol.hello import reject_payload
-from node.remote.requests import Call
-from node.streams.stream import Stream
-from node.streams.tunnel_stream import TunnelStream
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.writer import TunnelWriter
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.errors import HandshakeError, PeerClosedError
+from parley._node.handlers.registry import Entry
+from parley._node.peer.peer import Peer
+from parley._node.protocol import codes
+from parley._node.protocol.codes import DIAL, TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode
+from parley._node.protocol.event import handshake_event
+from parley._node.protocol.frames import frame
+from parley._node.protocol.hello import reject_payload
+from parley._node.remote.requests import Call
+from parley._node.streams.stream import Stream
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.writer import TunnelWriter
 from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_reach import ticking
 from tests.node.tunnels.test_blindness import Side

@@ -5,14 +5,14 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from node.backoff import Pauses
-from node.errors import ConfigError, ParleyError, UnreachableError
-from node.node import Node
-from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
-from node.server.federation import Federation
-from node.settings import FederationSettings
-from node.testing.servers import MemoryNetwork
+from parley._crypto.identity import Identity
+from parley._node.backoff import Pauses
+from parley._node.errors import ConfigError, ParleyError, UnreachableError
+from parley._node.node import Node
+from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
+from parley._node.server.federation import Federation
+from parley._node.settings import FederationSettings
+from parley._node.testing.servers import MemoryNetwork
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio

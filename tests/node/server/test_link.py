@@ -7,21 +7,21 @@ from functools import partial
 import anyio
 import pytest
 
-from crypto.identity import NodeId
-from node.backoff import Pauses
-from node.errors import ConfigError, PeerClosedError, StreamResetError
-from node.federation.limits import MOST_LINKS
-from node.handlers.registry import Entry
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import FEDERATION_LABEL, CloseCode
-from node.protocol.limits import Limits
-from node.server.link import ServerLink
-from node.server.links import ServerLinks
-from node.settings.federation import FederationSettings
-from node.streams.stream import Stream
-from node.testing.pair import connect_nodes
-from node.testing.servers import MemoryNetwork
+from parley._crypto.identity import NodeId
+from parley._node.backoff import Pauses
+from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
+from parley._node.federation.limits import MOST_LINKS
+from parley._node.handlers.registry import Entry
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import FEDERATION_LABEL, CloseCode
+from parley._node.protocol.limits import Limits
+from parley._node.server.link import ServerLink
+from parley._node.server.links import ServerLinks
+from parley._node.settings.federation import FederationSettings
+from parley._node.streams.stream import Stream
+from parley._node.testing.pair import connect_nodes
+from parley._node.testing.servers import MemoryNetwork
 from tests.node.network import PATIENCE, eventually, new_node
 from tests.vectors.load import Vector, vectors
 

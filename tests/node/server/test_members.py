@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.errors import ConfigError
+from parley._node.errors import ConfigError
 from tests.node.server.ring import Servers, servers
 
 pytestmark = pytest.mark.anyio

@@ -9,19 +9,19 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.errors import CallRefused, ConfigError, TunnelRefusedError
-from node.federation.exports import Exports
-from node.federation.limits import HOP_ALLOWANCE, TUNNELS_OF_LINK
-from node.node import Node
-from node.peer.login import log_in, log_out
-from node.peer.peer import Peer
-from node.protocol.codes import TUNNEL_LABEL, ResultCode
-from node.remote.redialling import Dial
-from node.remote.requests import Call
-from node.tunnels.account_switch import AccountSwitch
-from node.tunnels.dialling import dial_tunnel, tunnel_dial
-from node.tunnels.switch import IncomingDial
+from parley._crypto.identity import Identity, NodeId
+from parley._node.errors import CallRefused, ConfigError, TunnelRefusedError
+from parley._node.federation.exports import Exports
+from parley._node.federation.limits import HOP_ALLOWANCE, TUNNELS_OF_LINK
+from parley._node.node import Node
+from parley._node.peer.login import log_in, log_out
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import TUNNEL_LABEL, ResultCode
+from parley._node.remote.redialling import Dial
+from parley._node.remote.requests import Call
+from parley._node.tunnels.account_switch import AccountSwitch
+from parley._node.tunnels.dialling import dial_tunnel, tunnel_dial
+from parley._node.tunnels.switch import IncomingDial
 from tests.node.network import config
 from tests.node.server.ring import Servers, ring, servers
 

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from node.errors import ParleyError
+from parley._node.errors import ParleyError
 from tests.node.server.whole.ledger import Job, Ledger, Reading
 from tests.node.server.whole.run import run_whole
 from tests.node.server.whole.world import Plan

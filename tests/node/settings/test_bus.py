@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity
-from node.errors import ConfigError
-from node.settings import BusSettings, Settings, load_settings
-from node.settings.bus import parse_right
+from parley._crypto.identity import Identity
+from parley._node.errors import ConfigError
+from parley._node.settings import BusSettings, Settings, load_settings
+from parley._node.settings.bus import parse_right
 
 ONE, OTHER = (Identity.create().node_id for _ in range(2))
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from node.config import NodeConfig
-from node.errors import ConfigError
-from node.protocol.limits import Limits
-from node.settings import Settings, load_settings
-from node.settings.changes import RELOADED, changed, taken_up
-from node.settings.sources import variables
+from parley._node.config import NodeConfig
+from parley._node.errors import ConfigError
+from parley._node.protocol.limits import Limits
+from parley._node.settings import Settings, load_settings
+from parley._node.settings.changes import RELOADED, changed, taken_up
+from parley._node.settings.sources import variables
 
 NONE: dict[str, str] = {}
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import NodeId
-from node.errors import AddressError, ConfigError
-from node.federation.limits import MOST_LINKS
-from node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
-from node.settings import FederationSettings, Settings, load_settings
-from node.settings.federation import MOST_ACCOUNTS, MOST_PLACES
+from parley._crypto.identity import NodeId
+from parley._node.errors import AddressError, ConfigError
+from parley._node.federation.limits import MOST_LINKS
+from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
+from parley._node.settings import FederationSettings, Settings, load_settings
+from parley._node.settings.federation import MOST_ACCOUNTS, MOST_PLACES
 
 
 def node_id(number: int) -> NodeId:

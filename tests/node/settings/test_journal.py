@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from node.errors import ConfigError
-from node.settings.journal import JournalSettings
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.errors import ConfigError
+from parley._node.settings.journal import JournalSettings
 
 KEY = AuditorPrivateKey.create().public
 

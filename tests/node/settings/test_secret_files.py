@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from node.errors import FileError
-from node.settings.secret_files import LONGEST, read_network_key, read_passphrase
+from parley._node.errors import FileError
+from parley._node.settings.secret_files import LONGEST, read_network_key, read_passphrase
 
 KEY = bytes(range(32))
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.registry import NAMES
-from lbm.noise import parse_padding
-from node.config import STREAM_WINDOW
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.errors import AddressError, ConfigError
-from node.gateways.named import peer as named
-from node.protocol.limits import Limits
-from node.settings import BusSettings, FederationSettings, Settings, load_settings
-from node.settings.dialects import FORMATS, NamedSettings, RelaySettings, SimProtoSettings
-from node.settings.journal import JournalSettings
-from node.settings.serve import ServeSettings, parse_forward
-from node.settings.sources import variables
-from node.settings.values import kind_of
 from parley import NodeConfig
+from parley._crypto.registry import NAMES
+from parley._lbm.noise import parse_padding
+from parley._node.config import STREAM_WINDOW
+from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.errors import AddressError, ConfigError
+from parley._node.gateways.named import peer as named
+from parley._node.protocol.limits import Limits
+from parley._node.settings import BusSettings, FederationSettings, Settings, load_settings
+from parley._node.settings.dialects import FORMATS, NamedSettings, RelaySettings, SimProtoSettings
+from parley._node.settings.journal import JournalSettings
+from parley._node.settings.serve import ServeSettings, parse_forward
+from parley._node.settings.sources import variables
+from parley._node.settings.values import kind_of
 
 KEY = bytes(range(32))
 NOTHING: Mapping[str, str] = {}

@@ -7,10 +7,10 @@ import anyio
 import pytest
 from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_task_group
 
-from node.protocol.errors import LocalProtocolError
-from node.streams.inbox import TURN, Inbox
-from node.transport.ground import current_backend
-from node.transport.waiting import Rooms
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.streams.inbox import TURN, Inbox
+from parley._node.transport.ground import current_backend
+from parley._node.transport.waiting import Rooms
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from anyio import ClosedResourceError, EndOfStream, create_task_group
 
-from node.streams.room import (
+from parley._node.streams.room import (
     SMALL_EVENTS_SIZE,
     TURN,
     WAITING_EVENTS,

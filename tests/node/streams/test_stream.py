@@ -18,12 +18,12 @@ from anyio import (
     move_on_after,
 )
 
-from node.errors import PeerClosedError, StreamResetError
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import Limits
-from node.streams.stream import LARGEST_PIECE
 from parley import Call, Stream
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import Limits
+from parley._node.streams.stream import LARGEST_PIECE
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

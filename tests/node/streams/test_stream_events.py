@@ -16,15 +16,15 @@ from anyio import (
     move_on_after,
 )
 
-from lbm.codec import encode
-from lbm.errors import LbmDecodeError, LbmEncodeError
-from node.errors import PeerClosedError, StreamResetError
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.limits import Limits
-from node.streams.event import StreamEvent
-from node.streams.room import WAITING_EVENTS
 from parley import CallTimeout, Stream
+from parley._lbm.codec import encode
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.limits import Limits
+from parley._node.streams.event import StreamEvent
+from parley._node.streams.room import WAITING_EVENTS
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import PeerClosedError, StreamResetError
-from node.messaging.stream_requests import StreamRequests
-from node.protocol.codes import DATA, STREAM
-from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
-from node.streams.table import StreamTable
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.messaging.stream_requests import StreamRequests
+from parley._node.protocol.codes import DATA, STREAM
+from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+from parley._node.streams.table import StreamTable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.pure]
 

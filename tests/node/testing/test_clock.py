@@ -7,11 +7,11 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
-from crypto.identity import Identity
-from node.protocol.codes import CloseCode
-from node.protocol.limits import Limits
-from node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
 from parley import Call, CallTimeout, Node, NodeConfig, PeerClosedError
+from parley._crypto.identity import Identity
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.limits import Limits
+from parley._node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
 from tests.node.network import config, eventually, other_tasks, started
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ import anyio
 import pytest
 from anyio import EndOfStream, create_task_group, fail_after, move_on_after
 
-from node.testing import FakeClock, FaultyLink, FaultyWay
-from node.testing.faults import PIECE
-from node.transport.memory import DEFAULT_BUFFER_SIZE, MemoryStream, memory_pair
+from parley._node.testing import FakeClock, FaultyLink, FaultyWay
+from parley._node.testing.faults import PIECE
+from parley._node.transport.memory import DEFAULT_BUFFER_SIZE, MemoryStream, memory_pair
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio

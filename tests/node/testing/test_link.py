@@ -7,9 +7,9 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
-from node.protocol.codes import CloseCode
-from node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
 from parley import ParleyError, PeerClosedError
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
 from tests.node.network import new_node, other_tasks, settled, started
 
 pytestmark = pytest.mark.anyio

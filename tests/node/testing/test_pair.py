@@ -3,10 +3,10 @@
 import pytest
 from anyio import fail_after
 
-from crypto.identity import Identity
-from node.testing import FakeClock, connect_nodes, connected_nodes
-from node.trust.policies import OneOf, Pinned
 from parley import HandshakeError, Node, NotTrustedError
+from parley._crypto.identity import Identity
+from parley._node.testing import FakeClock, connect_nodes, connected_nodes
+from parley._node.trust.policies import OneOf, Pinned
 from tests.node.network import config, new_node
 
 pytestmark = pytest.mark.anyio

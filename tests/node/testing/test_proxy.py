@@ -9,12 +9,12 @@ import anyio.lowlevel
 import pytest
 from anyio import connect_tcp, fail_after, to_thread
 
-from crypto.identity import Identity
-from node.errors import AddressError, HandshakeError
-from node.protocol.codes import CloseCode
-from node.testing import FaultyProxy
-from node.transport.address import Address
 from parley import Node, NotTrustedError, PeerClosedError
+from parley._crypto.identity import Identity
+from parley._node.errors import AddressError, HandshakeError
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FaultyProxy
+from parley._node.transport.address import Address
 from tests.node.network import eventually, new_node
 
 pytestmark = pytest.mark.anyio

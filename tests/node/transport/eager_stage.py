@@ -6,7 +6,7 @@ from typing import Any
 
 from anyio.lowlevel import checkpoint
 
-from node.transport.eager import EagerTasks
+from parley._node.transport.eager import EagerTasks
 from tests.node.network import eventually
 
 

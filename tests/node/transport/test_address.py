@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crypto.identity import NodeId
-from node.errors import AddressError
-from node.transport.address import MAX_PATH_SIZE, MAX_TEXT_SIZE, Address
+from parley._crypto.identity import NodeId
+from parley._node.errors import AddressError
+from parley._node.transport.address import MAX_PATH_SIZE, MAX_TEXT_SIZE, Address
 
 NODE_ID = NodeId(hashlib.sha256(b"somebody").digest())
 OTHER_ID = NodeId(hashlib.sha256(b"somebody else").digest())

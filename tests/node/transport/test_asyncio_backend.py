@@ -9,12 +9,17 @@ import anyio
 import pytest
 from anyio import fail_after
 
-from node.errors import UnreachableError
-from node.transport import asyncio_backend
-from node.transport.address import Address
-from node.transport.asyncio_backend import LONG_READ, WRITE_BUFFER, AsyncioBackend, AsyncioOutlet
-from node.transport.driver import Driver
-from node.transport.ground import Ground
+from parley._node.errors import UnreachableError
+from parley._node.transport import asyncio_backend
+from parley._node.transport.address import Address
+from parley._node.transport.asyncio_backend import (
+    LONG_READ,
+    WRITE_BUFFER,
+    AsyncioBackend,
+    AsyncioOutlet,
+)
+from parley._node.transport.driver import Driver
+from parley._node.transport.ground import Ground
 from tests.node.network import PATIENCE, eventually, settled
 
 pytestmark = pytest.mark.anyio
@@ -307,7 +312,7 @@ async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
 async def test_a_task_that_ignores_cancellation_is_named_and_left(
     anyio_backend: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.transport.asyncio_backend.CLOSE_PATIENCE", 0.05)
+    monkeypatch.setattr("parley._node.transport.asyncio_backend.CLOSE_PATIENCE", 0.05)
     backend, over = AsyncioBackend(), asyncio.Event()
 
     async def stubborn() -> None:

@@ -7,11 +7,11 @@ import pytest
 from anyio import create_task_group, fail_after, move_on_after
 from anyio.abc import TaskGroup
 
-from node.errors import ParleyError
-from node.transport.asyncio_backend import AsyncioBackend
-from node.transport.backend import Backend
-from node.transport.ground import current_backend
-from node.transport.trio_backend import TrioBackend
+from parley._node.errors import ParleyError
+from parley._node.transport.asyncio_backend import AsyncioBackend
+from parley._node.transport.backend import Backend
+from parley._node.transport.ground import current_backend
+from parley._node.transport.trio_backend import TrioBackend
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ async def test_another_loop_is_refused(
     class Curio:
         backend_class = type("Backend", (), {"__module__": "somewhere._curio"})
 
-    monkeypatch.setattr("node.transport.ground.current_token", Curio)
+    monkeypatch.setattr("parley._node.transport.ground.current_token", Curio)
     with pytest.raises(ParleyError, match="curio"):
         current_backend(tasks)
 

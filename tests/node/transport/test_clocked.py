@@ -6,9 +6,9 @@ import anyio
 import pytest
 from anyio import create_task_group, fail_after
 
-from node.testing import FakeClock
-from node.transport.clocked import ClockedBackend
-from node.transport.ground import current_backend
+from parley._node.testing import FakeClock
+from parley._node.transport.clocked import ClockedBackend
+from parley._node.transport.ground import current_backend
 from tests.node.network import eventually, settled
 
 pytestmark = pytest.mark.anyio

@@ -7,23 +7,23 @@ import anyio
 import pytest
 from anyio import create_task_group, move_on_after
 
-from node.protocol.account import Account
-from node.protocol.codes import CloseCode
-from node.protocol.connection import FLUSH_SIZE, Connection
-from node.protocol.outbox import Outbox
-from node.protocol.reports import ConnectionEnded, Report, StreamFinished
-from node.transport.alarm import LEAST_PAUSE
-from node.transport.backend import Backend
-from node.transport.driver import (
+from parley._node.protocol.account import Account
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.connection import FLUSH_SIZE, Connection
+from parley._node.protocol.outbox import Outbox
+from parley._node.protocol.reports import ConnectionEnded, Report, StreamFinished
+from parley._node.transport.alarm import LEAST_PAUSE
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import (
     FLUSH_EVENTS,
     HIGH_WATER,
     LOW_WATER_PART,
     Driver,
 )
-from node.transport.gate import Served
-from node.transport.ground import current_backend
-from node.transport.loop import Begun
-from node.transport.turns import ROUND_TIME, Line
+from parley._node.transport.gate import Served
+from parley._node.transport.ground import current_backend
+from parley._node.transport.loop import Begun
+from parley._node.transport.turns import ROUND_TIME, Line
 from tests.node.network import started
 
 NEVER = float("inf")

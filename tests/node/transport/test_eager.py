@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from anyio.lowlevel import checkpoint
 
-from node.transport.eager import EagerTasks
+from parley._node.transport.eager import EagerTasks
 from tests.node.transport.eager_stage import One, Stage, at_once, in_two_steps, over
 
 pytestmark = pytest.mark.anyio

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity
-from node.errors import UnreachableError
-from node.transport.address import Address
-from node.transport.endpoints import (
+from parley._crypto.identity import Identity
+from parley._node.errors import UnreachableError
+from parley._node.transport.address import Address
+from parley._node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
     connect_error,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.transport.driver import GATE_GRACE
-from node.transport.gate import HELD_SIZE, Gate
+from parley._node.transport.driver import GATE_GRACE
+from parley._node.transport.gate import HELD_SIZE, Gate
 from tests.node.transport.test_driver import FakeOutlet, Scene
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from node.dialects.core import NEVER
-from node.errors import AddressError, InsecureAddressError, UnreachableError
-from node.logs import LINES
-from node.protocol.account import Account
-from node.transport.address import Address
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.gateway import Gateway, is_local
+from parley._node.dialects.core import NEVER
+from parley._node.errors import AddressError, InsecureAddressError, UnreachableError
+from parley._node.logs import LINES
+from parley._node.protocol.account import Account
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.gateway import Gateway, is_local
 from tests.node.dialects.test_core import Parrot
 from tests.node.network import eventually, ground
 

@@ -8,10 +8,10 @@ import pytest
 from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
-from node.transport.backend import Backend
-from node.transport.ground import current_backend
-from node.transport.job import Job
-from node.transport.waiting import Changes
+from parley._node.transport.backend import Backend
+from parley._node.transport.ground import current_backend
+from parley._node.transport.job import Job
+from parley._node.transport.waiting import Changes
 from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from anyio import (
 from anyio.abc import ByteStream, TaskStatus
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-from node.transport.memory import MemoryStream, memory_pair
+from parley._node.transport.memory import MemoryStream, memory_pair
 
 pytestmark = pytest.mark.anyio
 

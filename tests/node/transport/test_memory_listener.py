@@ -5,9 +5,9 @@ import threading
 import anyio
 import pytest
 
-from node.errors import HandshakeError, UnreachableError
-from node.transport.memory_listener import _listeners
 from parley import Call, Stream
+from parley._node.errors import HandshakeError, UnreachableError
+from parley._node.transport.memory_listener import _listeners
 from parley.trust import AnyPeer
 from tests.node.network import eventually, new_node
 

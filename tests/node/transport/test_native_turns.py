@@ -4,12 +4,12 @@ from typing import cast
 
 import pytest
 
-from node.protocol.connection import Connection
-from node.protocol.reports import ConnectionEnded, EventReceived, PeerIdentified, Report
-from node.protocol.session import STEP_COST
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.turns import ROUND_TIME, TURN_TIME
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import ConnectionEnded, EventReceived, PeerIdentified, Report
+from parley._node.protocol.session import STEP_COST
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.turns import ROUND_TIME, TURN_TIME
 from tests.node.protocol.pair import Pair, Side, open_pair
 from tests.node.transport.test_driver import FakeLoop, FakeOutlet
 

@@ -8,8 +8,8 @@ import pytest
 PROGRAM = """
 import asyncio, os, resource, socket
 from contextlib import ExitStack
-from crypto.identity import Identity
-from node.node import Node
+from parley._crypto.identity import Identity
+from parley._node.node import Node
 
 async def main():
     async with Node(Identity.create()) as server, Node(Identity.create()) as client:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from node.errors import ConfigError
-from node.handlers.registry import Namespace, on_event
 from parley import Node
+from parley._node.errors import ConfigError
+from parley._node.handlers.registry import Namespace, on_event
 from tests.node.network import new_node
 
 SURROGATES = ["\ud800", "a\udfff", "file-\udc80.txt"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.transport.gate import Gate
+from parley._node.transport.gate import Gate
 from tests.node.transport.test_driver import FINISHED, FakeOutlet, Scene
 
 

@@ -8,10 +8,10 @@ import pytest
 from anyio import BrokenResourceError, EndOfStream, create_task_group, fail_after
 from anyio.abc import ByteStream, TaskGroup
 
-from node.transport.backend import Backend
-from node.transport.ground import current_backend
-from node.transport.memory import MemoryStream, memory_pair
-from node.transport.stream_outlet import WRITE_BUFFER, StreamOutlet
+from parley._node.transport.backend import Backend
+from parley._node.transport.ground import current_backend
+from parley._node.transport.memory import MemoryStream, memory_pair
+from parley._node.transport.stream_outlet import WRITE_BUFFER, StreamOutlet
 from tests.node.network import eventually, settled
 from tests.node.transport.test_asyncio_backend import Noted
 

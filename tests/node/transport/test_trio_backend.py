@@ -11,9 +11,9 @@ import trio
 from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
 
-from node.transport.address import Address
-from node.transport.driver import Driver
-from node.transport.trio_backend import ACCEPT_PAUSE, TrioBackend
+from parley._node.transport.address import Address
+from parley._node.transport.driver import Driver
+from parley._node.transport.trio_backend import ACCEPT_PAUSE, TrioBackend
 from tests.node.network import eventually, settled
 from tests.node.transport.test_asyncio_backend import Noted
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.transport.turns import ROUND_TIME, TURN_TIME, Line, Turns
+from parley._node.transport.turns import ROUND_TIME, TURN_TIME, Line, Turns
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 9), st.integers(0, 9))

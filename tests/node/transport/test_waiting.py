@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
-from node.testing import FakeClock
-from node.transport.clocked import ClockedBackend
-from node.transport.ground import current_backend
-from node.transport.waiting import Changes, is_async, pause, pause_until
+from parley._node.testing import FakeClock
+from parley._node.transport.clocked import ClockedBackend
+from parley._node.transport.ground import current_backend
+from parley._node.transport.waiting import Changes, is_async, pause, pause_until
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio

@@ -9,14 +9,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.errors import ConfigError, HandshakeError, NotTrustedError, PeerClosedError
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.transport.address import Address
-from node.transport.memory import memory_pair
-from node.trust.accept_hook import AcceptHook, Hook, decider
-from node.trust.policies import AnyPeer, OneOf
 from parley import Node
+from parley._node.errors import ConfigError, HandshakeError, NotTrustedError, PeerClosedError
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.transport.memory import memory_pair
+from parley._node.trust.accept_hook import AcceptHook, Hook, decider
+from parley._node.trust.policies import AnyPeer, OneOf
 from parley.trust import Candidate
 from tests.node.network import (
     eventually,

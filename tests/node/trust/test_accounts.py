@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.errors import CallRefused, ConfigError, KnownPeersError
-from node.handlers.registry import Handlers
-from node.peer.login import log_in
-from node.protocol.codes import CloseCode, ResultCode
-from node.testing import FakeClock
-from node.trust.accounts import HostedAccounts
-from node.trust.known_peers import KnownPeer, KnownPeers, default_accounts
-from node.trust.watched_file import LOOK, UNREADABLE
+from parley._crypto.identity import Identity, NodeId
+from parley._node.errors import CallRefused, ConfigError, KnownPeersError
+from parley._node.handlers.registry import Handlers
+from parley._node.peer.login import log_in
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.testing import FakeClock
+from parley._node.trust.accounts import HostedAccounts
+from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_accounts
+from parley._node.trust.watched_file import LOOK, UNREADABLE
 from tests.node.network import Meeting, eventually, introduce, meeting
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.config import NodeConfig
-from node.trust.admission import BURST_SECONDS, REMEMBERED, Admission, address_key
+from parley._node.config import NodeConfig
+from parley._node.trust.admission import BURST_SECONDS, REMEMBERED, Admission, address_key
 
 EVERYWHERE = "too many connections"
 HERE = "too many connections of one address"

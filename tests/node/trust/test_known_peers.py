@@ -15,11 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crypto.identity import NodeId
-from node.errors import ConfigError, KnownPeersError
-from node.trust import known_peers as module
-from node.trust import shared_file
-from node.trust.known_peers import MAX_NAME_SIZE, KnownPeer, KnownPeers, default_known_peers
+from parley._crypto.identity import NodeId
+from parley._node.errors import ConfigError, KnownPeersError
+from parley._node.trust import known_peers as module
+from parley._node.trust import shared_file
+from parley._node.trust.known_peers import MAX_NAME_SIZE, KnownPeer, KnownPeers, default_known_peers
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 LATER = NOW + timedelta(days=1)
@@ -384,8 +384,8 @@ def test_processes_lose_nothing_of_each_others(path: Path) -> None:
     program = (
         "import hashlib, sys\n"
         "from datetime import UTC, datetime\n"
-        "from crypto.identity import NodeId\n"
-        "from node.trust.known_peers import KnownPeers\n"
+        "from parley._crypto.identity import NodeId\n"
+        "from parley._node.trust.known_peers import KnownPeers\n"
         "peers = KnownPeers(sys.argv[1])\n"
         "for number in range(int(sys.argv[2]), int(sys.argv[2]) + 25):\n"
         "    node_id = NodeId(hashlib.sha256(b'%d' % number).digest())\n"

@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from node.errors import CallRefused
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.limits import Limits
-from node.transport.address import Address
 from parley import Call, HandshakeError, Node, PeerClosedError
+from parley._node.errors import CallRefused
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.limits import Limits
+from parley._node.transport.address import Address
 from tests.node.network import eventually, meeting, new_node, open_files
 
 pytestmark = pytest.mark.anyio

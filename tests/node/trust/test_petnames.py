@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import NodeId
-from node.trust.known_peers import KnownPeers
-from node.trust.petnames import Petnames
+from parley._crypto.identity import NodeId
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.petnames import Petnames
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 ALICE, BOB, BOBBY = (NodeId(bytes([n]) * 31 + bytes([end])) for n, end in ((1, 1), (2, 2), (2, 3)))

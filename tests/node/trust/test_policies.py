@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.errors import ConfigError, IdentityChangedError, NotTrustedError
-from node.protocol.codes import CloseCode
-from node.trust.known_peers import KnownPeer, KnownPeers
-from node.trust.policies import (
+from parley._crypto.identity import Identity, NodeId
+from parley._node.errors import ConfigError, IdentityChangedError, NotTrustedError
+from parley._node.protocol.codes import CloseCode
+from parley._node.trust.known_peers import KnownPeer, KnownPeers
+from parley._node.trust.policies import (
     AnyPeer,
     FirstUse,
     Known,
@@ -22,7 +22,7 @@ from node.trust.policies import (
     parse_trust,
     recheck,
 )
-from node.trust.words import fingerprint
+from parley._node.trust.words import fingerprint
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 ALICE, BOB, EVE = (Identity.create().public for _ in range(3))

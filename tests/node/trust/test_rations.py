@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.errors import CallRefused
-from node.protocol.allowance import Rate
-from node.trust.rations import REMEMBERED, Rations
+from parley._node.errors import CallRefused
+from parley._node.protocol.allowance import Rate
+from parley._node.trust.rations import REMEMBERED, Rations
 
 
 def test_each_address_has_its_own() -> None:

@@ -11,14 +11,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.errors import ConfigError, ParleyError, PeerClosedError
-from node.protocol.codes import CloseCode
-from node.transport.address import Address
-from node.trust import reviews, watched_file
-from node.trust.accept_hook import AcceptHook, Candidate
-from node.trust.known_peers import KnownPeers
-from node.trust.policies import AnyPeer, FirstUse, Known, OneOf, TrustPolicy
 from parley import Identity, Node, NodeId, PublicIdentity
+from parley._node.errors import ConfigError, ParleyError, PeerClosedError
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.trust import reviews, watched_file
+from parley._node.trust.accept_hook import AcceptHook, Candidate
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.policies import AnyPeer, FirstUse, Known, OneOf, TrustPolicy
 from tests.node.network import eventually, new_node, nothing_left, settled, started
 from tests.node.trust.courts import ALICE, EVE, Members, court
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.protocol.codes import CloseCode
-from node.testing import FakeClock
-from node.trust.accept_hook import Candidate
-from node.trust.known_peers import KnownPeer, KnownPeers
-from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy
-from node.trust.watched_file import LOOK, MOST_LOOKS, UNREADABLE
 from parley import Node, PublicIdentity
+from parley._crypto.identity import Identity, NodeId
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FakeClock
+from parley._node.trust.accept_hook import Candidate
+from parley._node.trust.known_peers import KnownPeer, KnownPeers
+from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy
+from parley._node.trust.watched_file import LOOK, MOST_LOOKS, UNREADABLE
 from tests.node.network import eventually, new_node
 from tests.node.trust.courts import ALICE, EVE, Court, court
 

@@ -1,7 +1,7 @@
 """Words for bytes: the list is whole, and a fingerprint is the id's first bytes."""
 
-from crypto.identity import NodeId
-from node.trust.words import EVEN, FINGERPRINT_SIZE, ODD, fingerprint, words_of
+from parley._crypto.identity import NodeId
+from parley._node.trust.words import EVEN, FINGERPRINT_SIZE, ODD, fingerprint, words_of
 
 
 def test_the_list_is_whole() -> None:

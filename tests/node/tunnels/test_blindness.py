@@ -5,17 +5,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.errors import ParleyError
-from node.handlers.registry import Entry
-from node.node import Node
-from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL
-from node.remote.requests import Call
-from node.streams.stream import Stream
-from node.streams.tunnel_stream import TunnelStream
-from node.testing import FakeClock
-from node.tunnels.writer import TunnelWriter
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.errors import ParleyError
+from parley._node.handlers.registry import Entry
+from parley._node.node import Node
+from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL
+from parley._node.remote.requests import Call
+from parley._node.streams.stream import Stream
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.testing import FakeClock
+from parley._node.tunnels.writer import TunnelWriter
 from tests.node.network import eventually
 from tests.node.tunnels.ways import Passing, Row, row
 

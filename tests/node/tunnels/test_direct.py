@@ -8,12 +8,12 @@ import anyio
 import pytest
 from anyio.abc import ByteStream
 
-from node.errors import UnreachableError
-from node.peer.peer import Peer
-from node.testing import FakeClock
-from node.transport.memory import memory_pair
-from node.trust.policies import AnyPeer
-from node.tunnels.direct import PAUSES, keep_direct
+from parley._node.errors import UnreachableError
+from parley._node.peer.peer import Peer
+from parley._node.testing import FakeClock
+from parley._node.transport.memory import memory_pair
+from parley._node.trust.policies import AnyPeer
+from parley._node.tunnels.direct import PAUSES, keep_direct
 from tests.node.network import eventually, meeting
 
 pytestmark = pytest.mark.anyio

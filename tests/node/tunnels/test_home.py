@@ -9,9 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import NodeId
-from node.backoff import Pauses
-from node.errors import (
+from parley import Call
+from parley._crypto.identity import NodeId
+from parley._node.backoff import Pauses
+from parley._node.errors import (
     AddressError,
     CallRefused,
     CallTimeout,
@@ -21,20 +22,19 @@ from node.errors import (
     TunnelRefusedError,
     UnreachableError,
 )
-from node.federation.accounts import Accounts
-from node.federation.exports import Exports
-from node.links.places import RESOLVERS
-from node.messaging.logins import Logins
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
-from node.protocol.errors import LocalProtocolError
-from node.remote.redialling import Redialling
-from node.tunnels import home as home_module
-from node.tunnels import publishers
-from node.tunnels.dialling import dial_tunnel
-from node.tunnels.home import Home
-from parley import Call
+from parley._node.federation.accounts import Accounts
+from parley._node.federation.exports import Exports
+from parley._node.links.places import RESOLVERS
+from parley._node.messaging.logins import Logins
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.remote.redialling import Redialling
+from parley._node.tunnels import home as home_module
+from parley._node.tunnels import publishers
+from parley._node.tunnels.dialling import dial_tunnel
+from parley._node.tunnels.home import Home
 from tests.node.network import PATIENCE, eventually, introduce, new_node
 from tests.node.tunnels.ways import Passing
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from crypto.keyfile import save_identity
-from crypto.randomness import random_bytes
-from node.node import Node
-from node.peer.peer import Peer
-from node.remote.requests import Call
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import save_identity
+from parley._crypto.randomness import random_bytes
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.remote.requests import Call
 from tests.node.cli.processes import Processes, Running
 from tests.node.network import config
 

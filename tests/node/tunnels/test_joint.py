@@ -2,14 +2,19 @@
 
 import pytest
 
-from node.federation.limits import LARGEST_TUNNEL_DATA, TUNNEL_IDLE, TUNNEL_LEFT, TUNNEL_MEMORY
-from node.protocol.codes import CloseCode
-from node.protocol.window import TUNNEL_WINDOW
-from node.remote.requests import Call
-from node.testing import FakeClock, FaultyLink
-from node.tunnels.joint import Joint
-from node.tunnels.service import TunnelService
-from node.tunnels.writer import WAITING_PIECES, WRITE_BUFFER_PART
+from parley._node.federation.limits import (
+    LARGEST_TUNNEL_DATA,
+    TUNNEL_IDLE,
+    TUNNEL_LEFT,
+    TUNNEL_MEMORY,
+)
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.remote.requests import Call
+from parley._node.testing import FakeClock, FaultyLink
+from parley._node.tunnels.joint import Joint
+from parley._node.tunnels.service import TunnelService
+from parley._node.tunnels.writer import WAITING_PIECES, WRITE_BUFFER_PART
 from tests.node.network import eventually, settled
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from node.federation.limits import LARGEST_TUNNEL_DATA
-from node.protocol.window import TUNNEL_WINDOW
-from node.tunnels.outlet import TunnelOutlet
+from parley._node.federation.limits import LARGEST_TUNNEL_DATA
+from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.tunnels.outlet import TunnelOutlet
 from tests.node.network import eventually, settled
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 

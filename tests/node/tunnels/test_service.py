@@ -6,17 +6,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import anyio
 import pytest
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import encode
-from node.errors import ParleyError, StreamResetError, TunnelRefusedError
-from node.federation.limits import TUNNELS_OF_LINK
-from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
-from node.testing import FakeClock
-from node.tunnels.account_switch import AccountSwitch
-from node.tunnels.dialling import dial_tunnel
-from node.tunnels.service import DIAL_PATIENCE
-from node.tunnels.switch import IncomingDial
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.errors import ParleyError, StreamResetError, TunnelRefusedError
+from parley._node.federation.limits import TUNNELS_OF_LINK
+from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
+from parley._node.testing import FakeClock
+from parley._node.tunnels.account_switch import AccountSwitch
+from parley._node.tunnels.dialling import dial_tunnel
+from parley._node.tunnels.service import DIAL_PATIENCE
+from parley._node.tunnels.switch import IncomingDial
 from tests.node.network import PATIENCE, eventually, meeting, started
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 

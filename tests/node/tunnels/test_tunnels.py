@@ -4,16 +4,16 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from node.errors import (
+from parley._node.errors import (
     AddressError,
     ConfigError,
     NotTrustedError,
     TunnelRefusedError,
     UnreachableError,
 )
-from node.protocol.codes import CloseCode
-from node.remote.requests import Call
-from node.trust.policies import AnyPeer
+from parley._node.protocol.codes import CloseCode
+from parley._node.remote.requests import Call
+from parley._node.trust.policies import AnyPeer
 from tests.node.network import eventually
 from tests.node.tunnels.ways import row
 

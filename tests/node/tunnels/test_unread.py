@@ -1,9 +1,9 @@
 """What a peer sends on streams `tunnel` that are not open yet is bounded as all else it sends."""
 
-from lbm import keys
-from lbm.codec import encode
-from node.protocol.codes import DIAL, TUNNEL, CloseCode
-from node.protocol.limits import Limits
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode
+from parley._node.protocol.limits import Limits
 from tests.node.network import eventually
 from tests.node.tunnels.test_service import Hanging
 from tests.node.tunnels.ways import row

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from crypto.identity import NodeId
-from lbm import keys
-from lbm.codec import decode, encode
-from node.errors import TunnelRefusedError
-from node.federation.dials import encode_dial
-from node.handlers.registry import Entry
-from node.peer.peer import Peer
-from node.protocol.codes import (
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import decode, encode
+from parley._node.errors import TunnelRefusedError
+from parley._node.federation.dials import encode_dial
+from parley._node.handlers.registry import Entry
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import (
     CALL,
     DATA,
     DIAL,
@@ -24,13 +24,13 @@ from node.protocol.codes import (
     TUNNEL_ANSWER,
     CloseCode,
 )
-from node.protocol.event import NO_PAYLOAD, parse_raw
-from node.server.opening import _passed_on
-from node.streams.stream import Stream
-from node.streams.tunnel_stream import TunnelStream
-from node.tunnels.dialling import dial_tunnel
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.switch import IncomingDial
+from parley._node.protocol.event import NO_PAYLOAD, parse_raw
+from parley._node.server.opening import _passed_on
+from parley._node.streams.stream import Stream
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.tunnels.dialling import dial_tunnel
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.switch import IncomingDial
 from tests.node.network import PATIENCE, eventually
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors

@@ -9,26 +9,26 @@ from typing import Any
 
 import anyio
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity, NodeId
-from crypto.randomness import random_bytes
-from lbm import keys
-from lbm.codec import encode
-from node.errors import TunnelRefusedError
-from node.federation.exports import Exports
-from node.federation.tunnel_record import TunnelRecord
-from node.handlers.registry import Entry
-from node.journal.journal import Journal
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
-from node.streams.stream import Stream
-from node.streams.tunnel_stream import TunnelStream
-from node.testing import FakeClock, FaultyLink
-from node.tunnels.dialling import dial_tunnel, tunnel_dial
-from node.tunnels.outlet import TunnelOutlet
-from node.tunnels.switch import IncomingDial
-from node.tunnels.writer import TunnelWriter
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.randomness import random_bytes
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.errors import TunnelRefusedError
+from parley._node.federation.exports import Exports
+from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.handlers.registry import Entry
+from parley._node.journal.journal import Journal
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
+from parley._node.streams.stream import Stream
+from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.testing import FakeClock, FaultyLink
+from parley._node.tunnels.dialling import dial_tunnel, tunnel_dial
+from parley._node.tunnels.outlet import TunnelOutlet
+from parley._node.tunnels.switch import IncomingDial
+from parley._node.tunnels.writer import TunnelWriter
 from tests.node.network import PATIENCE, config, introduce
 
 AUDITOR = AuditorPrivateKey.create().public

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys
-from lbm.codec import Encodable, decode, encode
-from lbm.errors import LbmEncodeError
-from node.errors import ConfigError, MalformedDataError
-from node.typed.conversion import MOST_TOLD
-from node.typed.data_type import LONGEST_TEXT, data_type, plain_cells
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, decode, encode
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import ConfigError, MalformedDataError
+from parley._node.typed.conversion import MOST_TOLD
+from parley._node.typed.data_type import LONGEST_TEXT, data_type, plain_cells
 
 
 @dataclass

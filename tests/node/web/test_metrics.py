@@ -7,15 +7,15 @@ from typing import Any
 import httpx2
 import pytest
 
-from crypto.identity import Identity
-from node.cli.output import Output
-from node.cli.serve.metrics import metered
-from node.config import NodeConfig
-from node.errors import AddressError, ConfigError
-from node.node import Node
-from node.settings import ServeSettings
-from node.testing import connect_nodes
-from node.web.metrics import reasons_unready
+from parley._crypto.identity import Identity
+from parley._node.cli.output import Output
+from parley._node.cli.serve.metrics import metered
+from parley._node.config import NodeConfig
+from parley._node.errors import AddressError, ConfigError
+from parley._node.node import Node
+from parley._node.settings import ServeSettings
+from parley._node.testing import connect_nodes
+from parley._node.web.metrics import reasons_unready
 
 FAST = NodeConfig(algorithms={"kex": ("x25519",)}, max_connections=1, drain_timeout=5)
 SETTINGS = ServeSettings(metrics="127.0.0.1:0")
@@ -100,7 +100,7 @@ async def test_a_missing_extra_and_a_wrong_address_are_told(
 ) -> None:
     with pytest.raises(AddressError, match="HOST:PORT"):
         ServeSettings(metrics="unix:///tmp/x")
-    monkeypatch.setitem(sys.modules, "node.web.metrics", None)
+    monkeypatch.setitem(sys.modules, "parley._node.web.metrics", None)
     with pytest.raises(ConfigError, match=r"--metrics .* extra 'metrics'"):
         async with metered(Node(Identity.create(), config=FAST), SETTINGS, Output(False)):
             pass

@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from node.errors import AddressError, UnreachableError
-from node.logs import LINES
-from node.web.asgi import AsgiApp, Receive, Scope, Send
-from node.web.limits import WebLimits
-from node.web.server import serving
+from parley._node.errors import AddressError, UnreachableError
+from parley._node.logs import LINES
+from parley._node.web.asgi import AsgiApp, Receive, Scope, Send
+from parley._node.web.limits import WebLimits
+from parley._node.web.server import serving
 from tests.node.network import PATIENCE
 
 
@@ -355,7 +355,7 @@ async def test_a_body_that_trickles_has_no_more_time_than_one_that_does_not_come
 async def test_a_system_without_more_files_does_not_end_the_server(
     anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.web.server.AGAIN", 0.01, raising=False)
+    monkeypatch.setattr("parley._node.web.server.AGAIN", 0.01, raising=False)
     listening, failures = anyio.create_tcp_listener, [OSError(24, "Too many open files")]
 
     async def listen(**options: Any) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.report.cells import NAME_LIMIT, Nodes, visible
+from parley._pipeline.report.cells import NAME_LIMIT, Nodes, visible
 
 
 @pytest.mark.parametrize(

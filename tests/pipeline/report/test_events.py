@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pipeline.gold.arrow import LONG
-from pipeline.report import events, queries
-from pipeline.report.events import Scan, events_of, fine_traffic
-from pipeline.report.queries import collect
-from pipeline.schema import WALKED_ARROW
+from parley._pipeline.gold.arrow import LONG
+from parley._pipeline.report import events, queries
+from parley._pipeline.report.events import Scan, events_of, fine_traffic
+from parley._pipeline.report.queries import collect
+from parley._pipeline.schema import WALKED_ARROW
 from tests.pipeline.report.test_queries import MICROS, tables
 from tests.pipeline.silver_frames import START, Talk
 

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-import pipeline.report
-from pipeline.gold.meanings import UNCHECKED
-from pipeline.report.cells import page_id
-from pipeline.report.figures import FindingKind
-from pipeline.report.page import render
+import parley._pipeline.report
+from parley._pipeline.gold.meanings import UNCHECKED
+from parley._pipeline.report.cells import page_id
+from parley._pipeline.report.figures import FindingKind
+from parley._pipeline.report.page import render
 from tests.pipeline.report.page_figures import (
     HOSTILE,
     ONE,
@@ -81,7 +81,9 @@ def test_nothing_in_it_runs_or_loads(page: Page) -> None:
     policy = [one for one in page.all("meta") if one.get("http-equiv")]
     # One script, which is known by its hash: no stranger's text has that.
     [script] = page.scripts
-    assert script == (Path(pipeline.report.__file__).parent / "tables.js").read_text("utf-8")
+    assert script == (Path(parley._pipeline.report.__file__).parent / "tables.js").read_text(
+        "utf-8"
+    )
     known = b64encode(sha256(script.encode()).digest()).decode()
     assert policy == [
         {

@@ -2,7 +2,7 @@
 
 from math import hypot, isclose
 
-from pipeline.report.plots import circle
+from parley._pipeline.report.plots import circle
 
 
 def test_nodes_stand_on_a_circle_beside_whom_they_talk_with() -> None:

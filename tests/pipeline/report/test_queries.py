@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.gold.arrow import TIME
-from pipeline.gold.making import SCHEMAS
-from pipeline.report import queries
-from pipeline.report.figures import (
+from parley._pipeline.gold.arrow import TIME
+from parley._pipeline.gold.making import SCHEMAS
+from parley._pipeline.report import queries
+from parley._pipeline.report.figures import (
     CallRow,
     Edge,
     FindingKind,
@@ -20,8 +20,8 @@ from pipeline.report.figures import (
     TunnelLink,
     TunnelSummary,
 )
-from pipeline.report.page import render
-from pipeline.report.queries import collect
+from parley._pipeline.report.page import render
+from parley._pipeline.report.queries import collect
 from tests.pipeline.silver_frames import START
 
 LATER = START + timedelta(days=1)

@@ -9,9 +9,9 @@ from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from pipeline.report.cells import page_id
-from pipeline.report.figures import NodeRow
-from pipeline.report.page import render
+from parley._pipeline.report.cells import page_id
+from parley._pipeline.report.figures import NodeRow
+from parley._pipeline.report.page import render
 from tests.browser import NEEDS_BROWSER, chromium
 from tests.pipeline.report.page_figures import ONE, hostile_figures
 

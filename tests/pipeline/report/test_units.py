@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.report import units
+from parley._pipeline.report import units
 
 
 @pytest.mark.parametrize(

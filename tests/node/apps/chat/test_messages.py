@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto.identity import Identity
-from node.apps.chat.messages import (
+from parley._crypto.identity import Identity
+from parley._node.apps.chat.messages import (
     NAME_LENGTH,
     TEXT_LENGTH,
     Message,

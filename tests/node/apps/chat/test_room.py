@@ -8,13 +8,13 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-import node.apps.chat.member as member_module
-from crypto.identity import Identity
-from node.apps.chat.member import Member, joined
-from node.apps.chat.messages import Message, Person
-from node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Room
-from node.errors import ParleyError, PeerClosedError, UnreachableError
+import parley._node.apps.chat.member as member_module
 from parley import Call, CallRefused, Link, Node, NodeConfig, Peer, SubscribeRejected
+from parley._crypto.identity import Identity
+from parley._node.apps.chat.member import Member, joined
+from parley._node.apps.chat.messages import Message, Person
+from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Room
+from parley._node.errors import ParleyError, PeerClosedError, UnreachableError
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import config, eventually, introduce, new_node, settled, started
 
@@ -204,7 +204,7 @@ async def test_too_much_is_refused_for_a_while(
             await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
         now = anyio.current_time()
         monkeypatch.setattr(
-            "node.apps.chat.room.anyio.current_time", lambda: now + RATE_SECONDS + 1
+            "parley._node.apps.chat.room.anyio.current_time", lambda: now + RATE_SECONDS + 1
         )
         async with joined(link, "lobby", "ann") as ann:
             await ann.say("later")

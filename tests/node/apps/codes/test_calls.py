@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from lbm.codec import Value
-from node.apps.codes.calls import (
+from parley import Call
+from parley._lbm.codec import Value
+from parley._node.apps.codes.calls import (
     CLAIM,
     FIND,
     FREE,
@@ -20,19 +21,18 @@ from node.apps.codes.calls import (
     keep_slot,
     offer_code_calls,
 )
-from node.apps.codes.code import LAST_SLOT, SECONDS, Code
-from node.apps.codes.errors import CodeGoneError, WrongCodeError
-from node.apps.codes.exchange import LABEL, CodeGiver, take_code
-from node.apps.codes.slots import SlotTable
-from node.backoff import Pauses
-from node.errors import CallRefused
-from node.node import Node
-from node.protocol.codes import CloseCode, ResultCode
-from node.server.federation import Federation
-from node.settings import FederationSettings
-from node.trust.policies import AnyPeer
-from node.tunnels.home import Home
-from parley import Call
+from parley._node.apps.codes.code import LAST_SLOT, SECONDS, Code
+from parley._node.apps.codes.errors import CodeGoneError, WrongCodeError
+from parley._node.apps.codes.exchange import LABEL, CodeGiver, take_code
+from parley._node.apps.codes.slots import SlotTable
+from parley._node.backoff import Pauses
+from parley._node.errors import CallRefused
+from parley._node.node import Node
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.server.federation import Federation
+from parley._node.settings import FederationSettings
+from parley._node.trust.policies import AnyPeer
+from parley._node.tunnels.home import Home
 from tests.node.network import PATIENCE, eventually, meeting, new_node
 
 pytestmark = pytest.mark.anyio

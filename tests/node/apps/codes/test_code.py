@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.apps.codes import code
-from node.apps.codes.code import Code, draw_slot, looks_like_code
-from node.apps.codes.errors import CodeTextError
-from node.trust.words import EVEN, ODD
+from parley._node.apps.codes import code
+from parley._node.apps.codes.code import Code, draw_slot, looks_like_code
+from parley._node.apps.codes.errors import CodeTextError
+from parley._node.trust.words import EVEN, ODD
 
 
 def test_every_code_is_as_likely(monkeypatch: pytest.MonkeyPatch) -> None:

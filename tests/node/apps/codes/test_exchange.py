@@ -8,18 +8,18 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
-from node.apps.codes import exchange
-from node.apps.codes.code import Code
-from node.apps.codes.errors import CodeGoneError, CodeReset, WrongCodeError
-from node.apps.codes.exchange import LABEL, CodeGiver, take_code
-from node.apps.codes.giving import FAILED_TRIES
-from node.errors import NotTrustedError, PeerClosedError, StreamResetError
-from node.node import Node
-from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.streams.stream import Stream
-from node.testing import FaultyLink
+from parley._crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
+from parley._node.apps.codes import exchange
+from parley._node.apps.codes.code import Code
+from parley._node.apps.codes.errors import CodeGoneError, CodeReset, WrongCodeError
+from parley._node.apps.codes.exchange import LABEL, CodeGiver, take_code
+from parley._node.apps.codes.giving import FAILED_TRIES
+from parley._node.errors import NotTrustedError, PeerClosedError, StreamResetError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.streams.stream import Stream
+from parley._node.testing import FaultyLink
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node, settled
 
 CODE = Code(7, "crossover-clockwork")

@@ -2,17 +2,17 @@
 
 import pytest
 
-from crypto.identity import NodeId
-from node.apps.codes.code import LAST_SLOT, SECONDS
-from node.apps.codes.slots import (
+from parley._crypto.identity import NodeId
+from parley._node.apps.codes.code import LAST_SLOT, SECONDS
+from parley._node.apps.codes.slots import (
     ASKED,
     MOST_SLOTS,
     OF_A_NODE,
     SlotTable,
 )
-from node.apps.codes.slots import OF_AN_ADDRESS as SLOTS_OF_AN_ADDRESS
-from node.errors import CallRefused
-from node.protocol.codes import ResultCode
+from parley._node.apps.codes.slots import OF_AN_ADDRESS as SLOTS_OF_AN_ADDRESS
+from parley._node.errors import CallRefused
+from parley._node.protocol.codes import ResultCode
 
 ALICE, BOB = NodeId(bytes([1]) * 32), NodeId(bytes([2]) * 32)
 

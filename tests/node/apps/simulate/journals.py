@@ -6,13 +6,13 @@ from typing import Any
 
 import anyio
 
-from crypto.auditor import AuditorPrivateKey
-from node.apps.simulate.plan import Plan
-from node.apps.simulate.tally import Tally
-from node.apps.simulate.world import Keeping, simulate
-from node.journal.audit.audit import Audit
-from node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow
-from node.journal.segments import list_segments, read_footer, read_range
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.apps.simulate.plan import Plan
+from parley._node.apps.simulate.tally import Tally
+from parley._node.apps.simulate.world import Keeping, simulate
+from parley._node.journal.audit.audit import Audit
+from parley._node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow
+from parley._node.journal.segments import list_segments, read_footer, read_range
 
 # Small, and yet with several sessions, suites, rekeys and segments.
 PLAN = Plan(nodes=4, minutes=0.3, seed=7)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import load_auditor_key
-from node.apps.simulate.tally import Tally, count
-from node.cli.simulation import _named
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.auditor_file import load_auditor_key
+from parley._node.apps.simulate.tally import Tally, count
+from parley._node.cli.simulation import _named
 from tests.node.apps.simulate.journals import audit
 from tests.node.cli.conftest import Parley
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crypto.identity import Identity
-from node.apps.simulate.draws import Draws
-from node.apps.simulate.plan import Plan
-from node.node import Node
-from node.testing import connected_nodes
+from parley._crypto.identity import Identity
+from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.plan import Plan
+from parley._node.node import Node
+from parley._node.testing import connected_nodes
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])

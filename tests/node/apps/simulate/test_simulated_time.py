@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import anyio
 
-from node.apps.simulate.simulated_time import SimulatedTime
+from parley._node.apps.simulate.simulated_time import SimulatedTime
 
 
 async def test_hours_pass_at_once_and_records_follow_each_other(anyio_backend: str) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from node.errors import FileError
-from node.journal.audit.rows import Finding
+from parley._node.errors import FileError
+from parley._node.journal.audit.rows import Finding
 from tests.node.apps.simulate.journals import Audited, Simulated, audit
 from tests.node.apps.simulate.tamper.plant import tamper
 from tests.node.apps.simulate.tamper.planted import Fault, Planted

@@ -4,9 +4,9 @@ from collections import Counter
 
 import anyio
 
-from node.apps.simulate.plan import Plan, Traffic
-from node.apps.simulate.tally import count
-from node.apps.simulate.world import entered
+from parley._node.apps.simulate.plan import Plan, Traffic
+from parley._node.apps.simulate.tally import count
+from parley._node.apps.simulate.world import entered
 from tests.node.apps.simulate.journals import Audited, Simulated, run
 from tests.node.network import settled
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.apps.transfer.protocol import FileOffer
-from node.apps.transfer.receiver import FileReceiver
-from node.apps.transfer.store import FileStore
-from node.apps.transfer.watcher import Transfer, Watcher
-from node.errors import ParleyError
+from parley._node.apps.transfer.protocol import FileOffer
+from parley._node.apps.transfer.receiver import FileReceiver
+from parley._node.apps.transfer.store import FileStore
+from parley._node.apps.transfer.watcher import Transfer, Watcher
+from parley._node.errors import ParleyError
 from tests.node.network import Meeting, meeting
 
 PATTERN = bytes(range(251)) * 4178  # a little more than 1 MiB, and no power of two

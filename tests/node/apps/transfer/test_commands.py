@@ -9,7 +9,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
-from node.apps.transfer.names import PARTIAL_ENDING
+from parley._node.apps.transfer.names import PARTIAL_ENDING
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes, Running
 

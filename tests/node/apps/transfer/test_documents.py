@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from node.apps.transfer.protocol import RefusalCode
+from parley._node.apps.transfer.protocol import RefusalCode
 
 
 def test_every_refusal_is_described() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from node.apps.transfer.files import OpenFile
+from parley._node.apps.transfer.files import OpenFile
 
 
 def test_an_open_file_is_read_and_written(tmp_path: Path) -> None:

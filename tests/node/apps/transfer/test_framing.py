@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
-from node.apps.transfer.framing import read_message
-from node.apps.transfer.protocol import Begin, MessageError
-from node.transport.memory import memory_pair
+from parley._node.apps.transfer.framing import read_message
+from parley._node.apps.transfer.protocol import Begin, MessageError
+from parley._node.transport.memory import memory_pair
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-import node.apps.transfer.hashes as hashes_module
-from node.apps.transfer.files import OpenFile
-from node.apps.transfer.hashes import BURST, BYTES_PER_SECOND, SETTLED_NS, Hashes
+import parley._node.apps.transfer.hashes as hashes_module
+from parley._node.apps.transfer.files import OpenFile
+from parley._node.apps.transfer.hashes import BURST, BYTES_PER_SECOND, SETTLED_NS, Hashes
 
 pytestmark = pytest.mark.anyio
 

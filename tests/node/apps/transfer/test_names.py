@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.apps.transfer.names import (
+from parley._node.apps.transfer.names import (
     LONGEST_NAME,
     PARTIAL_ENDING,
     UnsafeNameError,

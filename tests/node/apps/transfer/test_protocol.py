@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm.codec import encode
-from node.apps.transfer.protocol import (
+from parley._lbm.codec import encode
+from parley._node.apps.transfer.protocol import (
     LARGEST_FILE,
     LARGEST_MESSAGE,
     Begin,

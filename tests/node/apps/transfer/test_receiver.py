@@ -9,18 +9,25 @@ from typing import Any
 import anyio
 import pytest
 
-import node.apps.transfer.receiver as receiver_module
-from node.apps.transfer.files import OpenFile
-from node.apps.transfer.framing import read_message
-from node.apps.transfer.hashes import SETTLED_NS, Hashes
-from node.apps.transfer.names import PARTIAL_ENDING, partial_name
-from node.apps.transfer.protocol import LABEL, Begin, FileOffer, Receipt, RefusalCode, Resume
-from node.apps.transfer.receiver import FileReceiver
-from node.apps.transfer.store import FileStore
-from node.errors import StreamResetError
-from node.protocol.codes import CloseCode
-from node.remote.remote import Remote
-from node.streams.stream import Stream
+import parley._node.apps.transfer.receiver as receiver_module
+from parley._node.apps.transfer.files import OpenFile
+from parley._node.apps.transfer.framing import read_message
+from parley._node.apps.transfer.hashes import SETTLED_NS, Hashes
+from parley._node.apps.transfer.names import PARTIAL_ENDING, partial_name
+from parley._node.apps.transfer.protocol import (
+    LABEL,
+    Begin,
+    FileOffer,
+    Receipt,
+    RefusalCode,
+    Resume,
+)
+from parley._node.apps.transfer.receiver import FileReceiver
+from parley._node.apps.transfer.store import FileStore
+from parley._node.errors import StreamResetError
+from parley._node.protocol.codes import CloseCode
+from parley._node.remote.remote import Remote
+from parley._node.streams.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Place, offered, receiving, written
 from tests.node.network import eventually, introduce, meeting, new_node
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-import node.apps.transfer.retries as retries
-from node.apps.transfer.protocol import RefusalCode
-from node.apps.transfer.receiver import FileReceiver
-from node.apps.transfer.retries import is_passing, send_over_link
-from node.apps.transfer.sender import Source
-from node.apps.transfer.store import FileStore
-from node.apps.transfer.watcher import Transfer
-from node.errors import CallRefused, PeerClosedError, StreamResetError, UnreachableError
-from node.protocol.codes import CloseCode
-from node.testing import FaultyProxy
+import parley._node.apps.transfer.retries as retries
 from parley import Link, Node, Peer
+from parley._node.apps.transfer.protocol import RefusalCode
+from parley._node.apps.transfer.receiver import FileReceiver
+from parley._node.apps.transfer.retries import is_passing, send_over_link
+from parley._node.apps.transfer.sender import Source
+from parley._node.apps.transfer.store import FileStore
+from parley._node.apps.transfer.watcher import Transfer
+from parley._node.errors import CallRefused, PeerClosedError, StreamResetError, UnreachableError
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FaultyProxy
 from tests.node.apps.transfer.network import PATTERN, Told, written
 from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import eventually, new_node

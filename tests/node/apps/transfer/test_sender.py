@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from node.apps.transfer.framing import read_message
-from node.apps.transfer.names import UnsafeNameError, partial_name
-from node.apps.transfer.protocol import (
+from parley._node.apps.transfer.framing import read_message
+from parley._node.apps.transfer.names import UnsafeNameError, partial_name
+from parley._node.apps.transfer.protocol import (
     LABEL,
     Begin,
     FileOffer,
@@ -16,10 +16,10 @@ from node.apps.transfer.protocol import (
     RefusalCode,
     Resume,
 )
-from node.apps.transfer.sender import Source, send_file
-from node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
-from node.protocol.codes import CloseCode
-from node.streams.stream import Stream
+from parley._node.apps.transfer.sender import Source, send_file
+from parley._node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
+from parley._node.protocol.codes import CloseCode
+from parley._node.streams.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Told, offered, receiving, written
 from tests.node.network import meeting
 

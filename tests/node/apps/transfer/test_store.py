@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-import node.apps.transfer.store as store_module
-from node.apps.transfer.names import PARTIAL_ENDING, partial_name
-from node.apps.transfer.partial import Partial
-from node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode, storage_refusal
-from node.apps.transfer.store import FileStore
+import parley._node.apps.transfer.store as store_module
+from parley._node.apps.transfer.names import PARTIAL_ENDING, partial_name
+from parley._node.apps.transfer.partial import Partial
+from parley._node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode, storage_refusal
+from parley._node.apps.transfer.store import FileStore
 
 CONTENT = b"content"
 

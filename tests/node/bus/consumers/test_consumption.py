@@ -6,8 +6,8 @@ from functools import partial
 import anyio
 import pytest
 
-from node.bus.consumers.consumption import Consumption
-from node.bus.errors import (
+from parley._node.bus.consumers.consumption import Consumption
+from parley._node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusDamagedError,
@@ -15,8 +15,8 @@ from node.bus.errors import (
     BusUnavailableError,
     NotPendingError,
 )
-from node.bus.event import BusEvent
-from node.errors import ParleyError
+from parley._node.bus.event import BusEvent
+from parley._node.errors import ParleyError
 from tests.node.bus.buses import GROUP, NAME, a_bus, attempts, fail, publish
 from tests.node.network import PATIENCE, eventually, started
 
@@ -253,7 +253,7 @@ async def test_what_does_not_pass_ends_the_loop(anyio_backend: str, error: type[
 async def test_leaving_does_not_wait_for_ever(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.bus.consumers.group_consumer.LEAVE_TIMEOUT", 0.05)
+    monkeypatch.setattr("parley._node.bus.consumers.group_consumer.LEAVE_TIMEOUT", 0.05)
     async with a_bus() as (bus, store):
         await publish(bus, 4)
         events = await bus.consume(NAME, GROUP).__aenter__()

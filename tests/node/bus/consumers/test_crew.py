@@ -7,10 +7,15 @@ from typing import Any
 import anyio
 import pytest
 
-from node.backoff import Pauses
-from node.bus.errors import BusClosedError, BusDamagedError, BusFullError, BusUnavailableError
-from node.bus.event import BusEvent
-from node.errors import ConfigError, ParleyError
+from parley._node.backoff import Pauses
+from parley._node.bus.errors import (
+    BusClosedError,
+    BusDamagedError,
+    BusFullError,
+    BusUnavailableError,
+)
+from parley._node.bus.event import BusEvent
+from parley._node.errors import ConfigError, ParleyError
 from tests.node.bus.buses import GROUP, NAME, a_bus, attempts, publish
 from tests.node.network import eventually
 
@@ -103,7 +108,7 @@ async def test_draining(anyio_backend: str) -> None:
 
 
 async def test_draining_ends(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.bus.consumers.crew.CANCEL_PATIENCE", 0.05)
+    monkeypatch.setattr("parley._node.bus.consumers.crew.CANCEL_PATIENCE", 0.05)
     async with a_bus() as (bus, store):
         begun: list[int] = []
         ended = anyio.Event()
@@ -130,7 +135,7 @@ async def test_a_store_that_comes_and_goes(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pauses = Pauses(first=0.01, longest=0.02)
-    monkeypatch.setattr("node.bus.consumers.crew.LONG_PAUSES", pauses)
+    monkeypatch.setattr("parley._node.bus.consumers.crew.LONG_PAUSES", pauses)
     async with a_bus() as (bus, store):
         store.faults["join"] = [BusUnavailableError("gone"), ConfigError("wrong"), OSError("?")]
         store.faults["read"] = [BusFullError("full"), BusUnavailableError("gone")]
@@ -166,7 +171,7 @@ async def test_closing_while_there_is_no_store(anyio_backend: str) -> None:
 async def test_failures_are_rationed(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("node.bus.consumers.crew.FAILURES", 3)
+    monkeypatch.setattr("parley._node.bus.consumers.crew.FAILURES", 3)
     async with a_bus() as (bus, _):
 
         @bus.handler(NAME, GROUP, max_attempts=None, retry_delay=9)

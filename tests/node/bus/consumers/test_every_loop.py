@@ -11,10 +11,10 @@ import pytest
 import trio
 import uvloop
 
-from crypto.identity import Identity
-from node.bus.config import BusConfig
-from node.bus.event import BusEvent
-from node.node import Node
+from parley._crypto.identity import Identity
+from parley._node.bus.config import BusConfig
+from parley._node.bus.event import BusEvent
+from parley._node.node import Node
 from tests.node.network import eventually
 
 RECLAIM_AFTER = 0.3

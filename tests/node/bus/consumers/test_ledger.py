@@ -8,14 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from node.backoff import Pauses
-from node.bus.consumers import ledger as ledger_module
-from node.bus.consumers.ledger import MOST_AT_ONCE, Ledger
-from node.bus.consumers.terms import Seat, Terms
-from node.bus.errors import BusClosedError, BusDamagedError, BusError, BusUnavailableError
-from node.bus.model import Counters
-from node.bus.retry import LINES, StoreRetry, as_bus_error
-from node.errors import ConfigError
+from parley._node.backoff import Pauses
+from parley._node.bus.consumers import ledger as ledger_module
+from parley._node.bus.consumers.ledger import MOST_AT_ONCE, Ledger
+from parley._node.bus.consumers.terms import Seat, Terms
+from parley._node.bus.errors import BusClosedError, BusDamagedError, BusError, BusUnavailableError
+from parley._node.bus.model import Counters
+from parley._node.bus.retry import LINES, StoreRetry, as_bus_error
+from parley._node.errors import ConfigError
 from tests.node.network import eventually, ground, started
 
 pytestmark = pytest.mark.anyio

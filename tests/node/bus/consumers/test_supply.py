@@ -7,12 +7,12 @@ from typing import cast
 import anyio
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.consumers import supply as supply_module
-from node.bus.consumers.supply import EventSupply
-from node.bus.consumers.terms import Seat, Terms
-from node.bus.model import Counters, Delivery, NewEvent
-from node.bus.store import Store
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers import supply as supply_module
+from parley._node.bus.consumers.supply import EventSupply
+from parley._node.bus.consumers.terms import Seat, Terms
+from parley._node.bus.model import Counters, Delivery, NewEvent
+from parley._node.bus.store import Store
 from tests.node.bus.buses import FaultyStore
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import ground, settled, started

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.consumers.roster import LONGEST_CONSUMER, ConsumerNames
-from node.bus.consumers.terms import MOST_BATCH, Terms, read_terms, require_delay
-from node.bus.errors import InvalidEventError
-from node.errors import ConfigError
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers.roster import LONGEST_CONSUMER, ConsumerNames
+from parley._node.bus.consumers.terms import MOST_BATCH, Terms, read_terms, require_delay
+from parley._node.bus.errors import InvalidEventError
+from parley._node.errors import ConfigError
 
 GOOD: dict[str, Any] = {"batch": 100, "reclaim_after": 60, "max_attempts": 5, "start": "first"}
 

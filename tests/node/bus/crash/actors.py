@@ -14,27 +14,27 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from node.bus.bus import Bus
-from node.bus.bus_address import open_bus
-from node.bus.config import BusConfig
-from node.bus.errors import BusError
-from node.bus.event import BusEvent
-from node.errors import ParleyError
-from node.trust.policies import AnyPeer
 from parley import Node, NodeConfig
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._node.bus.bus import Bus
+from parley._node.bus.bus_address import open_bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusError
+from parley._node.bus.event import BusEvent
+from parley._node.errors import ParleyError
+from parley._node.trust.policies import AnyPeer
 
 STREAM: Final = "shop.sold"
 GROUP: Final = "ledger"
 # What a stage imports for those who play here, or in `load`.
 MODULES: Final = (
     "coredis",
-    "node.bus.bus",
-    "node.bus.redis.redis_store",
-    "node.bus.sqlite.sqlite_store",
-    "node.remote_bus.remote_store",
-    "node.remote_bus.service",
+    "parley._node.bus.bus",
+    "parley._node.bus.redis.redis_store",
+    "parley._node.bus.sqlite.sqlite_store",
+    "parley._node.remote_bus.remote_store",
+    "parley._node.remote_bus.service",
     "tests.node.bus.crash.actors",
     "tests.node.bus.crash.load",
 )

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.config import BusConfig
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import Redis
 from tests.node.bus.stores import opened
 from tests.redis_server import RedisServer

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from typing import Any, Final
 
-from node.bus.model import Delivery, NewEvent
+from parley._node.bus.model import Delivery, NewEvent
 from tests.redis_server import HOST, PATIENCE, RedisServer
 
 S: Final = "auth.user_registered"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.ids import BEFORE_ALL
-from node.bus.model import NewEvent
-from node.bus.redis.group_notes import FIRST, HANDFUL, MOST, REMEMBERED, EntrySizes
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.config import BusConfig
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.model import NewEvent
+from parley._node.bus.redis.group_notes import FIRST, HANDFUL, MOST, REMEMBERED, EntrySizes
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.network import ground
 
 NAME = "shop.ordered"

@@ -5,16 +5,16 @@ a group, and nobody reads what is another group's (docs/threat-model.md, B2, B3 
 import anyio
 import pytest
 
-from node.bus.body import decode_body
-from node.bus.bus_address import open_bus
-from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError
-from node.bus.ids import BEFORE_ALL
-from node.bus.redis import group_notes, stream_publisher
-from node.bus.redis.format import LIGHTBUS
-from node.bus.redis.group_notes import Memberships, idempotency_key, keys_of
-from node.bus.redis.redis_store import RedisStore
-from node.errors import ConfigError
+from parley._node.bus.body import decode_body
+from parley._node.bus.bus_address import open_bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusDamagedError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.redis import group_notes, stream_publisher
+from parley._node.bus.redis.format import LIGHTBUS
+from parley._node.bus.redis.group_notes import Memberships, idempotency_key, keys_of
+from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened
 from tests.redis_server import PATIENCE

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.bus.body import decode_body
-from node.bus.errors import InvalidEventError
-from node.bus.model import NewEvent, StoredEvent
-from node.bus.redis import format
-from node.bus.redis.format import (
+from parley._node.bus.body import decode_body
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.model import NewEvent, StoredEvent
+from parley._node.bus.redis import format
+from parley._node.bus.redis.format import (
     DOCUMENTED,
     DOCUMENTED_PER_API,
     LIGHTBUS,
@@ -22,7 +22,7 @@ from node.bus.redis.format import (
     Skipped,
     lightbus_json,
 )
-from node.errors import ConfigError
+from parley._node.errors import ConfigError
 
 NAME = "auth.user_registered"
 BARE = [b"id", b"m1", b"api_name", b"auth", b"event_name", b"user_registered", b"version", b"1"]

@@ -3,12 +3,12 @@
 import anyio
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError
-from node.bus.ids import AFTER_ALL, BEFORE_ALL
-from node.bus.redis import inspector
-from node.bus.redis.format import DOCUMENTED, LIGHTBUS
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusDamagedError
+from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL
+from parley._node.bus.redis import inspector
+from parley._node.bus.redis.format import DOCUMENTED, LIGHTBUS
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event
 from tests.node.bus.stores import opened
 from tests.node.network import started

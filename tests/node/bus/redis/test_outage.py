@@ -10,12 +10,12 @@ import anyio.to_thread
 import pytest
 from anyio.abc import ByteStream
 
-from node.bus.bus_address import open_bus
-from node.bus.config import BusConfig
-from node.bus.errors import BusUnavailableError
-from node.bus.ids import BEFORE_ALL
-from node.bus.model import Delivery
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.bus_address import open_bus
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusUnavailableError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.model import Delivery
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import C, G, S, event, numbers
 from tests.node.bus.stores import opened
 from tests.node.network import eventually, settled, started

@@ -4,8 +4,8 @@ from traceback import format_exception
 
 import pytest
 
-from node.bus.redis.redis_address import RedisAddress, parse_address
-from node.errors import AddressError
+from parley._node.bus.redis.redis_address import RedisAddress, parse_address
+from parley._node.errors import AddressError
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,15 @@ from anyio.abc import SocketAttribute, SocketStream
 from coredis.exceptions import ConnectionError as LostConnectionError
 from coredis.exceptions import RedisError
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError, BusError, BusRefusedError, BusUnavailableError
-from node.bus.ids import BEFORE_ALL
-from node.bus.redis import redis_client as module
-from node.bus.redis.redis_address import parse_address
-from node.bus.redis.redis_client import RedisClient
-from node.bus.redis.redis_link import RedisLink, packed
-from node.bus.redis.redis_store import RedisStore
-from node.errors import ConfigError
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError, BusError, BusRefusedError, BusUnavailableError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.redis import redis_client as module
+from parley._node.bus.redis.redis_address import parse_address
+from parley._node.bus.redis.redis_client import RedisClient
+from parley._node.bus.redis.redis_link import RedisLink, packed
+from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
 from tests.node.bus.stores import opened
 from tests.node.network import eventually, ground, nothing_left, settled, started

@@ -16,15 +16,20 @@ from coredis.exceptions import (
 )
 from coredis.exceptions import ConnectionError as LostConnectionError
 
-from node.bus.errors import (
+from parley._node.bus.errors import (
     BusDamagedError,
     BusFullError,
     BusRefusedError,
     BusUnavailableError,
     NotPendingError,
 )
-from node.bus.redis.redis_errors import bus_error, check_version, is_missing_group, is_too_old
-from node.errors import ConfigError
+from parley._node.bus.redis.redis_errors import (
+    bus_error,
+    check_version,
+    is_missing_group,
+    is_too_old,
+)
+from parley._node.errors import ConfigError
 
 
 @pytest.mark.parametrize(

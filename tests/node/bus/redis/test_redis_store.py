@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
-from node.bus.bus_address import open_store
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError
-from node.bus.ids import BEFORE_ALL
-from node.bus.redis.redis_store import RedisStore
-from node.bus.store import Store
+from parley._node.bus.bus_address import open_store
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.bus.store import Store
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event
 from tests.node.bus.stores import opened
 from tests.redis_server import RedisServer

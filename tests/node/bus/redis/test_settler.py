@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from node.bus.body import decode_body
-from node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY, NOT_ACKNOWLEDGED
-from node.bus.errors import InvalidEventError
-from node.bus.ids import BEFORE_ALL
-from node.bus.redis.format import NO_DATA
-from node.bus.redis.group_notes import keys_of
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.body import decode_body
+from parley._node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY, NOT_ACKNOWLEDGED
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.redis.format import NO_DATA
+from parley._node.bus.redis.group_notes import keys_of
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 
 pytestmark = pytest.mark.anyio

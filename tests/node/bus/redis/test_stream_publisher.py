@@ -6,11 +6,11 @@ from types import FrameType
 import anyio
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError, BusFullError, InvalidEventError
-from node.bus.redis import stream_publisher
-from node.bus.redis.format import DOCUMENTED, LIGHTBUS
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusDamagedError, BusFullError, InvalidEventError
+from parley._node.bus.redis import stream_publisher
+from parley._node.bus.redis.format import DOCUMENTED, LIGHTBUS
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import KEY, Redis, S, event
 from tests.node.bus.stores import opened
 

@@ -13,10 +13,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusUnavailableError
-from node.bus.ids import BEFORE_ALL
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusUnavailableError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import S, event
 from tests.node.bus.stores import opened
 from tests.node.network import ground

@@ -6,13 +6,13 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.batcher import Bounds
-from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
-from node.bus.model import NewEvent, Published
-from node.bus.redis import redis_client as module
-from node.bus.redis.redis_link import RedisLink, RedisRequest
-from node.bus.redis.redis_store import RedisStore
+from parley._node.bus.batcher import Bounds
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
+from parley._node.bus.model import NewEvent, Published
+from parley._node.bus.redis import redis_client as module
+from parley._node.bus.redis.redis_link import RedisLink, RedisRequest
+from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import KEY, Redis, event
 from tests.node.bus.stores import opened
 from tests.node.network import eventually, settled, started

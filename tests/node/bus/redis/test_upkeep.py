@@ -3,13 +3,13 @@
 import anyio
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError
-from node.bus.ids import AFTER_ALL, BEFORE_ALL
-from node.bus.model import Trim
-from node.bus.redis.format import LIGHTBUS
-from node.bus.redis.redis_store import RedisStore
-from node.bus.redis.scripts import NOBODY
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusDamagedError
+from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL
+from parley._node.bus.model import Trim
+from parley._node.bus.redis.format import LIGHTBUS
+from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.bus.redis.scripts import NOBODY
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened
 

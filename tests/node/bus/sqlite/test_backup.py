@@ -12,13 +12,13 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusBusyError, BusDamagedError
-from node.bus.ids import BEFORE_ALL
-from node.bus.model import NewEvent
-from node.bus.sqlite.backup import back_up, require_sound, restore
-from node.bus.sqlite.sqlite_store import SqliteStore
-from node.errors import FileError
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusBusyError, BusDamagedError
+from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.model import NewEvent
+from parley._node.bus.sqlite.backup import back_up, require_sound, restore
+from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.errors import FileError
 from tests.node.bus.stores import opened
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from node.bus.sqlite import books
+from parley._node.bus.sqlite import books
 from tests.node.bus.sqlite.stage import GROUP, STREAM, stage
 
 pytestmark = pytest.mark.anyio

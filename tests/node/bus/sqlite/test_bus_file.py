@@ -12,10 +12,10 @@ from threading import Timer
 
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError
-from node.bus.sqlite import bus_file
-from node.bus.sqlite.bus_file import (
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusDamagedError
+from parley._node.bus.sqlite import bus_file
+from parley._node.bus.sqlite.bus_file import (
     DISK_RESERVED,
     PAGE_SIZE,
     RESERVED,
@@ -23,8 +23,8 @@ from node.bus.sqlite.bus_file import (
     open_file,
     page_limits,
 )
-from node.bus.sqlite.sqlite_tables import APPLICATION_ID, VERSION
-from node.errors import ConfigError
+from parley._node.bus.sqlite.sqlite_tables import APPLICATION_ID, VERSION
+from parley._node.errors import ConfigError
 
 CONFIG = BusConfig()
 

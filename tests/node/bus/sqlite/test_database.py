@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.sqlite.books import Books
-from node.bus.sqlite.database import Database
-from node.bus.sqlite.publication import publish
+from parley._node.bus.config import BusConfig
+from parley._node.bus.sqlite.books import Books
+from parley._node.bus.sqlite.database import Database
+from parley._node.bus.sqlite.publication import publish
 from tests.node.bus.sqlite.stage import START, STREAM, new
 
 CONFIG = BusConfig(max_store_bytes=2**20)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from node.bus.model import Trim
-from node.bus.sqlite.deliveries import CLOCK_SET_BACK, HANDFUL
+from parley._node.bus.model import Trim
+from parley._node.bus.sqlite.deliveries import CLOCK_SET_BACK, HANDFUL
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, ids_of, stage
 
 pytestmark = pytest.mark.anyio

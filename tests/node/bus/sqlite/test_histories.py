@@ -1,8 +1,8 @@
 """Histories: what is kept of each attempt, and how much."""
 
-from node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY
-from node.bus.model import Failure
-from node.bus.sqlite.deliveries import failures_of, with_failure
+from parley._node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY
+from parley._node.bus.model import Failure
+from parley._node.bus.sqlite.deliveries import failures_of, with_failure
 
 
 def test_a_history_keeps_the_first_failure_and_the_last_ones() -> None:

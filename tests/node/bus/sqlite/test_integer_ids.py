@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.bus.errors import InvalidEventError
-from node.bus.ids import parse_id
-from node.bus.sqlite.integer_ids import (
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.ids import parse_id
+from parley._node.bus.sqlite.integer_ids import (
     COUNT,
     LARGEST,
     NO_ID,

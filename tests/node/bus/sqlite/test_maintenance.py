@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.model import Trim
-from node.bus.sqlite import maintenance
-from node.bus.sqlite.publication import OVERHEAD
+from parley._node.bus.config import BusConfig
+from parley._node.bus.model import Trim
+from parley._node.bus.sqlite import maintenance
+from parley._node.bus.sqlite.publication import OVERHEAD
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, stage
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from node.bus.errors import InvalidEventError
-from node.bus.ids import parse_id
-from node.bus.model import NewEvent, StreamInfo
-from node.bus.sqlite.publication import size_of
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.ids import parse_id
+from parley._node.bus.model import NewEvent, StreamInfo
+from parley._node.bus.sqlite.publication import size_of
 from tests.node.bus.sqlite.stage import STREAM, Clock, new, stage
 
 pytestmark = pytest.mark.anyio

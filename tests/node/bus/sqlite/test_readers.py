@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.errors import BusClosedError
+from parley._node.bus.errors import BusClosedError
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, ids_of, stage
 from tests.node.network import PATIENCE, eventually
 

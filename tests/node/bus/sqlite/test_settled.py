@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from node.bus.dead_letters import LONGEST_HISTORY
-from node.bus.errors import InvalidEventError
-from node.bus.model import NewEvent
-from node.bus.sqlite import deliveries
+from parley._node.bus.dead_letters import LONGEST_HISTORY
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.model import NewEvent
+from parley._node.bus.sqlite import deliveries
 from tests.node.bus.sqlite.stage import GROUP, START, STREAM, Clock, new, stage
 
 pytestmark = pytest.mark.anyio

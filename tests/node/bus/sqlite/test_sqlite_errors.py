@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from node.bus.errors import (
+from parley._node.bus.errors import (
     BusBusyError,
     BusDamagedError,
     BusError,
@@ -13,8 +13,8 @@ from node.bus.errors import (
     InvalidEventError,
     NotPendingError,
 )
-from node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full, is_of_disk
-from node.errors import ConfigError
+from parley._node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full, is_of_disk
+from parley._node.errors import ConfigError
 
 
 def said(code: int) -> sqlite3.Error:

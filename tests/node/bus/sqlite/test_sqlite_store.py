@@ -9,13 +9,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.bus.config import BusConfig
-from node.bus.errors import BusClosedError, BusDamagedError
-from node.bus.model import PendingInfo, Trim
-from node.bus.sqlite import sqlite_store
-from node.bus.sqlite.sqlite_store import SqliteStore
-from node.bus.store import Store
-from node.errors import ConfigError
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError, BusDamagedError
+from parley._node.bus.model import PendingInfo, Trim
+from parley._node.bus.sqlite import sqlite_store
+from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.store import Store
+from parley._node.errors import ConfigError
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, new, stage
 from tests.node.bus.stores import opened
 from tests.node.network import PATIENCE, eventually, ground

@@ -5,9 +5,9 @@ import asyncio
 import anyio
 import pytest
 
-from node.bus.errors import BusClosedError
-from node.bus.sqlite.work_queue import LOOK, Operation, WorkQueue
-from node.transport.asyncio_backend import AsyncioBackend
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.sqlite.work_queue import LOOK, Operation, WorkQueue
+from parley._node.transport.asyncio_backend import AsyncioBackend
 from tests.node.network import eventually, ground
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.errors import BusBusyError, BusFullError, InvalidEventError
-from node.bus.model import NewEvent, Trim
+from parley._node.bus.errors import BusBusyError, BusFullError, InvalidEventError
+from parley._node.bus.model import NewEvent, Trim
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, new, stage
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from node.cli.application import reload
-from node.cli.application.reload import Files, without_reload
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._node.cli.application import reload
+from parley._node.cli.application.reload import Files, without_reload
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

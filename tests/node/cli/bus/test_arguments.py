@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from node.cli.bus.arguments import parse_position, parse_time
-from node.errors import ConfigError
+from parley._node.cli.bus.arguments import parse_position, parse_time
+from parley._node.errors import ConfigError
 
 
 @pytest.mark.parametrize("text", ["first", "new", "0", "1732250000000", "1732250000000-7"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crypto.identity import Identity
+from parley._crypto.identity import Identity
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 from tests.node.cli.processes import Processes
 

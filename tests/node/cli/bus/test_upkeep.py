@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.bus.bus import Bus
+from parley._node.bus.bus import Bus
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 
 GROUP = ("--group", "mailer")
@@ -70,7 +70,7 @@ def test_dead_letters_are_dropped_together(
         asked.append(ids)
         return await real(bus, name, ids)
 
-    monkeypatch.setattr("node.cli.bus.dead_letters.AT_ONCE", 2)
+    monkeypatch.setattr("parley._node.cli.bus.dead_letters.AT_ONCE", 2)
     real = Bus.drop_dead
     monkeypatch.setattr(Bus, "drop_dead", drop_dead)
     args = {"--all": ["--all"], "--group": GROUP, "ids": dead}[how]

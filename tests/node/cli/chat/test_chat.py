@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.keyfile import save_identity
-from node.apps.chat.messages import TEXT_LENGTH
-from node.cli.chat.command import AWAY
-from node.trust.known_peers import KnownPeers
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import save_identity
+from parley._node.apps.chat.messages import TEXT_LENGTH
+from parley._node.cli.chat.command import AWAY
+from parley._node.trust.known_peers import KnownPeers
 from tests.node.cli.chat.vt100 import Display
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import PARLEY, TIMEOUT, Processes, Running

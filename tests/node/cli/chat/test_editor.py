@@ -8,8 +8,8 @@ import pytest
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from node.apps.chat.messages import TEXT_LENGTH
-from node.cli.chat.editor import AHEAD, REMEMBERED, LineEditor, RecentLines
+from parley._node.apps.chat.messages import TEXT_LENGTH
+from parley._node.cli.chat.editor import AHEAD, REMEMBERED, LineEditor, RecentLines
 
 pytestmark = pytest.mark.anyio
 

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from crypto.identity import Identity
-from node.apps.chat.messages import Person
-from node.cli.chat import talk as talk_module
-from node.cli.chat.screen import Screen
-from node.cli.chat.talk import Standing, Talk
-from node.cli.output import Output
-from node.errors import PeerClosedError, UnreachableError, received_refusal
-from node.protocol.codes import CloseCode, ResultCode
+from parley._crypto.identity import Identity
+from parley._node.apps.chat.messages import Person
+from parley._node.cli.chat import talk as talk_module
+from parley._node.cli.chat.screen import Screen
+from parley._node.cli.chat.talk import Standing, Talk
+from parley._node.cli.output import Output
+from parley._node.errors import PeerClosedError, UnreachableError, received_refusal
+from parley._node.protocol.codes import CloseCode, ResultCode
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import anyio
 
-from crypto.identity import Identity
-from node.node import Node
-from node.remote.requests import Call
+from parley._crypto.identity import Identity
+from parley._node.node import Node
+from parley._node.remote.requests import Call
 
 
 async def main(pairs: list[tuple[str, str]]) -> None:

@@ -9,13 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import NodeId
 from docs import build_completions
-from node.cli.completion import answering
-from node.cli.completion.answering import INSTRUCTION, LINE, TABLE, answered, as_lines, offers
-from node.cli.completion.command import Shell
-from node.cli.explanations import EXPLANATIONS
-from node.trust.known_peers import KnownPeers
+from parley._crypto.identity import NodeId
+from parley._node.cli.completion import answering
+from parley._node.cli.completion.answering import (
+    INSTRUCTION,
+    LINE,
+    TABLE,
+    answered,
+    as_lines,
+    offers,
+)
+from parley._node.cli.completion.command import Shell
+from parley._node.cli.explanations import EXPLANATIONS
+from parley._node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
 
 ALICE = NodeId(b"\x01" * 32)
@@ -133,9 +140,9 @@ def test_the_table_is_that_of_the_commands() -> None:
 @pytest.mark.process
 def test_to_answer_imports_no_command() -> None:
     alone = {
-        "node.cli.completion",
-        "node.cli.completion.answering",
-        "node.cli.completion.safety",
+        "parley._node.cli.completion",
+        "parley._node.cli.completion.answering",
+        "parley._node.cli.completion.safety",
     }
     assert imported_by("parley bus consume --") == imported_by("parley ") == alone
     assert "typer" not in imported_by("parley call ")
@@ -143,7 +150,7 @@ def test_to_answer_imports_no_command() -> None:
 
 def imported_by(line: str) -> set[str]:
     code = (
-        "import sys; from node.cli.completion.answering import offers;"
+        "import sys; from parley._node.cli.completion.answering import offers;"
         "assert offers(sys.argv[1]) is not None;"
         "print(*(m for m in sys.modules if m.startswith(('node.cli.', 'typer', 'node.node'))))"
     )

@@ -21,10 +21,10 @@ from urllib.parse import quote
 
 import pytest
 
-from crypto.identity import NodeId
-from node.cli.completion.command import Shell
-from node.cli.context.file import Context, Contexts
-from node.trust.known_peers import KnownPeers
+from parley._crypto.identity import NodeId
+from parley._node.cli.completion.command import Shell
+from parley._node.cli.context.file import Context, Contexts
+from parley._node.trust.known_peers import KnownPeers
 from tests.node.cli.processes import TIMEOUT, Processes
 
 pytestmark = [pytest.mark.process, pytest.mark.shells]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import NodeId
-from crypto.registry import NAMES
-from node.cli.completion import suggestions
-from node.cli.completion.suggestions import (
+from parley._crypto.identity import NodeId
+from parley._crypto.registry import NAMES
+from parley._node.cli.completion import suggestions
+from parley._node.cli.completion.suggestions import (
     algorithms,
     any_algorithm,
     bus_addresses,
@@ -17,7 +17,7 @@ from node.cli.completion.suggestions import (
     known_names,
     words,
 )
-from node.trust.known_peers import KnownPeers
+from parley._node.trust.known_peers import KnownPeers
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 ALICE = NodeId(b"\x01" * 32)

@@ -5,15 +5,15 @@ from threading import Thread
 
 import pytest
 
-from crypto.auditor import AuditorKey
-from crypto.identity import Identity
-from crypto.keyfile import save_identity
-from node.cli.completion.suggestions import contexts, places
-from node.cli.context import file as context_file
-from node.cli.context.file import Context, Contexts
-from node.cli.context.places import placed
-from node.errors import ConfigError, FileError
-from node.trust.known_peers import KnownPeers, default_known_peers
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import save_identity
+from parley._node.cli.completion.suggestions import contexts, places
+from parley._node.cli.context import file as context_file
+from parley._node.cli.context.file import Context, Contexts
+from parley._node.cli.context.places import placed
+from parley._node.errors import ConfigError, FileError
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.completion.test_suggestions import ALICE, NOW
 from tests.node.cli.conftest import Parley, said
 

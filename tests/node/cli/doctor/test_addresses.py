@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from node.cli.doctor.addresses import _keeps_out, check_address, check_dialects, check_settings
-from node.cli.doctor.findings import Diagnosis, Level
-from node.errors import AddressError
-from node.settings import NamedSettings, RelaySettings, Settings, SimProtoSettings
+from parley._node.cli.doctor.addresses import (
+    _keeps_out,
+    check_address,
+    check_dialects,
+    check_settings,
+)
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.errors import AddressError
+from parley._node.settings import NamedSettings, RelaySettings, Settings, SimProtoSettings
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity
-from node.cli.doctor.bus import check_bus, check_store
+from parley._crypto.identity import Identity
+from parley._node.cli.doctor.bus import check_bus, check_store
 from tests.node.cli.conftest import Parley
 
 ID = Identity.create().node_id

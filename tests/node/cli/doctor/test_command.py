@@ -1,11 +1,9 @@
 """`parley doctor`: alone, with a node, and where something is wrong."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from parley.shadows import ROOT
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Finished, Processes
 
@@ -89,26 +87,6 @@ def test_a_problem_is_the_exit_code(parley: Parley, tmp_path: Path, server: str)
         assert (done.code, done.last["event"], done.last["problem"]) == (1, "done", 1)
         assert found(done)[f"file {home / 'known_peers'}"] == "problem"
     assert "chmod go-w" in parley("doctor").out
-
-
-def test_a_process_with_another_package_beside(processes: Processes, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    for name in ("pipeline", "Crypto"):
-        (other / name).mkdir(parents=True)
-        (other / name / "__init__.py").touch()
-    ahead = processes.start(
-        "doctor", "--json", environment={"PYTHONPATH": f"{other}{os.pathsep}{ROOT}"}
-    ).finish()
-    assert ahead.code == 1
-    levels = found(ahead)
-    assert (levels["package pipeline"], levels["package Crypto"]) == ("problem", "note")
-    texts = [line["text"] for line in ahead.lines if line["event"] == "finding"]
-    init = other / "pipeline" / "__init__.py"
-    assert f"pipeline at {init} is another package's, and found in place of Parley's own" in texts
-    behind = processes.start(
-        "doctor", "--json", environment={"PYTHONPATH": f"{ROOT}{os.pathsep}{other}"}
-    ).finish()
-    assert (behind.code, found(behind)["package pipeline"]) == (0, "note")
 
 
 @pytest.mark.process

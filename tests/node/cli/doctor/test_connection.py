@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from crypto.registry import Suite
-from node.cli.doctor.connection import Facts, weaknesses
-from node.cli.doctor.findings import Diagnosis, Level
-from node.protocol.limits import Limits
+from parley._crypto.registry import Suite
+from parley._node.cli.doctor.connection import Facts, weaknesses
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.protocol.limits import Limits
 
 BEST = Suite("x25519-mlkem768", "ml-dsa-65", "sha256", "aes-256-gcm", "each")
 STRONG = Facts(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import save_auditor_key
-from node.cli.doctor import journal as checks
-from node.cli.doctor.journal import check_journal
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.auditor_file import save_auditor_key
+from parley._node.cli.doctor import journal as checks
+from parley._node.cli.doctor.journal import check_journal
 from tests.node.cli.conftest import Parley
 
 ONE, OTHER = (AuditorPrivateKey.create() for _ in range(2))

@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import node.cli.doctor.machine
-from node.cli.doctor.findings import Diagnosis, Level
-from node.cli.doctor.machine import (
+import parley._node.cli.doctor.machine
+from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.cli.doctor.machine import (
     check_algorithms,
     check_descriptors,
     check_home,
     check_machine,
-    check_names,
     versions,
 )
-from parley.shadows import Clash, Shadow
 from tests.compiled import is_compiled
 
 
@@ -43,14 +41,16 @@ def levels(found: list[Diagnosis]) -> dict[str, Level]:
 def test_versions() -> None:
     found = versions()
     assert list(found)[:4] == ["parley", "python", "core", "platform"]
-    assert found["core"] == ("compiled" if is_compiled("node.protocol.session") else "pure Python")
+    assert found["core"] == (
+        "compiled" if is_compiled("parley._node.protocol.session") else "pure Python"
+    )
     assert found["anyio"]
     assert found["openssl"]
     assert {"uvloop", "trio", "pynacl", "cryptography"} <= set(found)
 
 
 def test_what_is_not_installed_has_no_version() -> None:
-    assert node.cli.doctor.machine._version("no-such-distribution-here") is None
+    assert parley._node.cli.doctor.machine._version("no-such-distribution-here") is None
 
 
 def test_algorithms() -> None:
@@ -60,28 +60,6 @@ def test_algorithms() -> None:
     assert (bad.level, bad.subject, bad.text) == (Level.PROBLEM, "kex x25519", "it fails")
     assert "leave x25519 out of --kex" in bad.mend
     assert (rest.level, rest.text) == (Level.NOTE, "sha256 work here")
-
-
-@pytest.mark.parametrize(
-    ("kind", "level"),
-    [
-        (Clash.INSTEAD, Level.PROBLEM),
-        (Clash.MIXED, Level.PROBLEM),
-        (Clash.HIDDEN, Level.NOTE),
-        (Clash.COPY, Level.NOTE),
-        (Clash.CASE, Level.NOTE),
-    ],
-)
-def test_names(kind: Clash, level: Level) -> None:
-    shadow = Shadow(kind, "crypto", "/x/crypto.py")
-    assert list(check_names([shadow])) == [
-        Diagnosis(level, "package crypto", str(shadow), shadow.mend)
-    ]
-
-
-def test_no_names() -> None:
-    (found,) = check_names([])
-    assert found.level is Level.OK
 
 
 def test_a_home_of_ones_own(home: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from node.cli.journal import parquet
-from node.journal.audit.rows import EVENT_COLUMNS
-from pipeline.schema import EVENTS, WALKED_ARROW
+from parley._node.cli.journal import parquet
+from parley._node.journal.audit.rows import EVENT_COLUMNS
+from parley._pipeline.schema import EVENTS, WALKED_ARROW
 from tests.node.cli.conftest import Parley
 from tests.node.protocol.pair import ALICE, BOB
 
@@ -92,7 +92,7 @@ def test_numbers_that_no_column_holds() -> None:
 def test_the_extra_is_named(
     parley: Parley, journals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "node.cli.journal.parquet")
+    monkeypatch.delitem(sys.modules, "parley._node.cli.journal.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = parley("journal", "export", str(journals), "--out", str(tmp_path / "out"))
     assert (done.code, "needs Parley's extra 'pipeline'" in done.err) == (2, True)

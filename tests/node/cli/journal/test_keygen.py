@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from crypto import container
-from crypto.auditor import AuditorKey
-from crypto.auditor_file import load_auditor_key
+from parley._crypto import container
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.auditor_file import load_auditor_key
 from tests.node.cli.conftest import Parley
 
 

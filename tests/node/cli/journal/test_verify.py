@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import save_auditor_key
-from node.cli.journal import segments, verify
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.auditor_file import save_auditor_key
+from parley._node.cli.journal import segments, verify
 from tests.node.cli.conftest import Parley
 from tests.node.protocol.pair import ALICE, BOB
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from parley.shadows import ROOT
 from tests.node.cli.processes import Processes
 
 pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[4]
 
 LACKS = "hash 'blake3' needs Parley's extra 'fast'"
 

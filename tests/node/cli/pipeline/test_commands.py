@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from node.cli.pipeline import commands
-from node.cli.pipeline import session as sessions
-from node.cli.pipeline.session import LOCK
-from node.errors import FileError
-from pipeline import again, jobs, spark
-from pipeline.errors import NoTablesError
-from pipeline.gold.cluster import GoldCluster
-from pipeline.gold.outcome import Outcome
-from pipeline.gold.store import GoldDirectory
-from pipeline.report import writing
+from parley._node.cli.pipeline import commands
+from parley._node.cli.pipeline import session as sessions
+from parley._node.cli.pipeline.session import LOCK
+from parley._node.errors import FileError
+from parley._pipeline import again, jobs, spark
+from parley._pipeline.errors import NoTablesError
+from parley._pipeline.gold.cluster import GoldCluster
+from parley._pipeline.gold.outcome import Outcome
+from parley._pipeline.gold.store import GoldDirectory
+from parley._pipeline.report import writing
 from tests.node.cli.conftest import Parley
 
 WHERE = ("--journals", "j", "--tables", "t")

@@ -7,11 +7,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from node.cli.options import TABLE, NodeOptions
-from node.cli.serve.application import Application
-from node.errors import ConfigError, UnreachableError
-from node.node import Node
-from node.settings import Settings
+from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.serve.application import Application
+from parley._node.errors import ConfigError, UnreachableError
+from parley._node.node import Node
+from parley._node.settings import Settings
 from tests.node.network import PATIENCE, meeting, new_node
 
 FUNCTION = """
@@ -177,7 +177,7 @@ def test_a_node_is_as_its_module_made_it(tmp_path: Path) -> None:
         ("shop_a:", "is not module:name"),
         ("shop_none", "there is no module shop_none in "),
         ("shop_a.sub:app", "there is no module shop_a.sub in "),
-        ("node:node", "node is a module of Parley itself"),
+        ("parley.errors:node", "parley.errors is a module of Parley itself"),
         ("shop_a:nothing", "shop_a has no nothing"),
         ("shop_b", "shop_b has no node and no app"),
         ("shop_a:number", "is neither a Node nor a function"),

@@ -5,15 +5,15 @@ from importlib.metadata import version
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from lbm.codec import Value
-from node.cli.serve.builtin import offer_builtin_calls
-from node.dialects.named.codec import Flavour
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
-from node.messaging.formats import Format
-from node.messaging.payloads import Tandem
-from node.node import Node
+from parley._crypto.identity import Identity
+from parley._lbm.codec import Value
+from parley._node.cli.serve.builtin import offer_builtin_calls
+from parley._node.dialects.named.codec import Flavour
+from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.messaging.formats import Format
+from parley._node.messaging.payloads import Tandem
+from parley._node.node import Node
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
-from node.cli.serve.builtin import CLOCK_TOPIC, offer_clock, tick
+from parley._node.cli.serve.builtin import CLOCK_TOPIC, offer_clock, tick
 from tests.node.network import meeting
 
 pytestmark = pytest.mark.anyio

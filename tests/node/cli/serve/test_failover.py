@@ -9,13 +9,13 @@ from signal import SIGKILL
 import anyio
 import pytest
 
-from crypto.identity import Identity
-from crypto.keyfile import save_identity
-from node.backoff import Pauses
-from node.node import Node
-from node.peer.peer import Peer
-from node.server.federation import Federation
-from node.settings import FederationSettings
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import save_identity
+from parley._node.backoff import Pauses
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.server.federation import Federation
+from parley._node.settings import FederationSettings
 from tests.node.cli.processes import Processes, Running
 from tests.node.network import config, eventually
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from crypto.identity import Identity
-from crypto.keyfile import save_identity
-from node.cli.exits import Exit
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import save_identity
+from parley._node.cli.exits import Exit
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.auditor_file import save_auditor_key
-from node.cli.identity import new
-from node.cli.output import Output
-from node.cli.serve.journal import watch_journal
-from node.journal.errors import JournalFailedError
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.auditor_file import save_auditor_key
+from parley._node.cli.identity import new
+from parley._node.cli.output import Output
+from parley._node.cli.serve.journal import watch_journal
+from parley._node.journal.errors import JournalFailedError
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

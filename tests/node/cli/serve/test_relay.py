@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from crypto.identity import NodeId
+from parley._crypto.identity import NodeId
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 from tests.reference.dialects.relay_raw import RelayRaw

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity
-from node.cli.options import TABLE, NodeOptions
-from node.cli.output import Output
-from node.cli.serve.application import Application
-from node.cli.serve.bus import BusRights
-from node.cli.serve.reloading import Reloader, RunningServer
-from node.cli.serve.supervisor import Supervisor
-from node.errors import ConfigError
-from node.server.federation import Federation
-from node.settings import load_settings
-from node.trust.policies import TrustPolicy
 from parley import Peer
+from parley._crypto.identity import Identity
+from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.serve.application import Application
+from parley._node.cli.serve.bus import BusRights
+from parley._node.cli.serve.reloading import Reloader, RunningServer
+from parley._node.cli.serve.supervisor import Supervisor
+from parley._node.errors import ConfigError
+from parley._node.server.federation import Federation
+from parley._node.settings import load_settings
+from parley._node.trust.policies import TrustPolicy
 from tests.node.network import eventually, meeting
 
 pytestmark = pytest.mark.anyio

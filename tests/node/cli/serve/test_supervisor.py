@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from node.cli.serve.supervisor import LONGEST_STATUS, Supervisor
+from parley._node.cli.serve.supervisor import LONGEST_STATUS, Supervisor
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from node.cli.topics.command import bundle, shown
-from node.cli.topics.offers import MOST_OFFERS, TOPICS_CALL, ToldOffer, ask_offers
-from node.errors import CallRefused, ParleyError
 from parley import Call
+from parley._node.cli.topics.command import bundle, shown
+from parley._node.cli.topics.offers import MOST_OFFERS, TOPICS_CALL, ToldOffer, ask_offers
+from parley._node.errors import CallRefused, ParleyError
 from tests.node.cli.conftest import Parley, said
 from tests.node.network import meeting
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import Identity, NodeId
-from node.cli.topics import offered_names
-from node.cli.topics.asking_offers import known_offers
-from node.cli.topics.offered_names import (
+from parley._crypto.identity import Identity, NodeId
+from parley._node.cli.topics import offered_names
+from parley._node.cli.topics.asking_offers import known_offers
+from parley._node.cli.topics.offered_names import (
     FRESH,
     MOST_NAMES,
     MOST_NODES,
@@ -22,9 +22,9 @@ from node.cli.topics.offered_names import (
     remember,
     remembered,
 )
-from node.cli.topics.offers import ToldOffer
-from node.errors import ParleyError
-from node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.cli.topics.offers import ToldOffer
+from parley._node.errors import ParleyError
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

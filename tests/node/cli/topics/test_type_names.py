@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from node.cli.topics.type_names import LONGEST, fields_of, type_name
+from parley._node.cli.topics.type_names import LONGEST, fields_of, type_name
 
 TEXT = {"type": "string"}
 

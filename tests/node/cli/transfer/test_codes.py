@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from crypto.identity import NodeId
-from node.apps.codes.code import Code
-from node.apps.codes.errors import WrongCodeError
-from node.cli.output import Output
-from node.cli.transfer import giving, taking
-from node.cli.transfer.giving import WaysToMeet
-from node.discovery.announcement import FoundNode
-from node.errors import HandshakeError, UnreachableError
-from node.node import Node
-from node.protocol.codes import CloseCode
-from node.trust.known_peers import KnownPeers
+from parley._crypto.identity import NodeId
+from parley._node.apps.codes.code import Code
+from parley._node.apps.codes.errors import WrongCodeError
+from parley._node.cli.output import Output
+from parley._node.cli.transfer import giving, taking
+from parley._node.cli.transfer.giving import WaysToMeet
+from parley._node.discovery.announcement import FoundNode
+from parley._node.errors import HandshakeError, UnreachableError
+from parley._node.node import Node
+from parley._node.protocol.codes import CloseCode
+from parley._node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes, Running
 

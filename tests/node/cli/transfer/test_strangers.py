@@ -6,17 +6,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from node.apps.transfer.protocol import FileOffer, RefusalCode
-from node.apps.transfer.receiver import FileReceiver
-from node.apps.transfer.sender import Source, send_file
-from node.apps.transfer.store import FileStore
-from node.cli.output import Output
-from node.cli.transfer import strangers as strangers_module
-from node.cli.transfer.display import Display
-from node.cli.transfer.strangers import Strangers
-from node.errors import CallRefused
-from node.trust.known_peers import KnownPeers
-from node.trust.words import fingerprint
+from parley._node.apps.transfer.protocol import FileOffer, RefusalCode
+from parley._node.apps.transfer.receiver import FileReceiver
+from parley._node.apps.transfer.sender import Source, send_file
+from parley._node.apps.transfer.store import FileStore
+from parley._node.cli.output import Output
+from parley._node.cli.transfer import strangers as strangers_module
+from parley._node.cli.transfer.display import Display
+from parley._node.cli.transfer.strangers import Strangers
+from parley._node.errors import CallRefused
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.words import fingerprint
 from tests.node.cli.terminals import at_terminal
 from tests.node.network import Meeting, meeting, settled
 

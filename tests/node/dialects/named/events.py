@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import BromineEvent, BromineType, Flavour, serialise_head
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour, serialise_head
 
 LIMITS = NamedLimits()
 FLAVOURS = tuple(Flavour)

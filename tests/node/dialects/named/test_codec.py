@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.frames import FrameSplitter
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import (
+from parley._node.dialects.frames import FrameSplitter
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import (
     TOTAL_SIZE,
     BromineEvent,
     BromineType,
@@ -18,8 +18,12 @@ from node.dialects.named.codec import (
     measure_of,
     parse_event,
 )
-from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, RemoteProtocolError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import (
+    LocalProtocolError,
+    PayloadTooLargeError,
+    RemoteProtocolError,
+)
 from tests.node.dialects.named.events import (
     FLAVOURS,
     LIMITS,

@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.core import NEVER
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import BromineEvent, BromineType, Flavour, encode_error
-from node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
-from node.dialects.named.intake import TURN_EVENTS
-from node.messaging.emits import UNREAD, OutgoingEmit
-from node.protocol.account import REQUEST_WEIGHT
-from node.protocol.codes import LOST, CloseCode, ResultCode
-from node.protocol.errors import (
+from parley._node.dialects.core import NEVER
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour, encode_error
+from parley._node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
+from parley._node.dialects.named.intake import TURN_EVENTS
+from parley._node.messaging.emits import UNREAD, OutgoingEmit
+from parley._node.protocol.account import REQUEST_WEIGHT
+from parley._node.protocol.codes import LOST, CloseCode, ResultCode
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
-from node.protocol.limits import CLOSE_LINGER
-from node.protocol.reports import ConnectionEnded
+from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.protocol.reports import ConnectionEnded
 from tests.node.dialects.named.events import FLAVOURS, ask, on_wire, reply
 from tests.node.dialects.named.test_codec import read
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import BromineEvent, Flavour
-from node.dialects.named.intake import TURN_EVENTS, NamedIntake
-from node.protocol.account import Account
-from node.protocol.errors import RemoteProtocolError
+from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.named.codec import BromineEvent, Flavour
+from parley._node.dialects.named.intake import TURN_EVENTS, NamedIntake
+from parley._node.protocol.account import Account
+from parley._node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.named.events import FLAVOURS, ask, on_wire
 
 both = pytest.mark.parametrize("flavour", FLAVOURS)

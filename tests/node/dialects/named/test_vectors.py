@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from node.dialects.frames import FrameSplitter
-from node.dialects.limits import LARGEST_NAME, NamedLimits
-from node.dialects.named.codec import (
+from parley._node.dialects.frames import FrameSplitter
+from parley._node.dialects.limits import LARGEST_NAME, NamedLimits
+from parley._node.dialects.named.codec import (
     LENGTHS_SIZE,
     TOTAL_SIZE,
     BromineEvent,
@@ -18,9 +18,9 @@ from node.dialects.named.codec import (
     measure_of,
     parse_event,
 )
-from node.messaging.formats import Format, FormatError, decode_as
-from node.messaging.payloads import FormattedPayload, Tandem
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.messaging.formats import Format, FormatError, decode_as
+from parley._node.messaging.payloads import FormattedPayload, Tandem
+from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from tests.node.dialects.named.events import serialise_event
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 

@@ -1,12 +1,12 @@
 """A relay without a network, for tests: its router, and clients that take what they get."""
 
-from node.dialects.core import ForeignCore
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import HEAD, LENGTH, SERVER, decode_error, encode_message
-from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import Router
-from node.protocol.codes import CloseCode
-from node.protocol.reports import ConnectionEnded
+from parley._node.dialects.core import ForeignCore
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.codec import HEAD, LENGTH, SERVER, decode_error, encode_message
+from parley._node.dialects.relay.connection import RelayConnection
+from parley._node.dialects.relay.router import Router
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.reports import ConnectionEnded
 
 LIMITS = RelayLimits(longest_frame=4_096, write_buffer=65_536)
 A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))

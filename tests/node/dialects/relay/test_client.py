@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.client import MESSAGE_COST, RelayClientConnection
-from node.dialects.relay.codec import (
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.client import MESSAGE_COST, RelayClientConnection
+from parley._node.dialects.relay.codec import (
     BROADCAST,
     SERVER,
     RelayCode,
@@ -14,9 +14,9 @@ from node.dialects.relay.codec import (
     RelayMessage,
     encode_error,
 )
-from node.protocol.codes import CloseCode
-from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
-from node.protocol.reports import ConnectionEnded
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from parley._node.protocol.reports import ConnectionEnded
 from tests.node.dialects.relay.hall import A, B, C, end_of, message, messages, written
 
 LIMITS = RelayLimits(longest_frame=4_096, client_memory=2_048)

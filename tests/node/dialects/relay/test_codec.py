@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.relay.codec import (
+from parley._node.dialects.relay.codec import (
     BROADCAST,
     NOBODY,
     SERVER,
@@ -21,8 +21,8 @@ from node.dialects.relay.codec import (
     is_client_uuid,
     not_connected,
 )
-from node.protocol.codes import CloseCode
-from node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import RemoteProtocolError
 
 A, B = bytes([1]) * 16, bytes([2]) * 16
 LONGEST = 4_096

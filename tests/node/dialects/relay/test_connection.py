@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.dialects.relay.codec import BROADCAST, NOBODY, SERVER, RelayCode, decode_error
-from node.dialects.relay.connection import ClientIdentified
-from node.protocol.codes import CloseCode
+from parley._node.dialects.relay.codec import BROADCAST, NOBODY, SERVER, RelayCode, decode_error
+from parley._node.dialects.relay.connection import ClientIdentified
+from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import (
     A,
     B,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import BROADCAST, SERVER
-from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import Piece, Router
-from node.protocol.codes import CloseCode
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.codec import BROADCAST, SERVER
+from parley._node.dialects.relay.connection import RelayConnection
+from parley._node.dialects.relay.router import Piece, Router
+from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, message, messages
 
 

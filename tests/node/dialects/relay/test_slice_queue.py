@@ -5,8 +5,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.relay.connection import SliceQueue
-from node.protocol.account import Account
+from parley._node.dialects.relay.connection import SliceQueue
+from parley._node.protocol.account import Account
 
 WRITE_BUFFER = 1 << 20
 

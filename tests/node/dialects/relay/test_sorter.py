@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
-from node.dialects.relay.sorter import MEMBERS_A_COST, MOST_PARTS, TURN_COST
-from node.protocol.codes import CloseCode
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
+from parley._node.dialects.relay.sorter import MEMBERS_A_COST, MOST_PARTS, TURN_COST
+from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, faults, message
 
 NOWHERE = bytes([9]) * 16

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from node.dialects.limits import RelayLimits
-from node.dialects.relay.client import RelayClientConnection
-from node.dialects.relay.codec import (
+from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.relay.client import RelayClientConnection
+from parley._node.dialects.relay.codec import (
     RelayFault,
     RelayMessage,
     decode_error,
@@ -14,10 +14,10 @@ from node.dialects.relay.codec import (
     encode_error,
     encode_message,
 )
-from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import RelayMember, Router
-from node.dialects.relay.sorter import Batch, Sorter
-from node.protocol.errors import RemoteProtocolError
+from parley._node.dialects.relay.connection import RelayConnection
+from parley._node.dialects.relay.router import RelayMember, Router
+from parley._node.dialects.relay.sorter import Batch, Sorter
+from parley._node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.relay.hall import Hall, faults, messages, written
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 

@@ -7,9 +7,9 @@ data, those of `wait` never; `news` may be subscribed to, `secret` is rejected w
 from collections.abc import Sequence
 from typing import Any
 
-from lbm.codec import decode_value
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.codec import (
+from parley._lbm.codec import decode_value
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.codec import (
     HEAD_SIZE,
     REQUEST,
     REQUEST_HEAD,
@@ -17,17 +17,17 @@ from node.dialects.simproto.codec import (
     RPC,
     serialise_message,
 )
-from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.requests import SimProtoRequest
-from node.dialects.simproto.sim import Sim
-from node.dialects.simproto.subscriptions import NoteQueue, UnsubscribeAnswered
-from node.messaging.batch import Batch
-from node.messaging.fanout import Fanout
-from node.messaging.notes import encode_note
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.reports import ConnectionEnded
+from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
+from parley._node.dialects.simproto.feeds import SimProtoFeed
+from parley._node.dialects.simproto.requests import SimProtoRequest
+from parley._node.dialects.simproto.sim import Sim
+from parley._node.dialects.simproto.subscriptions import NoteQueue, UnsubscribeAnswered
+from parley._node.messaging.batch import Batch
+from parley._node.messaging.fanout import Fanout
+from parley._node.messaging.notes import encode_note
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.reports import ConnectionEnded
 
 LIMITS = SimProtoLimits()
 TIGHT = SimProtoLimits(

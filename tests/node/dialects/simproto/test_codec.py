@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.simproto.codec import (
+from parley._node.dialects.simproto.codec import (
     HEAD_SIZE,
     LAST_ID,
     LONGEST_PING_PAYLOAD,
@@ -20,8 +20,8 @@ from node.dialects.simproto.codec import (
     serialise_message,
     serialise_request,
 )
-from node.protocol.codes import CloseCode
-from node.protocol.errors import PayloadTooLargeError, RemoteProtocolError
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.errors import PayloadTooLargeError, RemoteProtocolError
 
 LIMIT = 64
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.codec import (
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.codec import (
     HEAD_SIZE,
     LAST_ID,
     NOTIFY,
@@ -16,14 +16,14 @@ from node.dialects.simproto.codec import (
     RPC,
     serialise_message,
 )
-from node.protocol.account import REQUEST_WEIGHT
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import (
+from parley._node.protocol.account import REQUEST_WEIGHT
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
-from node.protocol.reports import PongReceived
+from parley._node.protocol.reports import PongReceived
 from tests.node.dialects.simproto.sides import TIGHT, Side, call, exchange, request
 
 

@@ -1,8 +1,8 @@
 """Scarce dialogs: callers go first, feeds take turns, none is passed over."""
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.codec import RESPONSE, serialise_message
-from node.dialects.simproto.dialog_room import DialogRoom
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.codec import RESPONSE, serialise_message
+from parley._node.dialects.simproto.dialog_room import DialogRoom
 from tests.node.dialects.simproto.sides import Side
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.codec import (
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.codec import (
     REQUEST,
     RESPONSE,
     SUBSCRIBE,
     UNSUBSCRIBE,
     serialise_message,
 )
-from node.messaging.fanout import Slow
+from parley._node.messaging.fanout import Slow
 from tests.node.dialects.simproto.sides import LIMITS, Notes, Side, code_of, exchange, request
 
 

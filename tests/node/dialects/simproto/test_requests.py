@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.dialects.simproto.codec import RESPONSE, RPC, SUBSCRIBE, serialise_message
-from node.dialects.simproto.requests import response_code
-from node.protocol.codes import LOST, CloseCode, ResultCode
+from parley._node.dialects.simproto.codec import RESPONSE, RPC, SUBSCRIBE, serialise_message
+from parley._node.dialects.simproto.requests import response_code
+from parley._node.protocol.codes import LOST, CloseCode, ResultCode
 from tests.node.dialects.simproto.sides import TIGHT, Side, call, request
 
 

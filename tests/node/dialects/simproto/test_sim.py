@@ -1,6 +1,6 @@
 """Requests, notes and answers: topics both ways, with exactly the document's codes."""
 
-from node.dialects.simproto.codec import (
+from parley._node.dialects.simproto.codec import (
     NOTIFY,
     REQUEST,
     RESPONSE,
@@ -8,7 +8,7 @@ from node.dialects.simproto.codec import (
     UNSUBSCRIBE,
     serialise_message,
 )
-from node.protocol.codes import CloseCode
+from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.simproto.sides import Notes, Side, code_of, exchange, request
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.dialects.core import NEVER
-from node.dialects.simproto.codec import NOTIFY, REQUEST, RESPONSE, serialise_message
-from node.dialects.simproto.subscriptions import NoteQueue
-from node.protocol.codes import ResultCode
+from parley._node.dialects.core import NEVER
+from parley._node.dialects.simproto.codec import NOTIFY, REQUEST, RESPONSE, serialise_message
+from parley._node.dialects.simproto.subscriptions import NoteQueue
+from parley._node.protocol.codes import ResultCode
 from tests.node.dialects.simproto.sides import Notes, Side, code_of, exchange, request
 
 

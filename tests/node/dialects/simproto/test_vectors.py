@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.codec import (
+from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.simproto.codec import (
     HEAD_SIZE,
     NOTIFY,
     PING,
@@ -21,12 +21,12 @@ from node.dialects.simproto.codec import (
     serialise_message,
     serialise_request,
 )
-from node.dialects.simproto.core import RequestReceived
-from node.dialects.simproto.requests import SimProtoRequest
-from node.messaging.pending import IncomingCall
-from node.protocol.codes import LOST
-from node.protocol.errors import LocalProtocolError
-from node.protocol.reports import PongReceived
+from parley._node.dialects.simproto.core import RequestReceived
+from parley._node.dialects.simproto.requests import SimProtoRequest
+from parley._node.messaging.pending import IncomingCall
+from parley._node.protocol.codes import LOST
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.reports import PongReceived
 from tests.node.dialects.simproto.sides import Side
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from crypto.registry import PARAMETERS, Suite
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.compact import CompactRow
-from node.journal.audit.rows import Finding, SessionRow
-from node.journal.audit.search import Search
-from node.journal.audit.track import Track
-from node.journal.fields import EVENT_HEAD
-from node.journal.records import Record
-from node.protocol import codes
+from parley._crypto.registry import PARAMETERS, Suite
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.rows import Finding, SessionRow
+from parley._node.journal.audit.search import Search
+from parley._node.journal.audit.track import Track
+from parley._node.journal.fields import EVENT_HEAD
+from parley._node.journal.records import Record
+from parley._node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 
 Records = list[tuple[str, Record]]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from lbm import keys as cells
-from lbm.codec import encode
-from node.journal.audit import track
-from node.journal.audit.compact import event_rows
-from node.journal.audit.content import read_content, single_events
-from node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
-from node.protocol.batch_event import serialise_batch
-from node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
+from parley._lbm import keys as cells
+from parley._lbm.codec import encode
+from parley._node.journal.audit import track
+from parley._node.journal.audit.compact import event_rows
+from parley._node.journal.audit.content import read_content, single_events
+from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
+from parley._node.protocol.batch_event import serialise_batch
+from parley._node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
 from tests.node.journal.audit.audited import Audited, Records, flipped, received
 from tests.node.journal.recorded import Recorded, records_of
 from tests.vectors.load import Vector, of_kind, unhex, vectors

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import keys as cells
-from lbm.codec import encode
-from node.journal.audit import content
-from node.journal.audit.content import Content, read_content
-from node.journal.audit.rows import MALFORMED, OK
-from node.protocol import codes
+from parley._lbm import keys as cells
+from parley._lbm.codec import encode
+from parley._node.journal.audit import content
+from parley._node.journal.audit.content import Content, read_content
+from parley._node.journal.audit.rows import MALFORMED, OK
+from parley._node.protocol import codes
 
 CALL = codes.SIM << 8 | codes.CALL
 RESULT = codes.SIM << 8 | codes.RESULT

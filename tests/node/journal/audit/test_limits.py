@@ -4,11 +4,11 @@ from functools import cache
 
 import pytest
 
-from crypto.streamkeys import StreamKey
-from node.journal import keys
-from node.journal.audit import keyring, search, segment, track
-from node.journal.audit.keyring import Lanes
-from node.journal.fields import EVENT, EVENT_HEAD
+from parley._crypto.streamkeys import StreamKey
+from parley._node.journal import keys
+from parley._node.journal.audit import keyring, search, segment, track
+from parley._node.journal.audit.keyring import Lanes
+from parley._node.journal.fields import EVENT, EVENT_HEAD
 from tests.node.journal.audit.audited import (
     PREFIX_AT,
     SUITE,

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from crypto.ciphers import XChaCha20Poly1305
-from crypto.schedule import application_secrets, next_secret
-from lbm.codec import encode
-from node.journal import keys
-from node.journal.audit import keyring, labels, session
-from node.journal.audit.claims import suite_of
-from node.journal.audit.keyring import Boxes, Keyring, labels_key
-from node.journal.audit.labels import LONGEST_TOPIC
-from node.journal.bodies import Secret
-from node.journal.records import Record
-from node.journal.sessions import Checkpoint, Generation, SessionStart
+from parley._crypto.ciphers import XChaCha20Poly1305
+from parley._crypto.schedule import application_secrets, next_secret
+from parley._lbm.codec import encode
+from parley._node.journal import keys
+from parley._node.journal.audit import keyring, labels, session
+from parley._node.journal.audit.claims import suite_of
+from parley._node.journal.audit.keyring import Boxes, Keyring, labels_key
+from parley._node.journal.audit.labels import LONGEST_TOPIC
+from parley._node.journal.bodies import Secret
+from parley._node.journal.records import Record
+from parley._node.journal.sessions import Checkpoint, Generation, SessionStart
 from tests.node.journal.audit.audited import SUITE, Audited, events_in, put
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.output import LONGEST_TEXT
-from node.journal.audit.rows import STATUS_AT, EventRow, Finding, SessionRow
-from node.journal.bodies import SessionParted, SessionResumed
-from node.journal.records import Record
-from node.journal.session_log import LONGEST_REASON
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.output import LONGEST_TEXT
+from parley._node.journal.audit.rows import STATUS_AT, EventRow, Finding, SessionRow
+from parley._node.journal.bodies import SessionParted, SessionResumed
+from parley._node.journal.records import Record
+from parley._node.journal.session_log import LONGEST_REASON
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 
 Records = list[tuple[str, Record]]

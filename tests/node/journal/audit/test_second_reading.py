@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import NodeId
-from node.journal.audit import Audit
-from node.journal.audit.rows import EVENT_COLUMNS
-from node.journal.records import Record, read_records
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import NodeId
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.rows import EVENT_COLUMNS
+from parley._node.journal.records import Record, read_records
 from tests.reference import journal, schedule
 from tests.reference.batches import batch_of, meant
 from tests.reference.exchange import Offer

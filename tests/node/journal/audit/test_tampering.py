@@ -7,14 +7,14 @@ from functools import cache
 
 import pytest
 
-from crypto.identity import Identity
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.rows import STATUS_AT, Finding
-from node.journal.bodies import SessionEnd
-from node.journal.fields import EVENT, EVENT_HEAD
-from node.journal.records import Record
-from node.journal.sessions import SessionStart
+from parley._crypto.identity import Identity
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.rows import STATUS_AT, Finding
+from parley._node.journal.bodies import SessionEnd
+from parley._node.journal.fields import EVENT, EVENT_HEAD
+from parley._node.journal.records import Record
+from parley._node.journal.sessions import SessionStart
 from tests.node.journal.audit.audited import received
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 

@@ -4,10 +4,10 @@ from functools import cache
 
 import pytest
 
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.rows import STATUS_AT, EventRow, Finding, TunnelRow
-from node.journal.records import Record
+from parley._node.journal import keys
+from parley._node.journal.audit import Audit
+from parley._node.journal.audit.rows import STATUS_AT, EventRow, Finding, TunnelRow
+from parley._node.journal.records import Record
 from tests.node.journal.joined_tunnels import TRACE, join, server, told
 from tests.node.journal.recorded import AUDITOR, NOW, Recorded, records_of
 

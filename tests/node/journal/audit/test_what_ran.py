@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lbm import keys
-from lbm.codec import encode
-from node.journal.audit.content import Content, read_content
-from node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, OK
-from node.protocol import codes
+from parley._lbm import keys
+from parley._lbm.codec import encode
+from parley._node.journal.audit.content import Content, read_content
+from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, OK
+from parley._node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 OPEN = codes.STREAM << 8 | codes.OPEN

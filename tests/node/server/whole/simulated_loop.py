@@ -15,8 +15,8 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto import randomness
-from node.transport.loop import Timer
+from parley._crypto import randomness
+from parley._node.transport.loop import Timer
 from tests.node.server.whole.ordered_set import ordered_sets
 
 # Seconds: doubles can't tell less apart after a thousand hours.
@@ -66,7 +66,7 @@ class LoopClock:
 
 def simulate(main: Callable[[], Awaitable[Any]], seed: int) -> Any:
     """Run `main` in such a loop; what nodes draw at random comes from the seed."""
-    for lazy in ("node.transport.asyncio_backend", "anyio._backends._asyncio"):
+    for lazy in ("parley._node.transport.asyncio_backend", "anyio._backends._asyncio"):
         importlib.import_module(lazy)
     with _drawn_from(seed), ordered_sets():
         options = {"loop_factory": SimulatedLoop}

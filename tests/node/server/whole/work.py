@@ -3,12 +3,12 @@ them."""
 
 import anyio
 
-from crypto.identity import NodeId
-from node.errors import ParleyError
-from node.links.subscription import LinkSubscription
-from node.peer.once_key import OnceKey
-from node.peer.peer import Peer
-from node.protocol.errors import ProtocolError
+from parley._crypto.identity import NodeId
+from parley._node.errors import ParleyError
+from parley._node.links.subscription import LinkSubscription
+from parley._node.peer.once_key import OnceKey
+from parley._node.peer.peer import Peer
+from parley._node.protocol.errors import ProtocolError
 from tests.node.server.whole.ledger import Job, Reading
 from tests.node.server.whole.world import SLOWEST, Account, Resident, Server, World
 

@@ -12,19 +12,19 @@ from random import Random  # noqa: TID251 - all of it follows from a seed
 
 import anyio
 
-from crypto.identity import Identity, NodeId
-from crypto.registry import SIGNING
-from node.errors import UnreachableError
-from node.node import Node
-from node.peer.dialling import stream_dial
-from node.remote.redialling import Dial
-from node.remote.requests import Call
-from node.server.federation import Federation
-from node.settings.federation import FederationSettings
-from node.testing.link import FaultyLink
-from node.testing.servers import MemoryNetwork
-from node.transport.address import Address
-from node.tunnels.home import Home
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.registry import SIGNING
+from parley._node.errors import UnreachableError
+from parley._node.node import Node
+from parley._node.peer.dialling import stream_dial
+from parley._node.remote.redialling import Dial
+from parley._node.remote.requests import Call
+from parley._node.server.federation import Federation
+from parley._node.settings.federation import FederationSettings
+from parley._node.testing.link import FaultyLink
+from parley._node.testing.servers import MemoryNetwork
+from parley._node.transport.address import Address
+from parley._node.tunnels.home import Home
 from tests.node.network import config
 from tests.node.server.whole.ledger import Ledger
 from tests.node.server.whole.simulated_loop import LoopClock

@@ -11,22 +11,22 @@ from typing import Final
 
 import anyio
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
-from node.bus.bus import Bus
-from node.errors import CallRefused
-from node.journal.journal import Journal
-from node.peer.peer import Peer
-from node.remote.requests import Call
-from node.server.federation import Federation
-from node.settings.federation import FederationSettings
-from node.streams.stream import Stream
-from node.testing import connect_nodes
-from node.testing.servers import MemoryNetwork
-from node.trust.known_peers import KnownPeers
-from node.web.console.console import Console
-from node.web.console.serving import ServedConsole, serving_console
 from parley import Node
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.identity import Identity
+from parley._node.bus.bus import Bus
+from parley._node.errors import CallRefused
+from parley._node.journal.journal import Journal
+from parley._node.peer.peer import Peer
+from parley._node.remote.requests import Call
+from parley._node.server.federation import Federation
+from parley._node.settings.federation import FederationSettings
+from parley._node.streams.stream import Stream
+from parley._node.testing import connect_nodes
+from parley._node.testing.servers import MemoryNetwork
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.web.console.console import Console
+from parley._node.web.console.serving import ServedConsole, serving_console
 from tests.node.network import config, new_node
 
 # What a page must show as it is: markup, a script, and what turns text around.

@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 
-from node.web.console.serving import ServedConsole
-from node.web.console.site import KEY_HEADER
+from parley._node.web.console.serving import ServedConsole
+from parley._node.web.console.site import KEY_HEADER
 
 
 class Visitor:

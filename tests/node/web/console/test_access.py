@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from node.web.console.access import (
+from parley._node.web.console.access import (
     ACTIONS,
     ENTRIES,
     LINK_LIFE,

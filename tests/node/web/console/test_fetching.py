@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 
-from node.web.console.console import Console
+from parley._node.web.console.console import Console
 from tests.node.network import new_node
 
 

@@ -20,10 +20,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from node.bus.bus import Bus
-from node.bus.errors import BusUnavailableError
-from node.web.console.places import ConsolePlace, write_page
-from node.web.server import serving
+from parley._node.bus.bus import Bus
+from parley._node.bus.errors import BusUnavailableError
+from parley._node.web.console.places import ConsolePlace, write_page
+from parley._node.web.server import serving
 from tests.browser import NEEDS_BROWSER, chromium
 from tests.node.web.console.busy import HOSTILE, LONG, SCRIPT, Busy, busy, quiet
 

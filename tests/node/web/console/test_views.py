@@ -8,16 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
-from crypto.identity import NodeId
-from node.errors import CallRefused
-from node.metrics import catalogue
-from node.metrics.families import Histogram, labelled
-from node.trust.known_peers import KnownPeers
-from node.web.console import peers_view as peers_module
-from node.web.console.console import Console
-from node.web.console.numbers_view import numbers_view
-from node.web.console.peers_view import PeerNumbers, peers_view
-from node.web.console.text import LONGEST, shown
+from parley._crypto.identity import NodeId
+from parley._node.errors import CallRefused
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import Histogram, labelled
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.web.console import peers_view as peers_module
+from parley._node.web.console.console import Console
+from parley._node.web.console.numbers_view import numbers_view
+from parley._node.web.console.peers_view import PeerNumbers, peers_view
+from parley._node.web.console.text import LONGEST, shown
 from tests.node.network import PATIENCE, config, meeting
 from tests.node.web.console.busy import LONG, SCRIPT, busy
 

@@ -11,9 +11,9 @@ from enum import StrEnum
 from itertools import chain, combinations, pairwise
 from typing import Final
 
-from crypto.identity import Identity
-from crypto.registry import SIGNING
-from node.apps.simulate.draws import Draws
+from parley._crypto.identity import Identity
+from parley._crypto.registry import SIGNING
+from parley._node.apps.simulate.draws import Draws
 
 # Seconds within which all servers start, one after another.
 STARTING: Final = 10.0

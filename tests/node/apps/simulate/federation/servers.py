@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from crypto.identity import NodeId
-from node.federation.card import Card
-from node.federation.dials import Here, Onward, Refused, encode_dial
-from node.federation.directory import Directory
-from node.federation.exchange import CardEvent
-from node.federation.paths import Path
-from node.protocol.codes import CARDS, ResultCode
-from node.protocol.errors import RemoteProtocolError
+from parley._crypto.identity import NodeId
+from parley._node.federation.card import Card
+from parley._node.federation.dials import Here, Onward, Refused, encode_dial
+from parley._node.federation.directory import Directory
+from parley._node.federation.exchange import CardEvent
+from parley._node.federation.paths import Path
+from parley._node.protocol.codes import CARDS, ResultCode
+from parley._node.protocol.errors import RemoteProtocolError
 from tests.node.apps.simulate.federation.links import KeptLink, KeptSession
 from tests.node.apps.simulate.federation.plan import Misbehaviour
 from tests.node.apps.simulate.federation.surroundings import Answered, Surroundings

@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from lbm import keys
-from lbm.decoder import decode
-from node.federation.card import Card, read_card
-from node.federation.exchange import CardEvent
-from node.federation.limits import ATTEMPTS, HOP_ALLOWANCE
-from node.protocol.codes import CARDS
-from node.protocol.federation_types import LONGEST_PATH
+from parley._lbm import keys
+from parley._lbm.decoder import decode
+from parley._node.federation.card import Card, read_card
+from parley._node.federation.exchange import CardEvent
+from parley._node.federation.limits import ATTEMPTS, HOP_ALLOWANCE
+from parley._node.protocol.codes import CARDS
+from parley._node.protocol.federation_types import LONGEST_PATH
 from tests.node.apps.simulate.federation.agenda import Agenda
 from tests.node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
 from tests.node.apps.simulate.federation.spread import Spread

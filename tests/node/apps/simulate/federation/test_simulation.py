@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from node.protocol.codes import ResultCode
+from parley._node.protocol.codes import ResultCode
 from tests.node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
 from tests.node.apps.simulate.federation.report import CLAIMS, FederationReport
 from tests.node.apps.simulate.federation.run import simulate_federation

@@ -1,6 +1,6 @@
 """What is watched on the wires: it finds what it is to find, and nothing else."""
 
-from node.federation.card import read_card, sign_card
+from parley._node.federation.card import read_card, sign_card
 from tests.node.apps.simulate.federation.plan import FederationPlan
 from tests.node.apps.simulate.federation.spread import Spread
 from tests.node.apps.simulate.federation.watch import (

@@ -1,6 +1,6 @@
 """One direction of a session: in order, at its pace, and not after it is cut."""
 
-from node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.draws import Draws
 from tests.node.apps.simulate.federation.agenda import Agenda
 from tests.node.apps.simulate.federation.plan import SENT_AGAIN
 from tests.node.apps.simulate.federation.weight import weigh

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from crypto.identity import NodeId
-from node.federation.dials import Dials, Tunnel
-from node.federation.paths import Path
+from parley._crypto.identity import NodeId
+from parley._node.federation.dials import Dials, Tunnel
+from parley._node.federation.paths import Path
 from tests.node.apps.simulate.federation.surroundings import Surroundings
 
 # Seconds that one is used, on average; and until servers on its way see that it is over.

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lbm import keys
-from lbm.decoder import decode
+from parley._lbm import keys
+from parley._lbm.decoder import decode
 
 MOST_FORWARDS: Final = 7
 # Breaches that are kept of each kind; all are counted.

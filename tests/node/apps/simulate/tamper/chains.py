@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from node.apps.simulate.draws import Draws
-from node.journal import keys
-from node.journal.bodies import SessionEnd
-from node.journal.fields import parse_event_head
-from node.journal.sessions import Checkpoint
-from node.protocol.codes import CloseCode
+from parley._node.apps.simulate.draws import Draws
+from parley._node.journal import keys
+from parley._node.journal.bodies import SessionEnd
+from parley._node.journal.fields import parse_event_head
+from parley._node.journal.sessions import Checkpoint
+from parley._node.protocol.codes import CloseCode
 from tests.node.apps.simulate.tamper.events import flipped, planted
 from tests.node.apps.simulate.tamper.planted import Fault, Planted
 from tests.node.apps.simulate.tamper.segment import Segment

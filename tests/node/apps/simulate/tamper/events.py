@@ -7,9 +7,9 @@ by what follows it.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from node.apps.simulate.draws import Draws
-from node.journal import keys
-from node.journal.records import HEAD_SIZE
+from parley._node.apps.simulate.draws import Draws
+from parley._node.journal import keys
+from parley._node.journal.records import HEAD_SIZE
 from tests.node.apps.simulate.tamper.planted import Fault, Planted
 from tests.node.apps.simulate.tamper.segment import HEAD, Segment
 from tests.node.apps.simulate.tamper.survey import Stretch

@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from node.apps.simulate.draws import Draws
-from node.errors import FileError
-from node.journal.segments import read_end
+from parley._node.apps.simulate.draws import Draws
+from parley._node.errors import FileError
+from parley._node.journal.segments import read_end
 from tests.node.apps.simulate.tamper import chains, events
 from tests.node.apps.simulate.tamper.planted import Fault, Planted
 from tests.node.apps.simulate.tamper.segment import Segment

@@ -7,10 +7,10 @@ One segment is in memory at a time.
 from pathlib import Path
 from typing import Final
 
-from node.journal import keys
-from node.journal.bodies import SegmentEnd, encode_block, parse_block
-from node.journal.fields import EVENT, parse_event_head
-from node.journal.records import encode_record, read_records
+from parley._node.journal import keys
+from parley._node.journal.bodies import SegmentEnd, encode_block, parse_block
+from parley._node.journal.fields import EVENT, parse_event_head
+from parley._node.journal.records import encode_record, read_records
 
 HEAD: Final = EVENT.size  # session and direction, before an event's bytes
 

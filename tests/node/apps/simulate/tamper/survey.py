@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from node.journal import keys
-from node.journal.fields import parse_event_head
-from node.journal.names import CLOSED, SegmentName
-from node.journal.segments import list_segments, read_range
-from node.journal.sessions import SessionFacts, SessionStart
+from parley._node.journal import keys
+from parley._node.journal.fields import parse_event_head
+from parley._node.journal.names import CLOSED, SegmentName
+from parley._node.journal.segments import list_segments, read_range
+from parley._node.journal.sessions import SessionFacts, SessionStart
 
 
 @dataclass(slots=True)

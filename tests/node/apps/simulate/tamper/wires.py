@@ -5,19 +5,19 @@ Everything here can be done without a key.
 
 from dataclasses import dataclass
 
-from crypto.chain import HashChain
-from crypto.registry import HASHES, SIGNING
-from crypto.schedule import (
+from parley._crypto.chain import HashChain
+from parley._crypto.registry import HASHES, SIGNING
+from parley._crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
     chain_start_responder,
 )
-from node.journal import keys
-from node.journal.bodies import KeyUpdate
-from node.journal.fields import EVENT, parse_event_head
-from node.journal.records import Record
-from node.journal.sessions import Checkpoint, SessionFacts, SessionStart
+from parley._node.journal import keys
+from parley._node.journal.bodies import KeyUpdate
+from parley._node.journal.fields import EVENT, parse_event_head
+from parley._node.journal.records import Record
+from parley._node.journal.sessions import Checkpoint, SessionFacts, SessionStart
 
 _CHAIN = slice(5, 21)
 
