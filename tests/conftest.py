@@ -130,6 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large),
     )
     settings.load_profile("parley")
+    alone.configure(config)
     quick.watch()
     watchdog.configure(config)
     loops.configure(config)
@@ -222,9 +223,8 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     watchdog.limit_waits(pyfuncitem)
-    return alone.run_alone(pyfuncitem)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -258,7 +258,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | Non
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     loops.select(config, items)
     in_order(items)
-    alone.give_time(items)
     compiled.skip_pure(items)
     unawaited = [
         item.nodeid

@@ -17,7 +17,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 HEAVY: Final = (
     *("process", "alone", "slow", "spark", "jvm"),
-    *("redis", "lightbus", "bromine", "mounts", "peers", "browser"),
+    *("benchmarks", "soak", "redis", "lightbus", "bromine", "mounts", "browser"),
 )
 # Sweeps, all of them, and what seldom changes.
 SLOW_PLACES: Final = (
@@ -25,6 +25,7 @@ SLOW_PLACES: Final = (
     *("tests/fuzz/", "tests/interop/", "tests/node/apps/simulate/", "tests/pipeline/"),
     *("tests/security/", "tests/soak/", "tests/wycheproof/"),
 )
+MARKED_BY_PLACE: Final = {"tests/benchmarks/": "benchmarks", "tests/soak/test_soak.py": "soak"}
 MARKED_BY_FIXTURE: Final = {
     **dict.fromkeys(("processes", "server", "terminals"), "process"),
     **dict.fromkeys(("redis_server", "redis_url"), "redis"),
@@ -56,6 +57,9 @@ def mark(item: pytest.Item) -> None:
     """Add the marks that follow from a test's place and fixtures, and `quick` if it has none."""
     if item.nodeid.startswith(SLOW_PLACES):
         item.add_marker("slow")
+    for place, name in MARKED_BY_PLACE.items():
+        if item.nodeid.startswith(place):
+            item.add_marker(name)
     for fixture in getattr(item, "fixturenames", ()):
         if fixture in MARKED_BY_FIXTURE:
             item.add_marker(MARKED_BY_FIXTURE[fixture])

@@ -18,13 +18,8 @@ from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped] 
 # Where the tests of each group are. The first is the longest chain there is, and begins.
 GROUPS: Final = {
     "spark": "tests/pipeline/",
-    "soak": "tests/soak/",
-    "bromine": "tests/interop/test_bromine",
     "lightbus": "tests/interop/test_lightbus",
     "bare": "tests/node/cli/test_without_extras",
-    # All of a file of these are in one process of their own.
-    "memory": "tests/security/test_row_02_memory",
-    "updates": "tests/security/test_row_21_key_updates",
 }
 # Tests of one file that are given out at once. One by one, 18,000 cost the scheduler half a
 # minute of a core: after each it counts all that it has given out so far.

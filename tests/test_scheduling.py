@@ -68,7 +68,7 @@ def test_what_needs_spark_is_in_its_place_and_first(request: pytest.FixtureReque
             assert [mark.args for mark in item.iter_markers("xdist_group")] == [("spark",)]
 
 
-@pytest.mark.xdist_group("soak")
+@pytest.mark.xdist_group("lightbus")
 def misplaced() -> None:
     """As a test would be that is not where the tests of its group are."""
 

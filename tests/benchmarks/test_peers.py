@@ -1,5 +1,5 @@
 """Rows and aims of what Parley is compared with; each peer runs for a moment where it is
-installed (`-m peers`), and no time is asserted."""
+installed, and no time is asserted."""
 
 import json
 import sys
@@ -17,7 +17,6 @@ SHORT, FEW = 0.05, 4
 OTHERS = [name for name, peer in PEERS.items() if peer.package]
 
 
-@pytest.mark.peers
 @pytest.mark.parametrize("case", ["calls-64", "bulk-64k", "handshakes", "notes-100"])
 @pytest.mark.parametrize("side", OTHERS)
 def test_a_peer_runs(side: str, case: str) -> None:
@@ -32,7 +31,6 @@ def test_a_peer_runs(side: str, case: str) -> None:
     assert found.lost == 0
 
 
-@pytest.mark.peers
 def test_there_are_peers_to_run() -> None:
     missing = {name: PEERS[name].missing() for name in OTHERS if name != "nats"}
     assert not any(missing.values()), missing

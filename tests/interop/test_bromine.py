@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.bromine,
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("bromine"),
 ]
 
 ERROR: Final = b"\x01\xf4\x00\x00\x00\x13" + b'Message("as asked")'

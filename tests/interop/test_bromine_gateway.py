@@ -39,7 +39,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.bromine,
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("bromine"),
 ]
 
 FLAVOURS: Final[dict[Version, FlavourName]] = {"0.17": "plain", "0.22": "typed"}

@@ -247,7 +247,7 @@ ATTACKS: Final = (
     handlers_that_linger,
     notes,
     handed_out,
-    pytest.param(answers_of_a_bus, marks=pytest.mark.alone),  # for its time limit
+    pytest.param(answers_of_a_bus, marks=[pytest.mark.slow, pytest.mark.timeout(300)]),
     places_of_a_bus,
     publishing_on_a_bus,
 )

@@ -19,8 +19,6 @@ KINDS = (
 )
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("soak")  # one after another: each keeps two cores busy
 @pytest.mark.parametrize(("backend", "resume"), [*zip(BACKENDS, (30.0, 0.0, 30.0), strict=True)])
 def test_every_promise_is_kept(backend: str, resume: float, soak_seconds: float) -> None:
     progress: list[str] = []
