@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from parley._node.cli.application.reload import keep_running
 from parley._node.cli.options import Listen, NodeOptions, takes_node_options
 from parley._node.cli.serve.access_log import AccessLog, LogRequests
 from parley._node.cli.serve.announcing import Announce, AnnounceName
@@ -21,6 +20,8 @@ from parley._node.cli.serve.journal import (
     journal_told,
 )
 from parley._node.cli.serve.metrics import MetricsAddress
+from parley._node.errors import ConfigError
+from parley._node.logs import needs_extra
 from parley._node.settings import Settings, load_settings
 
 Target = Annotated[
@@ -77,6 +78,10 @@ def run_application(
     SIGHUP has the settings read again.
     """
     if reload:
+        try:
+            from parley._node.cli.application.reload import keep_running
+        except ImportError as error:
+            raise ConfigError(needs_extra("--reload", "reload")) from error
         keep_running(options, reload_dir or [app_dir], [config] if config else [])
         return
     application = Application(target, app_dir, tells=tells)

@@ -1,87 +1,52 @@
-"""`--reload`: runs this very command without it, in a process of its own, and starts that anew when
-a file has changed.
+"""`parley run --reload`: runs the same command without `--reload` in a child process, and restarts
+the child when a file changes.
 
-The process is told to end as by a user, with time to drain. One that failed is started again by the
-next change: whoever is writing the application is about to mend it.
+The child is interrupted as by a user, so that it has time to drain. A child that failed is started
+again at the next change.
 """
 
-import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio import to_thread
 from anyio.abc import Process
+from anyio.streams.memory import MemoryObjectSendStream
+from watchfiles import Change, PythonFilter, awatch
 
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import run
+from parley._node.errors import FileError, os_reason
 from parley._node.logs import one_line
 
-# Seconds between two looks at the files, and for a process to end before it is killed.
-LOOK: Final = 0.5
+# Seconds for the child to end before it is killed.
 END: Final = 15.0
-# Files that are watched; what is in more of them goes unseen.
-MOST_FILES: Final = 10_000
-# Names of changed files that are said.
-MOST_SAID: Final = 3
-_SUFFIX: Final = ".py"
-_PASSED_BY: Final = ("__pycache__", "node_modules", "site-packages")
+# Names of changed files that a message has.
+MOST_NAMES: Final = 3
 
-
-class Files:
-    """The `.py` files below `directories`, and `others`, by what tells that one was written. Hidden
-    directories and installed packages are passed by."""
-
-    def __init__(self, directories: Iterable[Path], others: Iterable[Path] = ()) -> None:
-        self._directories = list(directories)
-        self._others = list(others)
-        self._seen = self._look()
-
-    def changed(self) -> list[Path]:
-        """Those that were written, made or removed since the last look."""
-        before, self._seen = self._seen, self._look()
-        return sorted(
-            path
-            for path in before.keys() | self._seen.keys()
-            if before.get(path) != self._seen.get(path)
-        )
-
-    def _look(self) -> dict[Path, tuple[int, int, int]]:
-        found: dict[Path, tuple[int, int, int]] = {}
-        for path in self._paths():
-            try:
-                status = path.stat()
-            except OSError:
-                continue  # it was removed meanwhile
-            found[path] = status.st_mtime_ns, status.st_ctime_ns, status.st_size
-            if len(found) == MOST_FILES:
-                break
-        return found
-
-    def _paths(self) -> Iterator[Path]:
-        yield from self._others
-        for top in self._directories:
-            for place, below, names in os.walk(top):
-                below[:] = [
-                    name for name in below if not name.startswith(".") and name not in _PASSED_BY
-                ]
-                yield from (Path(place, name) for name in names if name.endswith(_SUFFIX))
+# Why the child ends: a signal, files that changed, or a directory that cannot be watched.
+Reason = signal.Signals | list[str] | FileError
 
 
 def keep_running(options: NodeOptions, directories: Iterable[Path], others: Iterable[Path]) -> None:
-    """Run this process' own command line without `--reload` until a signal comes."""
+    """Run this process' own command line without `--reload` until a signal comes.
+
+    The child restarts when a Python file below `directories` or one of the `others` changes.
+    """
     command = [sys.executable, "-P", "-m", "parley", *without_reload(sys.argv[1:])]
-    files = Files(directories, others)
-    run(options, partial(_supervise, command, files), signals_are_its_own=True)
+    run(
+        options,
+        partial(_supervise, command, list(directories), [path.absolute() for path in others]),
+        signals_are_its_own=True,
+    )
 
 
 def without_reload(arguments: list[str]) -> list[str]:
-    """The same arguments, but for `--reload`, `--reload-dir` and its value."""
+    """Return the arguments without `--reload`, `--reload-dir` and its value."""
     kept: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -94,55 +59,86 @@ def without_reload(arguments: list[str]) -> list[str]:
     return kept
 
 
-async def _supervise(command: list[str], files: Files, options: NodeOptions, out: Output) -> None:
-    # Also when the terminal is closed: the process is not of its session, and would stay.
-    ending = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    with anyio.open_signal_receiver(*ending) as signals:
+async def _supervise(
+    command: list[str],
+    directories: Sequence[Path],
+    others: Sequence[Path],
+    options: NodeOptions,
+    out: Output,
+) -> None:
+    # Without a buffer: changes are collected while the child ends.
+    reasons, came = anyio.create_memory_object_stream[Reason](0)
+    only_others = {str(path) for path in others}
+    async with anyio.create_task_group() as tasks, reasons, came:
+        tasks.start_soon(_signalled, reasons)
+        tasks.start_soon(partial(_changed, reasons, directories, PythonFilter()))
+        if others:
+            # An editor may replace the file, so that the directory is watched.
+            parents = list({path.parent for path in others})
+            tasks.start_soon(
+                partial(_changed, reasons, parents, lambda _, path: path in only_others, deep=False)
+            )
         while True:
             process = await anyio.open_process(
                 command, stdin=None, stdout=None, stderr=None, start_new_session=True
             )
-            why: signal.Signals | list[Path] = []
+            reason: Reason = []
             try:
-                why = await _what_ends(process, files, signals, out)
+                async with anyio.create_task_group() as running:
+                    running.start_soon(_ended, process, out)
+                    reason = await came.receive()
+                    running.cancel_scope.cancel()
             finally:
                 with anyio.CancelScope(shield=True):
-                    await _end(process, signal.SIGINT if why == signal.SIGINT else signal.SIGTERM)
-            if isinstance(why, signal.Signals):
-                return
-            names = ", ".join(one_line(str(path)) for path in why[:MOST_SAID])
-            more = f" and {len(why) - MOST_SAID} more" if len(why) > MOST_SAID else ""
-            out.event("reloading", changed=[str(path) for path in why])
-            out.remark(f"parley: {names}{more} changed: starting anew")
-
-
-async def _what_ends(
-    process: Process, files: Files, signals: AsyncIterator[signal.Signals], out: Output
-) -> signal.Signals | list[Path]:
-    """What ends the process that runs: a signal, or files that changed."""
-    found: list[signal.Signals | list[Path]] = []
-
-    async def signalled() -> None:
-        found.append(await anext(signals))
+                    sent = signal.SIGINT if reason == signal.SIGINT else signal.SIGTERM
+                    await _end(process, sent)
+            if not isinstance(reason, list):
+                break
+            names = ", ".join(one_line(path) for path in reason[:MOST_NAMES])
+            more = f" and {len(reason) - MOST_NAMES} more" if len(reason) > MOST_NAMES else ""
+            out.event("reloading", changed=reason)
+            out.remark(f"parley: {names}{more} changed: restarting")
         tasks.cancel_scope.cancel()
+    if isinstance(reason, FileError):
+        raise reason
 
-    async def ended() -> None:
-        code = await process.wait()
-        out.event("ended", exit=code)
-        out.remark(f"parley: it ended with exit code {code}: waiting for a change")
 
-    async def changed() -> None:
-        paths: list[Path] = []
-        while not paths:  # nothing tells of it: they are looked at
-            await anyio.sleep(LOOK)
-            paths = await to_thread.run_sync(files.changed)
-        found.append(paths)
-        tasks.cancel_scope.cancel()
+async def _signalled(reasons: MemoryObjectSendStream[Reason]) -> None:
+    # SIGHUP too: the child has its own session, and would outlive the terminal.
+    ending = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    with anyio.open_signal_receiver(*ending) as signals:
+        async for number in signals:
+            await reasons.send(number)
 
-    async with anyio.create_task_group() as tasks:
-        for one in (signalled, ended, changed):
-            tasks.start_soon(one)
-    return found[0]
+
+async def _changed(
+    reasons: MemoryObjectSendStream[Reason],
+    places: Sequence[Path],
+    wanted: Callable[[Change, str], bool],
+    *,
+    deep: bool = True,
+) -> None:
+    """Send the names of files that change in `places`, or below them if `deep`."""
+    here = Path.cwd()
+    try:
+        async for changes in awatch(*places, watch_filter=wanted, recursive=deep):
+            paths = sorted(Path(path) for _, path in changes)
+            await reasons.send(
+                [
+                    str(path.relative_to(here) if path.is_relative_to(here) else path)
+                    for path in paths
+                ]
+            )
+    except OSError as error:
+        names = ", ".join(one_line(str(place)) for place in places)
+        text = f"cannot watch {names!r}: {os_reason(error)}; choose directories with --reload-dir"
+        await reasons.send(FileError(text))
+
+
+async def _ended(process: Process, out: Output) -> None:
+    code = await process.wait()
+    out.event("ended", exit=code)
+    out.remark(f"parley: it ended with exit code {code}: waiting for a change")
 
 
 async def _end(process: Process, number: signal.Signals) -> None:

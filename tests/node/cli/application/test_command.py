@@ -1,6 +1,5 @@
 """`parley run` as processes: its signals, its journal, and how it is started anew."""
 
-import os
 import signal
 from http.client import HTTPConnection
 from pathlib import Path
@@ -9,8 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._node.cli.application import reload
-from parley._node.cli.application.reload import Files, without_reload
+from parley._node.cli.application.reload import without_reload
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 
@@ -69,41 +67,43 @@ def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path
     assert list((tmp_path / "journal").iterdir())
 
 
-def test_it_is_started_anew_when_a_file_changes(
-    processes: Processes, parley: Parley, tmp_path: Path
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_it_restarts_when_a_file_changes(
+    processes: Processes, parley: Parley, tmp_path: Path, loop: str
 ) -> None:
     write(tmp_path, 1).write_text("VERSION = = 1\n")  # it is being written
-    running = processes.start("run", "shop", "--reload", "--json")
+    (tmp_path / "node_modules").mkdir()
+    place = tmp_path / "etc"
+    place.mkdir()
+    settings = place / "parley.toml"
+    settings.touch()
+    running = processes.start(
+        *("run", "shop", "--reload", "--json", "--loop", loop, "--config", str(settings))
+    )
     assert running.event("error")["name"] == "usage"
     assert running.event("ended")["exit"] == 2
+    for name in ("notes.txt", "node_modules/a.py", "etc/other.toml"):
+        (tmp_path / name).touch()
     write(tmp_path, 2)
     assert running.event("reloading")["changed"] == ["shop.py"]
     (address,) = running.event("ready")["addresses"]
     assert parley("call", address, "version").out == "2\n"
+    (place / "new").touch()
+    (place / "new").replace(settings)  # as an editor does
+    assert running.event("reloading")["changed"] == ["etc/parley.toml"]
+    (address,) = running.event("ready")["addresses"]
     ended = running.stop(signal.SIGINT)
     assert ended.code == 0
     assert '"event": "done", "signal": "SIGINT"' in ended.out
     assert parley("call", address, "version").code == 3
 
 
-def test_which_files_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    below = tmp_path / "below"
-    for directory in (below, tmp_path / ".venv", tmp_path / "node_modules"):
-        directory.mkdir()
-        (directory / "a.py").touch()
-    (tmp_path / "notes.txt").touch()
-    settings = tmp_path / "parley.toml"
-    files = Files([tmp_path], [settings])
-    assert files.changed() == []
-    settings.touch()
-    (tmp_path / ".venv" / "b.py").touch()
-    (below / "new.py").touch()
-    os.utime(below / "a.py", ns=(1, 1))
-    assert files.changed() == [below / "a.py", below / "new.py", settings]
-    (below / "new.py").unlink()
-    assert files.changed() == [below / "new.py"]
-    monkeypatch.setattr(reload, "MOST_FILES", 1)
-    assert files.changed() == [below / "a.py"]  # which is not seen any more
+def test_a_directory_that_cannot_be_watched_is_an_error(parley: Parley, tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    done = parley("run", "shop", "--reload", "--reload-dir", str(tmp_path / "missing"))
+    assert done.code == 6
+    assert "cannot watch" in done.err
+    assert "--reload-dir" in done.err
 
 
 def test_what_it_runs_is_the_same_command() -> None:
