@@ -9,23 +9,18 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import anyio
 import pytest
 import typer
 
-import parley._node.bus.errors
-import parley._node.errors
-import parley._node.journal.errors
 from parley import Call, Node
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
 from parley._node.bus.config import RANGES as BUS_RANGES
 from parley._node.bus.config import BusConfig
-from parley._node.cli.exits import Exit
-from parley._node.cli.explanations import EXPLANATIONS
 from parley._node.cli.main import app
 from parley._node.config import RANGES, NodeConfig
 from parley._node.dialects.limits import RANGES as DIALECT_RANGES
@@ -33,7 +28,7 @@ from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimit
 from parley._node.federation.limits import MOST_LINKS
 from parley._node.protocol import limits
 from parley._node.protocol.allowance import Rate
-from parley._node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
+from parley._node.protocol.codes import CloseCode, code_name
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
 from parley._node.settings import (
@@ -175,56 +170,6 @@ async def trace_of_a_tunnel() -> Called:
     return called
 
 
-def named(module: ModuleType) -> dict[str, set[str]]:
-    """The public errors of a module, and what else each of them is."""
-    found = {}
-    for name, error in vars(module).items():
-        ours = isinstance(error, type) and error.__module__ == module.__name__
-        if ours and issubclass(error, Exception) and not name.startswith("_"):
-            found[name] = {base.__name__ for base in error.__mro__[1:]}
-    return found
-
-
-def test_the_tree_of_errors() -> None:
-    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
-    tree = text.split("\n## Of a node\n", 1)[1].split("\nIn brackets", 1)[0]
-    above: list[tuple[int, str]] = []
-    listed = {}
-    for line in filter(str.strip, tree.splitlines()):
-        depth, name = len(line) - len(line.lstrip()), line.split()[0]
-        above = [*(entry for entry in above if entry[0] < depth), (depth, name)]
-        also = re.findall(r"\((?:\w+\.)?(\w+)\)$", line)
-        listed[name] = {*(other for _, other in above[:-1]), *also}
-    actual = named(parley._node.errors)
-    assert listed.keys() == actual.keys()
-    wrong = {name: others - actual[name] for name, others in listed.items()}
-    assert not any(wrong.values()), wrong
-
-
-def test_every_error_of_a_node_has_its_row() -> None:
-    table = rows("docs/reference/errors.md", "Of a node")
-    assert [row[0] for row in table] == list(dict.fromkeys(row[0] for row in table))
-    assert {row[0] for row in table} == named(parley._node.errors).keys()
-
-
-def test_every_error_of_a_journal_has_its_row() -> None:
-    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
-    listed = re.findall(r"^\| `(Journal\w*Error)` ", text, re.MULTILINE)
-    assert listed == list(named(parley._node.journal.errors))
-
-
-def test_every_error_of_a_bus_has_its_row() -> None:
-    table = rows("docs/reference/errors.md", "Of a bus")
-    assert [row[0] for row in table] == list(named(parley._node.bus.errors))
-
-
-def test_the_close_codes() -> None:
-    table = {
-        row[1]: (int(row[0]), row[2]) for row in rows("docs/reference/errors.md", "Close codes")
-    }
-    assert table == {code_name(code): (code.value, SENTENCES[code]) for code in CloseCode}
-
-
 def test_the_close_codes_of_the_protocol() -> None:
     table = rows("docs/protocol.md", "11. Closing and errors")
     assert {row[1]: int(row[0]) for row in table if row[0].isdigit()} == {
@@ -233,40 +178,6 @@ def test_the_close_codes_of_the_protocol() -> None:
     (never_sent,) = (row[1] for row in table if row[0] == "never sent")
     local = {code_name(code) for code in CloseCode if code < 0}
     assert {name.strip(" `") for name in never_sent.split(",")} == local
-
-
-def test_the_result_codes() -> None:
-    table = rows("docs/reference/errors.md", "Result codes")
-    assert [int(row[0]) for row in table] == [code.value for code in ResultCode]
-
-
-@pytest.mark.parametrize(
-    ("heading", "kind"),
-    [
-        ("Close codes", "close"),
-        ("Result codes", "result"),
-        ("Error codes of named events", "event"),
-        ("Relay codes", "relay"),
-        ("Exit codes", "exit"),
-    ],
-)
-def test_codes_are_explained_as_the_command_line_does(heading: str, kind: str) -> None:
-    table = rows("docs/reference/errors.md", heading)
-    assert [(int(row[0]), row[1].lower().replace("_", "-"), *row[-3:]) for row in table] == [
-        (e.code, e.name.replace(" / ", "`, `"), e.meaning, e.raised_by, e.mend)
-        for e in EXPLANATIONS
-        if e.kind == kind
-    ]
-
-
-def test_the_exit_codes() -> None:
-    table = {row[1]: int(row[0]) for row in rows("docs/reference/errors.md", "Exit codes")}
-    assert table == {code.name: code.value for code in Exit}
-
-
-def test_the_exit_codes_of_the_commands() -> None:
-    table = rows("docs/reference/commands.md", "Exit codes")
-    assert [int(row[0]) for row in table] == [code.value for code in Exit]
 
 
 def number(text: str) -> float:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import overload
 
 import parley.errors
-from docs import log_events
+from docs import errors_page, log_events
 from docs.build_reference import OURS, build, find
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES
 from docs.reference_shown import SHOWN
 from docs.signatures import signatures
+from parley._node.cli.explanations import EXPLANATIONS
 
 LISTED = [name for page in PAGES.values() for name in page.names]
 
@@ -116,6 +117,18 @@ def test_the_page_of_log_events_is_complete() -> None:
         "error, warning",
         "`topic`",
     ]
+
+
+def test_the_page_of_errors_has_each_error_and_each_code() -> None:
+    text = errors_page.build()
+    errors = re.findall(r"^ *- \[(\w+)\]", text, re.MULTILINE)
+    public = vars(parley.errors)
+    assert sorted(errors) == [
+        name for name in parley.errors.__all__ if inspect.isclass(public[name])
+    ]
+    assert "\n    - [AddressError](api/errors.md#addresserror) (`ValueError`): " in text
+    codes = re.findall(r"^\| (-?\d+) \| `([\w-]+)", text, re.MULTILINE)
+    assert codes == [(str(each.code), each.name.split(" / ")[0]) for each in EXPLANATIONS]
 
 
 def test_sections_become_lists() -> None:

@@ -1,8 +1,7 @@
 """What every code means, where it comes from, and what to do about it.
 
-Codes are explained here alone: `parley errors` shows it, and a test holds docs/reference/errors.md
-to it. Numbers and fixed sentences are those of `node.protocol.codes`, `node.errors` and
-`node.cli.exits`.
+`parley errors` and the page of errors are made of it. Numbers and fixed sentences are those of
+`node.protocol.codes`, `node.errors` and `node.cli.exits`.
 """
 
 from collections.abc import Iterator, Sequence
