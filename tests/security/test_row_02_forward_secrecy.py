@@ -4,7 +4,7 @@ Promise: with both identities' private keys leaked after the session (and the ne
 and all that a node still held of a later epoch), a recorded session stays closed. That what
 would open it is in nobody's memory any more: test_row_02_memory.py.
 
-Also: tests/node/protocol/test_initiator.py::test_ephemeral_keys_and_random_are_fresh, and
+Also: tests/node/protocol/test_handshake.py::test_ephemeral_keys_and_random_are_fresh, and
 row 21 for what key updates and rekeys leave behind under load.
 """
 

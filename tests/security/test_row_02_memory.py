@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import ByteStream
 
 from parley._crypto.identity import Identity
 from parley._crypto.randomness import random_bytes
@@ -35,7 +36,6 @@ from tests.security.exchanges import (
     private_keys,
     veiled,
 )
-from tests.security.witness import TappedStream
 
 pytestmark = pytest.mark.alone
 
@@ -70,6 +70,27 @@ HOLDERS: dict[str, Callable[[bytes], object]] = {
     "a bound method": lambda secret: [Slotted(secret).__repr__],
     "a cache": cached,
 }
+
+
+class TappedStream(ByteStream):
+    """A byte stream; what is sent on it is written down."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self.sent = bytearray()
+
+    async def send(self, item: bytes) -> None:
+        await self._stream.send(item)
+        self.sent += item
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        return await self._stream.receive(max_bytes)
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 def test_the_search_finds_a_secret_wherever_it_is() -> None:

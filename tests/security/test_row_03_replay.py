@@ -1,33 +1,26 @@
 """Row 3. Mistake: a handshake that can be replayed.
 
 Promise: a recorded flight convinces nobody again: not a responder's a new initiator, not an
-initiator's the same or another responder, whole, in pieces, or with the same random value.
+initiator's the same or another responder, whole, event by event, or with the same random value.
 
 Single events of another session, and signatures of one: row 12. Within one session an
 event that comes twice: row 6.
 """
 
 from collections.abc import Callable
-from functools import partial
 
-import anyio
 import pytest
-from anyio.abc import ByteStream
 
 from parley._crypto.randomness import random_bytes
 from parley._lbm import keys
-from parley._node.errors import HandshakeError
 from parley._node.protocol.codes import HELLO, CloseCode
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.frames import FrameReader, frame
+from parley._node.protocol.frames import frame
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.protocol.states import State
-from parley._node.transport.memory import memory_pair
-from tests.interop.meeting import our_config
-from tests.node.protocol.pair import ANY_SIZE, START, Pair, Side, events_of, fed
+from tests.node.protocol.pair import START, Pair, Side, events_of
 from tests.reference.handshake import handshake_cells
-from tests.security.shapes import SHAPES, Shape, identity
-from tests.security.witness import TRANSPORTS, TappedStream, Witness, witness
+from tests.security.shapes import SHAPES, Shape
 
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 
@@ -35,7 +28,6 @@ Cut = Callable[[bytes], list[bytes]]
 CUTS: dict[str, Cut] = {
     "whole": lambda wire: [wire],
     "event by event": lambda wire: [frame(event) for event in events_of(wire)],
-    "in threes": lambda wire: [wire[at : at + 3] for at in range(0, len(wire), 3)],
 }
 
 
@@ -146,78 +138,3 @@ def test_a_recorded_flight_does_not_convince_while_the_session_goes_on(shape: Sh
     pair.a.core.send(1, 0, 64, 1, b"data", lbm=False)
     pair.pump()
     assert pair.b.payloads == [b"data"]
-
-
-# Nodes.
-
-
-async def replay(stream: ByteStream, wire: bytes, events: int, *, speaks_first: bool) -> int:
-    """Replay a flight to a node that will answer with so many events, after the first of the
-    flight unless it speaks first; how many bytes it says after that, until it ends."""
-    reader, received = FrameReader(ANY_SIZE), 0
-    frames = [frame(event) for event in events_of(wire)]
-    try:
-        with anyio.fail_after(5):
-            if not speaks_first:
-                await stream.send(frames.pop(0))
-            while received < events:
-                received += len(list(fed(reader, await stream.receive())))
-            await stream.send(b"".join(frames))
-            return len(await stream.receive())
-    except (anyio.EndOfStream, anyio.BrokenResourceError):
-        assert not reader.size
-        return 0
-    finally:
-        await anyio.aclose_forcefully(stream)
-
-
-async def record_session(server: Witness, name: str) -> tuple[bytes, bytes]:
-    """What passed when a node of this name had its call answered; either direction."""
-    ours, theirs = map(TappedStream, memory_pair())
-    async with witness(our_config(), identity(name)) as client:
-        server.tasks.start_soon(server.node.accept_stream, theirs)
-        peer = await client.node.connect_stream(ours, trust=client.trust)
-        assert await peer.call("parley.echo", "transfer") == "transfer"
-        await peer.close()
-    assert server.called == ["transfer"]
-    return bytes(ours.sent), bytes(theirs.sent)
-
-
-def refused(seen: Witness, count: int) -> bool:
-    """Whether so many connections ended for the keys' sake, by the log."""
-    return sum("ended: bad-record" in line for line in seen.log) == count
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_node_does_a_recorded_call_once(transport: str, anyio_backend: str) -> None:
-    async with witness(our_config(), identity("server")) as server:
-        sent, _ = await record_session(server, "client")
-        asked = len(server.trust.asked)
-        for number in range(3):
-            stream = await server.stranger(transport, node_dials=False)
-            # Reply and Proof, and not a word after that.
-            assert await replay(stream, sent, 2, speaks_first=False) == 0
-            await server.settled(partial(refused, server, number + 1))
-        assert server.called == ["transfer"]
-        assert len(server.trust.asked) == asked
-        if transport == "memory":
-            assert [e.code for e in server.errors if isinstance(e, HandshakeError)] == [3, 3, 3]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_node_that_dials_is_not_convinced_by_a_recording(
-    transport: str, anyio_backend: str
-) -> None:
-    async with witness(our_config(), identity("server")) as server:
-        _, received = await record_session(server, "client")
-    async with witness(our_config(), identity("client")) as client:
-        stream = await client.stranger(transport, node_dials=True)
-        assert await replay(stream, received, 1, speaks_first=True) == 0
-        await client.settled(lambda: bool(client.errors))
-        (error,) = client.errors
-        assert isinstance(error, HandshakeError)
-        assert error.code == CloseCode.BAD_RECORD
-        assert client.untouched
-        assert client.trust.asked == []

@@ -5,10 +5,10 @@ type, raw or under the handshake's own keys, on any stream) reaches no callback 
 the connection, unless it is the one that the state waits for; and that one opens nothing.
 
 Arbitrary bytes and cells: tests/node/protocol/test_properties_garbage.py; the deadline in
-each state: tests/node/protocol/test_opening.py; what follows a Proof that is refused: row 4.
+each state: tests/node/protocol/test_opening.py; wrong Proofs: tests/handshake; data that comes with
+a Proof: tests/node/protocol/test_handshake.py.
 """
 
-from contextlib import suppress
 from itertools import product
 from typing import Any, Final
 
@@ -19,22 +19,16 @@ from hypothesis import strategies as st
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.event import Event, serialise_raw
 from parley._node.protocol.frames import frame
-from parley._node.protocol.reports import ConnectionEnded, PeerIdentified, ResumeAsked
+from parley._node.protocol.reports import ConnectionEnded, ResumeAsked
 from parley._node.protocol.states import HANDSHAKE, NEXT, Signal, State
-from tests.interop.meeting import SIDES, our_config, our_identity, their_config
 from tests.node.protocol.pair import ALIVE, START, Pair, events_of
 from tests.reference import schedule
-from tests.reference.channel import ConnectionLost
-from tests.reference.establish import Misbehaviour
-from tests.reference.peer import ReferencePeer
-from tests.reference.peer import Side as WhichSide
 from tests.reference.resume import resume_event
 from tests.reference.sealing import Direction, Suite
-from tests.reference.wire import TYPES, Violation, cells_payload
+from tests.reference.wire import TYPES, cells_payload
 from tests.reference.wire import Event as ReferenceEvent
 from tests.security.exchanges import veiled, watched_exchanges
 from tests.security.shapes import SHAPES, identity
-from tests.security.witness import TRANSPORTS, witness
 
 # Each place in a handshake where a core waits: the shape, the side, and how many of all
 # events had passed.
@@ -272,86 +266,3 @@ def test_any_events_in_any_state(
     )
     pieces = [wire[at : at + piece] for at in range(0, len(wire), piece)]
     waiting.assert_nothing_comes_of_it(*pieces, accept=accept)
-
-
-@pytest.mark.parametrize("who", ["initiator", "responder"])
-@pytest.mark.parametrize("trusted", [False, True])
-def test_data_right_behind_the_proof_waits_for_the_decision(who: str, trusted: bool) -> None:
-    """The one thing that may come early: what an authenticated peer sent with its Proof."""
-    shape = SHAPES["chain"]
-    pair = Pair(shape.config("initiator"), shape.config("responder"))
-    side = pair.a if who == "initiator" else pair.b
-    side.answer = None
-    if who == "responder":
-        pair.carry(pair.a)
-        pair.carry(pair.b)
-        pair.a.core.send(1, 0, 64, 1, b"early", lbm=False, seal=True)
-        pair.carry(pair.a)
-    else:
-        pair.pump()
-    (report,) = side.reports
-    assert isinstance(report, PeerIdentified)
-    if not trusted:
-        side.core.refuse_peer("this test trusts nobody", START)
-        side.collect(START)
-        assert not side.events
-        assert side.code != ALIVE
-        return
-    side.core.accept_peer(START)
-    side.core.receive_data(b"", START)  # what came with the Proof
-    side.collect(START)
-    assert side.payloads == ([b"early"] if who == "responder" else [])
-
-
-# Nodes: every callback that there is, on every transport.
-
-APPLICATIONS: Final = [
-    TYPES[name]
-    for name in ("Open", "Data", "Call", "Subscribe", "Notify", "Result", "Chunk", "Notes", "Emit")
-] + [(5, 1), (64, 1), (255, 255)]
-
-
-def misbehaviours() -> dict[str, Misbehaviour]:
-    """Each of these events in place of each of the handshake's."""
-    found = {}
-    for kind, stream in product(APPLICATIONS, (0, 1, 3)):
-        event = ReferenceEvent(stream, 1, *kind, PAYLOADS.get(kind, b""))
-        for place in ("Hello", "Reply", "Proof"):
-            found[f"raw {kind} on {stream} for {place}"] = Misbehaviour(
-                {place: lambda _, event=event: event.raw}  # type: ignore[misc]  # binds it
-            )
-        if not stream:
-            found[f"encrypted {kind} for the Proof"] = Misbehaviour(
-                {"Proof inner": lambda _, event=event: event.inner}  # type: ignore[misc]  # binds it
-            )
-    return found
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_no_callback_of_a_node_is_reached(
-    transport: str, side: WhichSide, anyio_backend: str
-) -> None:
-    def act(peer: ReferencePeer) -> None:
-        with suppress(ConnectionLost, Violation):
-            peer.handshake()
-            for stream, kind in ((1, TYPES["Call"]), (3, TYPES["Open"]), (3, TYPES["Data"])):
-                peer.send_event(stream, 0, *kind, PAYLOADS[kind])
-        with suppress(ConnectionLost, Violation):
-            peer.channel.finish()
-            peer.channel.drain(2.0)
-
-    unmet = "Reply" if side == "initiator" else "Hello"  # the other side's event
-    faults = {name: wrong for name, wrong in misbehaviours().items() if unmet not in wrong.changes}
-    async with witness(our_config(), our_identity()) as seen:
-        for name, wrong in faults.items():
-            seen.log.clear()
-            await seen.meets(act, side, transport, their_config(), wrong)
-            await seen.settled(lambda: any(" ended: " in line for line in seen.log))
-            assert seen.untouched, name
-            assert seen.trust.asked == [], name
-            assert not [line for line in seen.log if " open: " in line], name
-        assert len(seen.errors) == (
-            len(faults) if transport == "memory" or side == "responder" else 0
-        )

@@ -14,9 +14,8 @@ each time (`Middle`):
 - What is put behind the last event of a direction breaks that direction where it is met.
 - The middle never says that a transport ended; both sides' own clocks have to.
 
-PARLEY_SWEEP=full tries all eight bits, and cuts, at all places of all suites. Over real sockets:
-test_row_06_middle_node_sockets.py; single faults against the reference implementation:
-tests/interop/test_handshake_faults.py.
+PARLEY_SWEEP=full tries all eight bits, and cuts, at all places of all suites. Single faults:
+tests/handshake.
 """
 
 from collections.abc import Iterable, Iterator

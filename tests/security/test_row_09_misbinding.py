@@ -3,16 +3,12 @@ itself and the two ends then hold the same keys with different ideas of who has 
 that is refused, even if the middle node knows every key of the handshake.
 """
 
-import anyio
 import pytest
 
-from parley import Call, NotTrustedError
 from parley._crypto.identity import Identity
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.frames import frame
 from parley._node.protocol.reports import PeerIdentified
-from parley._node.trust.policies import Pinned
-from tests.node.network import PATIENCE, new_node
 from tests.node.protocol.pair import ALIVE, Pair, Side, events_of
 from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting
 from tests.security.shapes import identity
@@ -169,27 +165,3 @@ def test_the_insider_writes_proofs_that_are_taken() -> None:
         pair.deliver(pair.b, proof)
         assert pair.b.one(PeerIdentified).identity.node_id == honest.node_id
         assert pair.b.code == ALIVE
-
-
-@pytest.mark.anyio
-async def test_a_node_that_answers_in_anothers_place(anyio_backend: str) -> None:
-    """Over sockets: who expects the server does not talk to a middle node that honestly says
-    who it is, and the server, dialled by that node, never takes it for the client."""
-    called: list[object] = []
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as client, new_node() as middle, new_node() as server:
-
-            @middle.on_call("t")
-            @server.on_call("t")
-            async def note(call: Call) -> None:
-                called.append(call.peer.node_id)
-
-            place = await middle.listen("tcp://127.0.0.1:0")
-            plain = place.partition("#")[0].partition("?")[0]
-            with pytest.raises(NotTrustedError):
-                await client.connect(plain, trust=Pinned(server.node_id))
-            onward = await middle.connect(await server.listen("tcp://127.0.0.1:0"))
-            await onward.call("t", timeout=PATIENCE)
-            assert called == [middle.node_id]
-            assert server.peers[0].node_id == middle.node_id
-            assert not client.peers

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from parley import CallRefused, NotTrustedError, Peer
-from parley._lbm.decoder import decode, decode_value
-from parley._lbm.encoder import encode
+from parley import CallRefused, Peer
+from parley._lbm.decoder import decode_value
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.limits import HANDSHAKE_LIMITS
 from parley._node.protocol.codes import CloseCode, ResultCode
@@ -23,10 +22,8 @@ from tests.interop.meeting import with_bystander
 from tests.lbm.test_decoder_bombs import BOMBS, MEBIBYTE, refused_cheaply
 from tests.node.protocol.pair import BOB, Pair, assert_violation, make_config, open_pair
 from tests.reference import acts
-from tests.reference.channel import ConnectionLost
-from tests.reference.establish import Change, Misbehaviour
-from tests.reference.peer import Closed, ReferencePeer
-from tests.reference.wire import CELLS, RESULT_CODES, TYPES, Event, Violation
+from tests.reference.peer import ReferencePeer
+from tests.reference.wire import CELLS, RESULT_CODES, TYPES, Event
 
 # What stands nowhere else: keys that come twice, and text that is none, small and large.
 KEYS_AND_TEXTS = {
@@ -124,66 +121,6 @@ def test_in_what_the_core_reads_itself(text: str) -> None:
 
 
 # Through a whole node, with a peer that proves who it is and a bystander that lives on.
-
-
-def proofs() -> list[Misbehaviour]:
-    """Proofs with a bomb for a payload, whole if there is room before the other Proof came."""
-
-    def change(text: str) -> Change:
-        return lambda inner: inner[:4] + payload(text, 12_000)
-
-    return [Misbehaviour({"Proof inner": change(text)}) for text in ALL.values()]
-
-
-@pytest.mark.anyio
-async def test_in_the_initiator_s_proof() -> None:
-    def act(peer: ReferencePeer) -> str:
-        peer.handshake()
-        return acts.closed_with(peer)
-
-    async with with_bystander() as ours:
-        for wrong in proofs():
-            assert await ours.meet(act, wrong=wrong) == "authentication-failed"
-        assert ours.called == []
-
-
-@pytest.mark.anyio
-async def test_in_the_responder_s_proof() -> None:
-    def act(peer: ReferencePeer) -> bool:
-        with pytest.raises(ConnectionLost):
-            peer.handshake()
-        return len(peer.channel.received) == 1  # Hello, and no word more
-
-    async with with_bystander() as ours:
-        for wrong in proofs():
-            ours.refusal = None
-            assert await ours.meet(act, "responder", wrong=wrong)
-            assert isinstance(ours.refusal, NotTrustedError)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", ["Hello", "Proof inner"])
-async def test_of_strangers_few_items_are_taken(name: str) -> None:
-    """256 in all until the Proofs are verified, where 131,072 may come afterwards."""
-    head = 8 if name == "Hello" else 4
-
-    def taken(items: int) -> Misbehaviour:
-        def change(event: bytes) -> bytes:
-            return event[:head] + encode({**decode(event[head:]), 300: [0] * items})
-
-        return Misbehaviour({name: change})
-
-    def act(peer: ReferencePeer) -> bool:
-        try:
-            peer.handshake()
-            acts.ping(peer)
-        except (Violation, Closed):
-            return False
-        return True
-
-    async with with_bystander() as ours:
-        assert await ours.meet(act, wrong=taken(200))
-        assert not await ours.meet(act, wrong=taken(256))
 
 
 # A request is answered with code 23, what is none is dropped; the connection lives.

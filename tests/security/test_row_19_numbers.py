@@ -4,7 +4,7 @@ an open connection.
 
 The sender is the reference peer with valid keys; after each number our node serves it and a
 bystander as before, or has ended its connection with the exact code. Elsewhere: numbers in the
-handshake and in answers (test_row_19_handshake.py, test_row_19_answers.py), in the encoding
+handshake and in answers (tests/handshake, test_row_19_answers.py), in the encoding
 itself (row 17), any other cells (tests/node/protocol/test_properties_garbage.py), sizes and
 offsets of files (tests/node/apps/transfer/test_protocol.py).
 """
@@ -366,7 +366,7 @@ def test_every_unsigned_cell_is_here() -> None:
     others |= {*BOOLEAN_CELLS, CELLS["data"]}
     unsigned = {name for name, number in CELLS.items() if number not in others}
     covered = {cell for field in FIELDS.values() for cell in field.cells} | set(LIMITS)
-    covered |= {"attempt", "resume_ms"}  # of the handshake: test_row_19_handshake.py
+    covered |= {"attempt", "resume_ms"}  # of the handshake: tests/handshake
     # Of tunnels and envelopes: federation.json, in tests/node/federation/test_vectors.py.
     covered |= {"expires_ms", "hop", "made_ms"}
     covered |= {"replaced"}  # of topics: topics.json, in tests/node/messaging

@@ -163,11 +163,9 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "HANDSHAKE_EVENT_SIZE": (
         PROTOCOL + "test_opening.py::test_a_frame_too_long_is_noticed_from_its_length",
     ),
-    "RAW_EVENT_MINIMUM": (PROTOCOL + "test_responder.py::test_an_event_that_is_too_short",),
+    "RAW_EVENT_MINIMUM": ("tests/handshake/test_core.py::test_wrong_hellos",),
     "CONNECTION_STREAM_PAYLOAD": (PROTOCOL + "test_session.py::test_a_payload_above_4096_bytes",),
-    "NODE_INFO_SIZE": (
-        "tests/interop/test_handshake_faults.py::test_a_proof_that_our_responder_refuses",
-    ),
+    "NODE_INFO_SIZE": ("tests/handshake/test_core.py::test_wrong_proofs",),
     "TEXT_SIZE": (PROTOCOL + "test_connection.py::test_a_text_that_is_too_long_or_no_text",),
     "SEAL_GRACE": (PROTOCOL + "test_channel.py::test_no_seal_for_delay_and_10_seconds",),
     "REKEY_TIMEOUT": (

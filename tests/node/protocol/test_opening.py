@@ -7,6 +7,7 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.codec import decode
 from parley._node.protocol.codes import REJECT, SENTENCES, CloseCode
+from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event import parse_raw
 from parley._node.protocol.frames import frame
 from parley._node.protocol.limits import HANDSHAKE_EVENT_SIZE
@@ -141,3 +142,18 @@ def test_with_a_network_key_nothing_is_said_before_the_right_mac(name: str) -> N
     side.core.abort(pair.now, CloseCode.OVERLOADED, "the oldest gives way")
     spoke = bool(side.take(pair.now))
     assert spoke == (name == "deciding of the responder")
+
+
+@each_state
+def test_the_application_cannot_send_in_a_handshake(name: str) -> None:
+    pair, side = in_state(name)
+    for attempt in (
+        lambda: side.core.send(1, 0, 64, 1, b"early", lbm=False),
+        lambda: side.core.open_stream("app/any"),
+        lambda: side.core.ping(pair.now),
+        lambda: side.core.update_keys(pair.now),
+        lambda: side.core.rekey(pair.now),
+    ):
+        with pytest.raises(LocalProtocolError):
+            attempt()
+    assert side.code == ALIVE

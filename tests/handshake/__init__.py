@@ -1,0 +1,1 @@
+"""Faults in the handshake: one catalogue, tried on the core in memory and on a node over TCP."""
