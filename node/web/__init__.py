@@ -1,1 +1,1 @@
-"""Pages and numbers of a node for browsers and for Prometheus: HTTP, on one address of its own."""
+"""HTTP for browsers and Prometheus: the console, metrics and health of a node."""

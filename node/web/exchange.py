@@ -1,12 +1,11 @@
-"""One connection of HTTP/1.1: its requests in, what an ASGI application answers out.
+"""One HTTP/1.1 connection: reads requests with h11 and answers them with an ASGI application.
 
-Requests are answered one after the other. An error of the application is logged, answered with 500
-if nothing was said yet, and ends the connection.
+Requests are answered one after another. A request is read whole before the application starts. If
+the application fails, the error is logged, the client gets a 500 if no response has started, and
+the connection ends.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
@@ -14,28 +13,28 @@ from urllib.parse import unquote
 import anyio
 import h11
 from anyio.abc import SocketAttribute, SocketStream
+from starlette.types import ASGIApp, Message, Scope
 
 from parley._node.logs import LogRation
-from parley._node.web.asgi import AsgiApp, Message, Scope
 from parley._node.web.limits import WebLimits
 
 logger = logging.getLogger("parley.web")
 
 READ_SIZE: Final = 16 * 1024
-# Seconds and bytes of reading on after an answer that came before the request's end: closing at
-# once would reset the connection, and the answer might be lost with it.
+# Seconds and bytes of reading after a response that was sent before the end of the request. Closing
+# immediately would reset the connection, and the client might lose the response.
 LINGER: Final = 1.0
 LINGER_SIZE: Final = 1024 * 1024
 
 _TOO_LARGE: Final = HTTPStatus(413)  # its name changed with Python 3.13
 _HEAD_TOO_LARGE: Final = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-# A proxy may see another end of a request with both headers than we do (RFC 9112, section 6.1).
+# With both headers, a proxy may find another end of the request (RFC 9112, section 6.1).
 _FRAMING: Final = {b"content-length", b"transfer-encoding"}
 _CLOSED: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
 class HttpError(Exception):
-    """A request that is answered with `status`, whatever the application would say."""
+    """A request that is answered with `status` and closes the connection."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(f"{status.value} {status.phrase}")
@@ -43,118 +42,159 @@ class HttpError(Exception):
 
 
 class HttpConnection:
-    """One connection, until it is closed; cancelling `scope` closes it. `failures` rate-limits the
-    log lines on requests that the application could not answer. A request waits for `turns`, so
-    that each turn of the event loop begins the answer to one request of all connections."""
+    """One connection of a client. Cancel `scope` to close it.
+
+    `failures` limits the log lines about failures of the application. Each request waits for
+    `turns`, so that the event loop starts one request of all connections at a time.
+    """
 
     def __init__(
         self,
         stream: SocketStream,
-        app: AsgiApp,
+        app: ASGIApp,
         limits: WebLimits,
         failures: LogRation,
         turns: anyio.Lock,
     ) -> None:
         self.scope = anyio.CancelScope()
-        self.failures = failures
-        self._turns = turns
-        # Since when the client has to send or to read; None while the application works.
+        # The time since which the client has to send or to read; None while the application runs.
         self.waiting_since: float | None = anyio.current_time()
         self._stream = stream
         self._app = app
         self._limits = limits
+        self._failures = failures
+        self._turns = turns
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head)
-        self._gone = False
-        self._for_head = False  # whether the request that is answered has the method HEAD
+        self._gone = False  # the client has closed, or was too slow
+        self._is_head = False  # the method of the current request is HEAD
+
+    @property
+    def remote_host(self) -> str:
+        """The client's address without its port; empty if the client has already closed."""
+        address = self._address(SocketAttribute.remote_address)
+        return "" if address is None else address[0]
 
     async def serve(self) -> None:
-        """Answer requests as long as there are any."""
+        """Answer requests until the connection ends."""
+        http = self._http
         try:
-            while (request := await self._request()) is not None:
+            while (found := await self._request()) is not None:
                 self.waiting_since = None
                 try:
                     async with self._turns:
                         pass
-                    await HttpExchange(self, request).run()
+                    await self._answer(*found)
                 finally:
                     self.waiting_since = anyio.current_time()
-                if not self._again():
+                if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
                     break
+                http.start_next_cycle()
         except HttpError as error:
             await self._refuse(error.status)
         await self._linger()
 
-    # For the exchange.
+    async def _request(self) -> tuple[h11.Request, bytes] | None:
+        """Read a request and its body. Returns None if the client closes, or is idle for too long.
 
-    @property
-    def app(self) -> AsgiApp:
-        """Whatever answers."""
-        return self._app
-
-    @property
-    def limits(self) -> WebLimits:
-        """Its limits."""
-        return self._limits
-
-    @property
-    def remote_host(self) -> str:
-        """The client's address, without its port; empty if it has closed already."""
-        address = self._address(SocketAttribute.remote_address)
-        return "" if address is None else address[0]
-
-    @property
-    def gone(self) -> bool:
-        """Whether the other side has closed, or taken too long."""
-        return self._gone
-
-    def next_event(self) -> Any:
-        """What h11 has of the request; HttpError if that is no HTTP."""
+        Raises:
+            HttpError: the request is malformed, too large or too slow.
+        """
+        request, body = None, bytearray()
+        self._is_head = False
         try:
-            return self._http.next_event()
+            with anyio.fail_after(self._limits.idle):
+                while True:
+                    unread = self._unread()
+                    event = self._http.next_event()
+                    if event is h11.NEED_DATA:
+                        if self._http.they_are_waiting_for_100_continue:
+                            proceed = h11.InformationalResponse(status_code=100, headers=[])
+                            await self._write(self._encoded(proceed))
+                        await self._read()
+                    elif isinstance(event, h11.Request):
+                        request = event
+                        self._is_head = request.method == b"HEAD"
+                        if unread - self._unread() > self._limits.head:
+                            raise HttpError(_HEAD_TOO_LARGE)
+                        if {name for name, _ in request.headers} >= _FRAMING:
+                            raise HttpError(HTTPStatus.BAD_REQUEST)
+                    elif isinstance(event, h11.Data):
+                        body += event.data
+                        if len(body) > self._limits.body:
+                            raise HttpError(_TOO_LARGE)
+                    else:  # the end of the request, or of the connection
+                        return None if request is None else (request, bytes(body))
         except h11.RemoteProtocolError as error:
             raise HttpError(HTTPStatus(error.error_status_hint)) from error
+        except TimeoutError:
+            if request is None:
+                return None
+            raise HttpError(HTTPStatus.REQUEST_TIMEOUT) from None
 
-    async def read(self) -> None:
-        """Take what comes next; afterwards it may be `gone`."""
+    async def _answer(self, request: h11.Request, body: bytes) -> None:
+        """Run the application; it is cancelled if the client can no longer get the response.
+
+        Raises:
+            HttpError: the request has no path, or the application failed.
+        """
+        scope = self._asgi_scope(request)
+        running, answered = anyio.CancelScope(), anyio.Event()
+        head, is_read = b"", False  # of the response; of the request
+
+        async def receive() -> Message:
+            nonlocal is_read
+            if not is_read:
+                is_read = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            # What arrives is the end of the connection, or the next request, which waits.
+            if not self._gone and not answered.is_set():
+                await self._read()
+            if not self._gone:
+                await answered.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            nonlocal head
+            if answered.is_set():
+                return
+            if message["type"] == "http.response.start":
+                response = h11.Response(
+                    status_code=message["status"],
+                    headers=list(message.get("headers", ())),
+                    reason=_phrase(message["status"]),
+                )
+                head = self._encoded(response)
+            elif message["type"] == "http.response.body":
+                data, head = head, b""
+                if message.get("body") and not self._is_head:
+                    data += self._encoded(h11.Data(data=message["body"]))
+                is_last = not message.get("more_body", False)
+                if is_last:
+                    data += self._encoded(h11.EndOfMessage())
+                if not await self._write(data):
+                    running.cancel()
+                elif is_last:
+                    answered.set()
+
         try:
-            data = await self._stream.receive(READ_SIZE)
-        except _CLOSED:
-            data, self._gone = b"", True
-        self._http.receive_data(data)
-
-    async def say_go_on(self) -> None:
-        """Say 100 if the other side waits for that before it sends a body."""
-        if self._http.they_are_waiting_for_100_continue:
-            go_on = h11.InformationalResponse(status_code=100, headers=[])
-            await self.write(self.encoded(go_on))
-
-    def encoded(self, event: Any) -> bytes:
-        """Its bytes on the wire; h11.LocalProtocolError if they would be no HTTP."""
-        return self._http.send(event) or b""
-
-    async def write(self, data: bytes) -> bool:
-        """Write, and wait until that was taken; False if the other side is gone, or takes too
-        long."""
-        try:
-            with self.waiting(), anyio.fail_after(self._limits.write):
-                await self._stream.send(data)
-        except (*_CLOSED, TimeoutError):
-            self._gone = True
-        return not self._gone
-
-    @contextmanager
-    def waiting(self, since: float | None = None) -> Iterator[None]:
-        """Count as waiting for the client in this block, from now on or from `since`."""
-        before = self.waiting_since
-        if before is None:
-            self.waiting_since = anyio.current_time() if since is None else since
-        try:
-            yield
+            with running:
+                await self._app(scope, receive, send)
+        except Exception as error:
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                anyio.current_time(),
+                "cannot answer a %s request",
+                scope["method"],
+                exc_info=True,
+                extra={"event": "web.answer-failed"},
+            )
+            raise HttpError(HTTPStatus.INTERNAL_SERVER_ERROR) from error
         finally:
-            self.waiting_since = before
+            answered.set()
 
-    def asgi_scope(self, request: h11.Request) -> Scope:
-        """A request in the words of ASGI; HttpError if it names no path."""
+    def _asgi_scope(self, request: h11.Request) -> Scope:
+        """Return the ASGI scope of a request; HttpError if its target is not a path."""
         raw_path, _, query = request.target.partition(b"?")
         if not raw_path.startswith(b"/"):
             raise HttpError(HTTPStatus.BAD_REQUEST)
@@ -173,61 +213,57 @@ class HttpConnection:
             "server": self._address(SocketAttribute.local_address),
         }
 
-    # Inside.
-
     def _address(self, which: Any) -> tuple[str, int] | None:
-        """The address, or None if the connection is closed already."""
+        """Return an address, or None if the connection is already closed."""
         try:
-            found = self._stream.extra(which, None)  # noqa: S610 - nothing of Django
+            found = self._stream.extra(which, None)  # noqa: S610 - not Django's
         except OSError:
             return None
         return None if found is None else found[:2]
 
-    async def _request(self) -> h11.Request | None:
-        with anyio.move_on_after(self._limits.idle):
-            while True:
-                unread = self._unread()
-                event = self.next_event()
-                if isinstance(event, h11.Request):
-                    self._for_head = event.method == b"HEAD"
-                    if unread - self._unread() > self._limits.head:
-                        raise HttpError(_HEAD_TOO_LARGE)
-                    if {name for name, _ in event.headers} >= _FRAMING:
-                        raise HttpError(HTTPStatus.BAD_REQUEST)
-                    return event
-                if event is not h11.NEED_DATA:
-                    return None
-                await self.read()
-        return None
-
     def _unread(self) -> int:
-        """How many bytes came that h11 has not parsed yet."""
+        """Return the number of received bytes that h11 has not parsed."""
         return len(self._http.trailing_data[0])
 
-    def _again(self) -> bool:
-        """Whether another request may come: the last one came whole, and so did its answer."""
-        http = self._http
-        while http.their_state is h11.SEND_BODY and not self._gone:
-            if self.next_event() is h11.NEED_DATA:
-                return False
-        if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
-            return False
-        http.start_next_cycle()
-        self._for_head = False
-        return True
+    def _encoded(self, event: Any) -> bytes:
+        """Return the bytes of an event; h11.LocalProtocolError if they would be malformed."""
+        return self._http.send(event) or b""
+
+    async def _read(self) -> None:
+        """Pass the next bytes to h11."""
+        try:
+            data = await self._stream.receive(READ_SIZE)
+        except _CLOSED:
+            data, self._gone = b"", True
+        self._http.receive_data(data)
+
+    async def _write(self, data: bytes) -> bool:
+        """Write to the client; returns False if it has closed or does not read in time."""
+        before = self.waiting_since
+        if before is None:
+            self.waiting_since = anyio.current_time()
+        try:
+            with anyio.fail_after(self._limits.write):
+                await self._stream.send(data)
+        except (*_CLOSED, TimeoutError):
+            self._gone = True
+        finally:
+            self.waiting_since = before
+        return not self._gone
 
     async def _refuse(self, status: HTTPStatus) -> None:
-        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            text = f"{status.value} {status.phrase}\n".encode()
-            headers = [
-                ("content-type", "text/plain; charset=utf-8"),
-                ("content-length", str(len(text))),
-                ("connection", "close"),
-            ]
-            said = h11.Response(status_code=status.value, headers=headers, reason=status.phrase)
-            body = [] if self._for_head else [h11.Data(data=text)]
-            data = [self.encoded(event) for event in (said, *body, h11.EndOfMessage())]
-            await self.write(b"".join(data))
+        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        text = f"{status.value} {status.phrase}\n".encode()
+        headers = [
+            ("content-type", "text/plain; charset=utf-8"),
+            ("content-length", str(len(text))),
+            ("connection", "close"),
+        ]
+        response = h11.Response(status_code=status.value, headers=headers, reason=status.phrase)
+        body = [] if self._is_head else [h11.Data(data=text)]
+        parts = [self._encoded(event) for event in (response, *body, h11.EndOfMessage())]
+        await self._write(b"".join(parts))
 
     async def _linger(self) -> None:
         if self._gone:
@@ -240,109 +276,6 @@ class HttpConnection:
                     left -= len(await self._stream.receive(READ_SIZE))
             except (*_CLOSED, OSError):
                 return
-
-
-class HttpExchange:
-    """One request and its answer."""
-
-    def __init__(self, connection: HttpConnection, request: h11.Request) -> None:
-        self._connection = connection
-        self._request = request
-        self._left = connection.limits.body
-        self._until = anyio.current_time() + connection.limits.idle  # for its body to be whole
-        self._head = b""  # of the answer, until its body begins
-        self._has_all = False
-        self._answered = anyio.Event()
-        self._scope = anyio.CancelScope()
-        self._refused: HttpError | None = None
-
-    async def run(self) -> None:
-        """Have the application answer; it is cancelled where nobody can take that any more.
-
-        Raises:
-            HttpError: the request cannot be answered, or the application failed.
-        """
-        connection = self._connection
-        scope = connection.asgi_scope(self._request)
-        try:
-            with self._scope:
-                await connection.app(scope, self._receive, self._send)
-        except Exception as error:
-            connection.failures.log(
-                logger,
-                logging.ERROR,
-                anyio.current_time(),
-                "cannot answer a %s request",
-                scope["method"],
-                exc_info=True,
-                extra={"event": "web.answer-failed"},
-            )
-            raise HttpError(HTTPStatus.INTERNAL_SERVER_ERROR) from error
-        finally:
-            self._answered.set()
-        if self._refused is not None:
-            raise self._refused
-
-    async def _receive(self) -> Message:
-        connection = self._connection
-        try:
-            if not self._has_all:
-                return await self._part()
-        except HttpError as error:
-            self._refused = error
-            self._scope.cancel()
-        # Whole. What comes next is the end, or another request, which waits.
-        if not connection.gone and not self._answered.is_set() and self._refused is None:
-            await connection.read()
-        if not connection.gone:
-            await self._answered.wait()
-        return {"type": "http.disconnect"}
-
-    async def _part(self) -> Message:
-        """What comes next of the body; HttpError if it is too late, too long or no HTTP."""
-        connection = self._connection
-        try:
-            since = self._until - connection.limits.idle
-            with (
-                connection.waiting(since),
-                anyio.fail_after(self._until - anyio.current_time()),
-            ):
-                await connection.say_go_on()
-                while (event := connection.next_event()) is h11.NEED_DATA:
-                    await connection.read()
-        except TimeoutError:
-            raise HttpError(HTTPStatus.REQUEST_TIMEOUT) from None
-        if not isinstance(event, h11.Data):
-            self._has_all = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        self._left -= len(event.data)
-        if self._left < 0:
-            raise HttpError(_TOO_LARGE)
-        return {"type": "http.request", "body": bytes(event.data), "more_body": True}
-
-    async def _send(self, message: Message) -> None:
-        connection, kind = self._connection, message["type"]
-        if self._answered.is_set() or self._refused is not None:
-            return
-        if kind == "http.response.start":
-            self._head = connection.encoded(
-                h11.Response(
-                    status_code=message["status"],
-                    headers=list(message.get("headers", ())),
-                    reason=_phrase(message["status"]),
-                )
-            )
-        elif kind == "http.response.body":
-            data, self._head = self._head, b""
-            body, more = message.get("body", b""), message.get("more_body", False)
-            if body and self._request.method != b"HEAD":
-                data += connection.encoded(h11.Data(data=body))
-            if not more:
-                data += connection.encoded(h11.EndOfMessage())
-            if not await connection.write(data):
-                self._scope.cancel()
-            elif not more:
-                self._answered.set()
 
 
 def _phrase(status: int) -> str:

@@ -1,9 +1,8 @@
-"""An HTTP server for one ASGI application, in the node's own loop, asyncio's or trio's.
+"""An HTTP server for one ASGI application, in the node's event loop on asyncio or trio.
 
-h11 reads and writes HTTP/1.1, anyio the sockets. Servers such as Hypercorn bring HTTP/2 and
-WebSockets, which nobody needs here, but no limit for their connections, and on some versions of
-Python their end waits for whoever still reads. This one has few connections, each with a limit of
-time and size, and when its `async with` is left nothing of it runs any more.
+Hypercorn, the other server for both loops, cannot keep these limits: it doesn't limit the number of
+connections or the time of a write, it answers a head above the limit if it arrives in one piece and
+a request with two framings, and on trio a connection that is open at the end raises from `serve`.
 """
 
 import logging
@@ -13,6 +12,7 @@ from typing import Final
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
+from starlette.types import ASGIApp
 
 from parley._node.fair_slots import FairSlots
 from parley._node.logs import LogRation
@@ -20,26 +20,25 @@ from parley._node.transport.address import Address
 from parley._node.transport.endpoints import listen_error
 from parley._node.transport.ground import own_task_group
 from parley._node.trust.admission import address_key
-from parley._node.web.asgi import AsgiApp
 from parley._node.web.exchange import HttpConnection
 from parley._node.web.limits import WebLimits
 
 logger = logging.getLogger("parley.web")
 
-AGAIN: Final = 1.0  # seconds after the system gave no connection
+AGAIN: Final = 1.0  # seconds to wait after a failed accept
 
 
 @asynccontextmanager
 async def serving(
-    app: AsgiApp, address: str, *, limits: WebLimits | None = None
+    app: ASGIApp, address: str, *, limits: WebLimits | None = None
 ) -> AsyncIterator[str]:
-    """While it lasts, serve `app` on `HOST:PORT` over HTTP/1.1; yields its URL, such as
-    `http://127.0.0.1:9464`. At the end requests that still run are cancelled.
+    """Serve `app` on `HOST:PORT` over HTTP/1.1 inside the block, and yield the URL, such as
+    `http://127.0.0.1:9464`. Leaving the block cancels the requests in progress.
 
-    The protocol `lifespan` of ASGI is not spoken: an application lives as long as its node.
+    The server doesn't use ASGI's `lifespan`: an application runs while its node runs.
 
     Raises:
-        AddressError: not an address. UnreachableError: it cannot be listened on.
+        AddressError: the address is malformed. UnreachableError: the server cannot listen on it.
     """
     place, limits = Address.parse_web(address), limits or WebLimits()
     try:
@@ -53,7 +52,7 @@ async def serving(
     full, bugs, not_accepted, failures = LogRation(), LogRation(), LogRation(), LogRation()
 
     def has_slot(connection: HttpConnection, owner: str) -> bool:
-        """Take a slot, if necessary that of a connection that waits for its client."""
+        """Take a slot, if necessary from a connection that waits for its client."""
         now = anyio.current_time()
         if len(slots) >= limits.connections:
             full.log(

@@ -13,10 +13,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from parley._node.bus.ids import BEFORE_ALL
 from parley._node.errors import ParleyError
-from parley._node.web.asgi import AsgiApp
 from parley._node.web.console.access import Access, ConsoleSession
 from parley._node.web.console.actions import Actions, CannotDoError
 from parley._node.web.console.buses_view import letters_view
@@ -67,7 +67,7 @@ class ConsoleSite:
             ]
         )
 
-    def app(self, hosts: set[str]) -> AsgiApp:
+    def app(self, hosts: set[str]) -> ASGIApp:
         """The application, for requests that were meant for one of `hosts`."""
         return Guard(self._routes, hosts)
 

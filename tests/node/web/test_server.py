@@ -15,10 +15,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from parley._node.errors import AddressError, UnreachableError
 from parley._node.logs import LINES
-from parley._node.web.asgi import AsgiApp, Receive, Scope, Send
 from parley._node.web.limits import WebLimits
 from parley._node.web.server import serving
 from tests.node.network import PATIENCE
@@ -32,7 +32,7 @@ async def fail(request: Request) -> Response:
     raise RuntimeError("of the application")
 
 
-def app(*more: Route) -> AsgiApp:
+def app(*more: Route) -> ASGIApp:
     return Starlette(
         routes=[Route("/echo", echo, methods=["GET", "POST"]), Route("/f", fail), *more]
     )
