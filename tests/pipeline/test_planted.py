@@ -1,7 +1,7 @@
 """Simulated journals through the whole pipeline: what was planted is found, nothing is invented.
 
-One run for all: journals that nobody touched, such as `parley simulate --tamper` leaves, and
-such as a forger had who knows only the documents. The pipeline knows nothing of the lists.
+One run reads untouched journals and journals in which a forger, which knows only the documents,
+has planted faults. The pipeline doesn't get the list of faults.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,6 @@ from parley._pipeline.jobs import refresh
 from parley._pipeline.silver import SilverStep, events, sessions
 from parley._pipeline.tables import Tables
 from tests.node.apps.simulate.journals import Simulated, make
-from tests.node.apps.simulate.tamper.plant import tamper
-from tests.node.apps.simulate.tamper.planted import Fault, Planted
 from tests.node.journal.joined_tunnels import join, server, told
 from tests.node.journal.recorded import Recorded
 from tests.node.protocol.pair import ALICE, BOB
@@ -50,14 +48,12 @@ TUNNELS_SHOWN_AS = {
     "less": ("tunnel-differs", FAULT),
     "longer": ("tunnel-differs", FAULT),
 }
-SHOWN_AS["forged-end"] = SHOWN_AS["forged-code"] | SHOWN_AS["early-end"]
-TAMPERED = [kind for kind in Fault if kind not in (Fault.TORN_TAIL, Fault.BAD_CRC)]
 
 
 @dataclass
 class Result:
     honest: Simulated
-    faults: list[forger.Fault | Planted]
+    faults: list[forger.Fault]
     tunnels: dict[str, str]  # what was done to a server's record, by trace
     findings: list[Row]
     tables: Tables
@@ -104,9 +100,7 @@ def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Res
             continue  # a notice: a crash leaves the same
         avoid = frozenset(fault.session for fault in faults if fault.session)
         faults.append(forger.forge(forged.directory, kind, seed=11, avoid=avoid))
-    listed = make(place / "journals" / "listed")
-    listing = tamper(listed.directory, TAMPERED, seed=3)
-    keys = [one.key.private_bytes() for one in (honest, forged, listed)]
+    keys = [one.key.private_bytes() for one in (honest, forged)]
     joined(place / "journals" / "tunnels")
     hop = tunnel_forger.forge(place / "journals" / "tunnels", BOB.node_id.text)
     tables = Tables(spark, str(place / "tables"))
@@ -119,7 +113,7 @@ def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Res
     more = make_more(place / "journals" / "honest")
     assert unchanged(str(place / "journals" / "*"), tables.root) is None
     more.unlink()
-    return Result(honest, [*faults, *listing], hop, found.collect(), tables)
+    return Result(honest, faults, hop, found.collect(), tables)
 
 
 def test_each_planted_fault_is_found(result: Result) -> None:

@@ -42,6 +42,26 @@ def test_a_fault_is_found_where_it_is(simulated: Simulated, copied: Path, kind: 
         assert later or first.place == fault.place
 
 
+@pytest.mark.slow
+def test_all_kinds_at_once_and_nothing_else_are_found(simulated: Simulated, copied: Path) -> None:
+    faults: list[forger.Fault] = []
+    for kind in forger.KINDS:
+        avoid = frozenset(fault.session for fault in faults if fault.session)
+        faults.append(forger.forge(copied, kind, seed=4, avoid=avoid))
+    found = audit(copied, simulated.key).findings
+    # A missing segment concerns all sessions of its node.
+    nodes = {fault.file[:52] for fault in faults if fault.session is None}
+    for finding in found:
+        assert finding.journal in nodes or finding.session in {one.session for one in faults}
+    for fault in faults:
+        kinds = {
+            finding.kind
+            for finding in found
+            if finding.session == fault.session or finding.journal == fault.file[:52]
+        }
+        assert not EXPECTED[fault.kind] or kinds & EXPECTED[fault.kind], fault
+
+
 def test_what_nobody_touched_is_written_as_it_was(copied: Path) -> None:
     for session in forger.load(copied):
         for segment in session.segments:

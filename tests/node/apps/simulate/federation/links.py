@@ -55,7 +55,6 @@ class KeptLink:
         self._draws = world.plan.draws("link", *numbers)
         self._ends = ends
         self._sessions = 0
-        self._sent = 0  # by sessions that are over
         self.numbers = numbers
         self.name = f"{numbers[0]}-{numbers[1]}"
         self.session: KeptSession | None = None
@@ -64,14 +63,6 @@ class KeptLink:
     def is_open(self) -> bool:
         """Whether a session of both ends is up."""
         return self.session is not None and self.session.alive
-
-    @property
-    def bytes(self) -> int:
-        """All that both ends sent so far."""
-        session = self.session
-        if session is None or not session.alive:
-            return self._sent
-        return self._sent + sum(lane.bytes for lane in session.lanes)
 
     def open(self) -> None:
         """Begin a session, unless there is one or one of the ends is down."""
@@ -97,7 +88,6 @@ class KeptLink:
         session = self.session
         if session is None or not session.alive:
             return
-        self._sent = self.bytes
         for end, lane in enumerate(session.lanes):
             lane.cut()
             self._world.agenda.after(self._draws.uniform(0, NOTICED), self._notice(end, session))

@@ -22,12 +22,9 @@ Answered = Callable[[int, int | None], None]
 
 
 class Surroundings:
-    """`numbers` has the servers by their ids; `is_calm` says that no fault is to come. `written` is
-    called with each line of the trace."""
+    """`numbers` has the servers by their ids; `is_calm` says that no fault is to come."""
 
-    def __init__(
-        self, plan: FederationPlan, written: Callable[[str], object] | None = None
-    ) -> None:
+    def __init__(self, plan: FederationPlan) -> None:
         self.plan = plan
         self.agenda = Agenda()
         self.draws = plan.draws("world")
@@ -46,7 +43,6 @@ class Surroundings:
         self._all_links = len(plan.pairs())
         self.open_links = 0
         self.last_opened = 0.0
-        self._written = written
         self._trace = hashlib.sha256()
         self._reader = CardReader()
         self._cards: dict[bytes, Card] = {}
@@ -66,8 +62,6 @@ class Surroundings:
         self.happened[what] += 1
         line = f"{self.agenda.now:.6f} {what} {who} {count}"
         self._trace.update(line.encode() + payload)
-        if self._written is not None:
-            self._written(f"{line} {hashlib.sha256(payload).hexdigest()[:16]}" if payload else line)
 
     def sent(self, watch: SessionWatch, end: int, event: CardEvent) -> list[tuple[bytes, int]]:
         """An event of cards was sent: whose cards it has, and their numbers."""

@@ -46,9 +46,6 @@ class CardReader:
     def __init__(self) -> None:
         self._read: dict[bytes, tuple[bytes, int]] = {}
 
-    def __len__(self) -> int:
-        return len(self._read)
-
     def read(self, envelope: bytes) -> tuple[bytes, int]:
         """Its origin and number."""
         found = self._read.get(envelope)
@@ -94,7 +91,6 @@ class DialWatch:
         self._visited: dict[bytes, list[int]] = {}
         self._forwards: Counter[bytes] = Counter()
         self._forwarded: set[tuple[bytes, int]] = set()
-        self.most_forwards = 0
 
     def __len__(self) -> int:
         return len(self._visited)
@@ -106,7 +102,6 @@ class DialWatch:
     def forwarded(self, trace: bytes, server: int) -> None:
         """A server, the origin among them, sent it on to the next."""
         self._forwards[trace] += 1
-        self.most_forwards = max(self.most_forwards, self._forwards[trace])
         if self._forwards[trace] > MOST_FORWARDS:
             self._breaches.add("dials", f"{trace.hex()}: forwarded {self._forwards[trace]} times")
         if (trace, server) in self._forwarded:

@@ -24,7 +24,6 @@ class Lane:
         "_loss",
         "_newest",
         "alive",
-        "bytes",
         "free_at",
         "is_asked",
     )
@@ -37,7 +36,6 @@ class Lane:
         self._newest = 0.0
         self.alive = True
         self.free_at = 0.0
-        self.bytes = 0
         self.is_asked = False  # somebody waits until it is free
 
     @property
@@ -49,7 +47,6 @@ class Lane:
         """Carry an event of `size` bytes; `arrived` is called at its other end, unless it is cut
         before."""
         size += OVERHEAD
-        self.bytes += size
         self.free_at = max(self.free_at, self._agenda.now) + size / BANDWIDTH
         travels = self._latency * self._draws.uniform(QUICKEST, SLOWEST)
         if self._draws.random() < self._loss:

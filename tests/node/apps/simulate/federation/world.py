@@ -21,21 +21,14 @@ from tests.node.apps.simulate.federation.surroundings import Surroundings
 # anywhere.
 MADE_UP: Final = 4
 ANYWHERE: Final = 8
-# Seconds of simulated time after which the progress is told.
-_STEP: Final = 1.0
-
-
-Passed = Callable[[float, float], object]
 
 
 class FederationWorld(Surroundings):
     """A federation by a plan. `answers` counts by code how the tries to reach a server ended;
     `under_way` is seconds in which a card reaches everybody, and `seconds` what all takes."""
 
-    def __init__(
-        self, plan: FederationPlan, written: Callable[[str], object] | None = None
-    ) -> None:
-        super().__init__(plan, written)
+    def __init__(self, plan: FederationPlan) -> None:
+        super().__init__(plan)
         pairs = plan.pairs()
         near: dict[int, list[int]] = {number: [] for number in range(plan.servers)}
         for one, other in pairs:
@@ -58,9 +51,8 @@ class FederationWorld(Surroundings):
             higher.neighbours[lower.number] = Neighbour(lower, link, 1)
             self.links.append(link)
 
-    def run(self, passed: Passed) -> None:
-        """Let all of it happen; `passed` is told how many simulated seconds are over, and of
-        how many."""
+    def run(self) -> None:
+        """Run all events of the plan."""
         plan, agenda, draws = self.plan, self.agenda, self.draws
         for server in self.servers:
             agenda.at(draws.uniform(0, STARTING), server.start)
@@ -71,18 +63,13 @@ class FederationWorld(Surroundings):
         for link in self.links:
             if plan.cuts:
                 agenda.at(STARTING + draws.pause(plan.cuts / 3600), link.flap)
-        self._until(STARTING + plan.minutes * 60, passed)
+        agenda.run(STARTING + plan.minutes * 60)
         self.is_calm = True
         for server in self.servers:
             server.start()
         for link in self.links:
             link.redial()
-        self._until(self.seconds, passed)
-
-    def _until(self, time: float, passed: Passed) -> None:
-        while self.agenda.now < time:
-            self.agenda.run(min(time, self.agenda.now + _STEP))
-            passed(self.agenda.now, self.seconds)
+        agenda.run(self.seconds)
 
     def _dialling(self, server: SimulatedServer) -> Callable[[], None]:
         draws = self.plan.draws("dials", server.number)
