@@ -238,23 +238,41 @@ def _classes(tree: ast.Module) -> Iterator[tuple[str, set[str]]]:
             yield node.name, {ast.unparse(base).partition("[")[0] for base in node.bases}
 
 
-def documents() -> Iterator[str]:
-    """Paths in documents that do not exist, and internal imports in documents for users."""
+def documents(trees: Trees) -> Iterator[str]:
+    """Files and functions in documents that do not exist, and internal imports in documents for
+    users."""
     tops = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py")):
         name, text = path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
         for place in re.findall(rf"`((?:{tops})/[\w/.]*[a-z])`", text):
             if not (ROOT / place).exists() and name != "CHANGELOG.md":
                 yield f"{name}: no such file: {place}"
+        for place, function in re.findall(r"`([\w/]+\.py)`: `([\w.]+)`", text):
+            if place in trees and not _has(trees[place], function.split(".")):
+                yield f"{name}: no such function: {place}: {function}"
         if name not in ("CONTRIBUTING.md", "docs/architecture.md"):
             for line in re.findall(r"^ *(?:from|import) parley\._.*", text, re.MULTILINE):
                 yield f"{name}: internal import: {line.strip()}"
 
 
+def _has(tree: ast.Module | ast.stmt, parts: list[str]) -> bool:
+    """Whether a file has a function, or a class that has it."""
+    if not parts:
+        return True
+    named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    body: list[ast.stmt] = getattr(tree, "body", [])
+    return any(
+        isinstance(each, named) and each.name == parts[0] and _has(each, parts[1:]) for each in body
+    )
+
+
 def main() -> int:
     trees = parsed()
-    rules = (private_api, outside_tasks, compared_secrets, strerrors, unnamed_events, uncompilable)
-    found = {line for rule in rules for line in rule(trees)} | set(documents())
+    rules = (
+        *(private_api, outside_tasks, compared_secrets, strerrors, unnamed_events, uncompilable),
+        documents,
+    )
+    found = {line for rule in rules for line in rule(trees)}
     for line in sorted(found - ALLOWED):
         print(line, file=sys.stderr)
     for line in sorted(ALLOWED - found):

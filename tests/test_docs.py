@@ -2,21 +2,16 @@
 
 import re
 import runpy
-import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import anyio
 import pytest
 import typer
 
-from parley import Call, Node
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
 from parley._node.bus.config import RANGES as BUS_RANGES
@@ -44,8 +39,6 @@ from parley._node.settings.federation import ACCOUNT_RULES, MOST_ACCOUNTS, MOST_
 from parley._node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSettings
 from parley._node.settings.serve import CLOCK_INTERVALS, ServeSettings
 from parley._node.settings.sources import variables
-from tests.node.network import eventually
-from tests.node.server.ring import servers
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -56,17 +49,6 @@ DOCUMENTS.append(ROOT / "tests" / "README.md")
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-
-
-def programs() -> list[tuple[str, str]]:
-    """Each Python block with its name; blank lines before it keep the document's numbers."""
-    found = []
-    for path in WITH_PROGRAMS:
-        text = path.read_text()
-        for block in _BLOCK.finditer(text):
-            line = text.count("\n", 0, block.start(1))
-            found.append((f"{name_of(path)}:{line + 1}", "\n" * line + block[1]))
-    return found
 
 
 def name_of(document: Path) -> str:
@@ -81,19 +63,24 @@ def rows(document: str, heading: str) -> list[list[str]]:
     return [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines[2:]]
 
 
-@pytest.mark.parametrize("program", [pytest.param(code, id=name) for name, code in programs()])
+@pytest.mark.parametrize("document", WITH_PROGRAMS, ids=name_of)
 @pytest.mark.slow
-def test_a_program_runs(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
-    file = tmp_path / "program.py"
-    file.write_text(program)
-    assert runpy.run_path(str(file), run_name="__main__")["__name__"] == "__main__"
-
-
-def test_there_are_programs_in_every_howto() -> None:
-    named = {name.split(":")[0] for name, _ in programs()}
-    assert named == set(map(name_of, WITH_PROGRAMS))
+@pytest.mark.timeout(300)
+def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Python block; blank lines before it keep the line numbers of the document."""
+    text = document.read_text()
+    blocks = list(_BLOCK.finditer(text))
+    assert blocks
+    for block in blocks:
+        line = text.count("\n", 0, block.start(1))
+        directory = tmp_path / str(line + 1)
+        directory.mkdir()
+        with monkeypatch.context() as patch:
+            patch.chdir(directory)
+            patch.setenv("PARLEY_HOME", str(directory / "home"))
+            file = directory / f"{document.stem}.py"
+            file.write_text("\n" * line + block[1])
+            runpy.run_path(str(file), run_name="__main__")
 
 
 def test_links_of_the_pages_that_are_read_in_git_lead_somewhere() -> None:
@@ -107,67 +94,6 @@ def test_links_of_the_pages_that_are_read_in_git_lead_somewhere() -> None:
             if "://" not in link and not is_generated and not target.exists():
                 broken.append((name_of(document), link))
     assert broken == []
-
-
-Called = list[tuple[str, str]]
-
-
-@pytest.mark.parametrize(
-    ("document", "heading"),
-    [
-        ("CONTRIBUTING.md", "What happens when a call arrives"),
-        ("docs/architecture.md", "The life of a tunnel"),
-    ],
-)
-def test_it_goes_the_way_that_contributors_are_shown(document: str, heading: str) -> None:
-    cells = (row[2].split("`: `") for row in rows(document, heading))
-    way = [(file, name) for file, name in cells]
-    trace = trace_of_a_tunnel if "tunnel" in heading else trace_of_a_call
-    called = iter(anyio.run(trace))
-    assert [step for step in way if step not in called] == []  # `in` reads on from the last step
-
-
-@contextmanager
-def tracing() -> Iterator[Called]:
-    """The functions of ours that run meanwhile: file and qualified name."""
-    called: Called = []
-
-    def profile(frame: FrameType, event: str, _argument: object) -> None:
-        path = Path(frame.f_code.co_filename).resolve()
-        if event == "call" and path.is_relative_to(ROOT):
-            called.append((name_of(path), frame.f_code.co_qualname))
-
-    sys.setprofile(profile)
-    try:
-        yield called
-    finally:
-        sys.setprofile(None)
-
-
-async def trace_of_a_call() -> Called:
-    """What one call runs in a node that answers."""
-
-    async def greet(call: Call) -> str:
-        return "hello"
-
-    async with Node(Identity.create()) as alice, Node(Identity.create()) as bob:
-        bob.on_call("greet")(greet)
-        peer = await alice.connect(await bob.listen("tcp://127.0.0.1:0"))
-        await peer.call("greet", timeout=5)
-        with tracing() as called:
-            await peer.call("greet", timeout=5)
-    return called
-
-
-async def trace_of_a_tunnel() -> Called:
-    """What a session through one server runs in all three, to its end."""
-    async with servers(3, [(0, 1), (1, 2)]) as three:
-        await three.until(three.know_all)
-        with tracing() as called:
-            peer = await three.federations[0].reach(three.nodes[2].node_id)
-            await peer.close()
-            await eventually(lambda: not three.federations[1].tunnels)
-    return called
 
 
 def test_the_close_codes_of_the_protocol() -> None:
