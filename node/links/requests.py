@@ -7,7 +7,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, overload
 
 from parley._lbm.codec import Encodable, Value
-from parley._node.errors import CallRefused, CallTimeout, OutcomeUnknownError, PeerClosedError
+from parley._node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
 from parley._node.links.emitter import WaitingEmitter
 from parley._node.links.sessions import Sessions
 from parley._node.links.subscription import LinkSubscription
@@ -16,7 +16,7 @@ from parley._node.messaging.kept import TopicPosition
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
 from parley._node.messaging.topics import PUBLISH
 from parley._node.peer.once_key import OnceKey
-from parley._node.peer.requests import DEFAULT_TIMEOUT, explain_unwritten, note_number
+from parley._node.peer.requests import DEFAULT_TIMEOUT, published
 from parley._node.peer.subscription import OnMalformed
 from parley._node.protocol.limits import ONCE_AGAIN
 from parley._node.remote.emission import Emission
@@ -106,13 +106,8 @@ class LinkRequests(Sessions):
         once: bool | bytes | OnceKey = False,
     ) -> int | None:
         """As `Peer.publish`; what waits, is asked again and is raised as by `call`."""
-        name = PUBLISH + topic
-        try:
-            answer = await self.call(name, data, timeout=timeout, headers=headers, once=once)
-        except CallRefused as error:
-            explain_unwritten(error, topic)
-            raise
-        return note_number(answer)
+        call = self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
+        return await published(call, topic)
 
     async def _call_once(
         self,

@@ -3,7 +3,7 @@
 With `returns=` what comes is of that type, or told as malformed; without it nothing is done for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from types import UnionType
 from typing import Any, overload
 
@@ -212,13 +212,8 @@ class PeerRequests:
             CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too
                 long; 23 not of the topic's type. And what `call` raises.
         """
-        name = PUBLISH + topic
-        try:
-            answer = await self.call(name, data, timeout=timeout, headers=headers, once=once)
-        except CallRefused as error:
-            explain_unwritten(error, topic)
-            raise
-        return note_number(answer)
+        call = self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
+        return await published(call, topic)
 
     @overload
     def call_stream(
@@ -311,15 +306,19 @@ class PeerRequests:
         return Subscription(self.live, self.asking, self.topics, self.interceptors, *arguments)
 
 
-def explain_unwritten(error: CallRefused, topic: str) -> None:
-    """Say in the error of a publish that the topic doesn't exist or has no writers."""
-    if error.code == ResultCode.TOPIC_NOT_FOUND:
-        error.args = (
-            f"cannot publish to topic {topic!r}: the node has no such topic, or it has no "
-            "writers; the node must create it with writers=",
-        )
+async def published(call: Awaitable[Value], topic: str) -> int | None:
+    """Await the call that publishes a note and return the note's number, None if it has none.
 
-
-def note_number(answer: Value) -> int | None:
-    """The number of a note, by the answer to a call that published it."""
+    Raises:
+        CallRefused: the error explains a topic that doesn't exist or has no writers.
+    """
+    try:
+        answer = await call
+    except CallRefused as error:
+        if error.code == ResultCode.TOPIC_NOT_FOUND:
+            error.args = (
+                f"cannot publish to topic {topic!r}: the node has no such topic, or it has no "
+                "writers; the node must create it with writers=",
+            )
+        raise
     return answer if type(answer) is int else None

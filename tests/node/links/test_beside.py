@@ -40,7 +40,7 @@ def parted_and_unknown(link: Link) -> bool:
     return link.peer is not None and link.peer.is_parted and link.peer.live.unknown
 
 
-async def test_a_server_that_was_restarted_is_back_at_once(anyio_backend: str) -> None:
+async def test_a_server_that_was_restarted_is_back_at_once() -> None:
     seen: list[object] = []
     with anyio.fail_after(RESUME / 3):
         async with (
@@ -83,9 +83,7 @@ async def test_a_server_that_was_restarted_is_back_at_once(anyio_backend: str) -
     assert seen == [CloseCode.CONNECTION_LOST, "up"]
 
 
-async def test_what_is_asked_of_a_session_that_is_unknown_waits_for_the_next(
-    anyio_backend: str,
-) -> None:
+async def test_what_is_asked_of_a_session_that_is_unknown_waits_for_the_next() -> None:
     slow = Pauses(first=0.2, longest=0.2)
     async with (
         serving(offer, resume=RESUME) as server,
@@ -101,7 +99,7 @@ async def test_what_is_asked_of_a_session_that_is_unknown_waits_for_the_next(
         assert (link.sessions, link.attempts) == (2, 0)
 
 
-async def test_a_session_that_goes_on_after_a_forged_word_is_kept(anyio_backend: str) -> None:
+async def test_a_session_that_goes_on_after_a_forged_word_is_kept() -> None:
     """Another node takes the place for a while: it says truly that it does not know the session,
     and is not the node that is wanted."""
     downs: list[Exception] = []
@@ -140,7 +138,7 @@ async def test_a_session_that_goes_on_after_a_forged_word_is_kept(anyio_backend:
         assert [one.node_id for one in node.peers] == [server.identity.node_id]
 
 
-async def test_a_dial_that_is_under_way_is_given_up(anyio_backend: str) -> None:
+async def test_a_dial_that_is_under_way_is_given_up() -> None:
     """The session goes on while the handshake of the new one hangs."""
     async with (
         serving(offer, resume=RESUME) as server,
@@ -166,7 +164,7 @@ async def test_a_dial_that_is_under_way_is_given_up(anyio_backend: str) -> None:
             assert link.peer is peer
 
 
-async def test_a_session_that_is_unknown_may_end_by_its_time(anyio_backend: str) -> None:
+async def test_a_session_that_is_unknown_may_end_by_its_time() -> None:
     downs: list[object] = []
     async with (
         serving(offer, resume=RESUME) as server,
@@ -188,7 +186,7 @@ async def test_a_session_that_is_unknown_may_end_by_its_time(anyio_backend: str)
 
 @pytest.mark.parametrize("how", ["left", "cancelled", "node ends"])
 async def test_leaving_a_link_whose_session_is_unknown(
-    how: str, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)  # a record would hold the peer that it names
     pauses = Pauses(first=0.004, longest=0.004)

@@ -35,7 +35,7 @@ def offer(node: Node) -> None:
         await anyio.sleep_forever()
 
 
-async def test_events_are_emitted_once_there_is_a_connection(anyio_backend: str) -> None:
+async def test_events_are_emitted_once_there_is_a_connection() -> None:
     heard.clear()
     async with serving(offer) as server, new_node() as node:
         await server.stop()
@@ -61,7 +61,7 @@ async def test_events_are_emitted_once_there_is_a_connection(anyio_backend: str)
             assert (await link.emit("echo", 1).reply()).data == 1
 
 
-async def test_replies_end_with_their_session(anyio_backend: str) -> None:
+async def test_replies_end_with_their_session() -> None:
     async with (
         serving(offer) as server,
         new_node() as node,
@@ -78,7 +78,7 @@ async def test_replies_end_with_their_session(anyio_backend: str) -> None:
         assert (await link.emit("echo", 1).reply()).data == 1
 
 
-async def test_no_connection_in_time(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_connection_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(offer) as server, new_node() as node:
         await server.stop()
         link = node.link(server.address, pauses=QUICK)

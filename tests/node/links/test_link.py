@@ -42,9 +42,7 @@ def offer(node: Node) -> None:
         await anyio.sleep_forever()
 
 
-async def test_a_link_is_up_again_after_each_restart(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_link_is_up_again_after_each_restart(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)  # a record would hold the peer that it names
     seen: list[object] = []
 
@@ -80,7 +78,7 @@ async def test_a_link_is_up_again_after_each_restart(
         await restarts()
 
 
-async def test_a_link_that_is_left_says_close(anyio_backend: str) -> None:
+async def test_a_link_that_is_left_says_close() -> None:
     async with serving(offer) as server:
         for _ in range(20):
             async with new_node() as node, node.link(server.address) as link:
@@ -93,7 +91,7 @@ async def test_a_link_that_is_left_says_close(anyio_backend: str) -> None:
             await eventually(lambda: not (server.node and server.node.peers))
 
 
-async def test_a_call_waits_for_the_connection(anyio_backend: str) -> None:
+async def test_a_call_waits_for_the_connection() -> None:
     async with serving(offer) as server, new_node() as node:
         await server.stop()
         async with node.link(server.address, pauses=QUICK) as link:
@@ -107,7 +105,7 @@ async def test_a_call_waits_for_the_connection(anyio_backend: str) -> None:
             assert answers == [2]
 
 
-async def test_a_call_that_is_under_way_fails_with_its_session(anyio_backend: str) -> None:
+async def test_a_call_that_is_under_way_fails_with_its_session() -> None:
     async with (
         serving(offer) as server,
         new_node() as node,
@@ -123,7 +121,7 @@ async def test_a_call_that_is_under_way_fails_with_its_session(anyio_backend: st
         assert link.peer is not peer
 
 
-async def test_who_waits_when_a_link_is_left(anyio_backend: str) -> None:
+async def test_who_waits_when_a_link_is_left() -> None:
     async with new_node() as node:
         link = node.link(NOBODY, pauses=QUICK)
         with pytest.raises(ParleyError, match="async with"):
@@ -138,7 +136,7 @@ async def test_who_waits_when_a_link_is_left(anyio_backend: str) -> None:
             await link.__aenter__()
 
 
-async def test_ready_tells_the_last_reason(anyio_backend: str) -> None:
+async def test_ready_tells_the_last_reason() -> None:
     stranger = Identity.create().node_id
     async with serving() as server, new_node() as node:
         place = server.address.partition("#")[0]
@@ -156,7 +154,7 @@ async def test_ready_tells_the_last_reason(anyio_backend: str) -> None:
             assert link.attempts == 1
 
 
-async def test_several_addresses_of_one_node(anyio_backend: str) -> None:
+async def test_several_addresses_of_one_node() -> None:
     async with serving(offer) as server, new_node() as node:
         nowhere = NOBODY.partition("#")[0]
         place, _, node_id = server.address.partition("#")
@@ -173,7 +171,7 @@ async def test_several_addresses_of_one_node(anyio_backend: str) -> None:
                 assert await link.call("echo", 5) == 5
 
 
-async def test_a_link_has_one_node_whoever_is_trusted(anyio_backend: str) -> None:
+async def test_a_link_has_one_node_whoever_is_trusted() -> None:
     async with serving(offer) as server, new_node() as node:
         place = server.address.partition("#")[0]
         async with node.link(place, trust=AnyPeer(), pauses=QUICK) as link:
@@ -185,7 +183,7 @@ async def test_a_link_has_one_node_whoever_is_trusted(anyio_backend: str) -> Non
             assert not link.is_up
 
 
-async def test_a_server_that_trusts_us_no_more(anyio_backend: str) -> None:
+async def test_a_server_that_trusts_us_no_more() -> None:
     """Dialling again soon would be in vain; it is dialled on all the same."""
     downs: list[Exception] = []
     async with serving(offer) as server, new_node() as node:
@@ -211,7 +209,7 @@ async def test_a_server_that_trusts_us_no_more(anyio_backend: str) -> None:
 
 
 async def test_a_node_that_we_trust_no_more(
-    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That it is the link's node does not make it trusted: what let it in is asked again."""
     known, members = KnownPeers(tmp_path / "known_peers"), set[NodeId]()
@@ -252,7 +250,7 @@ async def test_a_node_that_we_trust_no_more(
             assert await by_file.call("echo", 1) == 1
 
 
-async def test_a_hook_does_not_change_the_node_of_a_link(anyio_backend: str) -> None:
+async def test_a_hook_does_not_change_the_node_of_a_link() -> None:
     async def anybody(candidate: Candidate) -> bool:
         return True
 
@@ -267,7 +265,7 @@ async def test_a_hook_does_not_change_the_node_of_a_link(anyio_backend: str) -> 
             assert (link.sessions, link.is_up) == (1, False)
 
 
-async def test_what_no_link_can_be_made_of(anyio_backend: str) -> None:
+async def test_what_no_link_can_be_made_of() -> None:
     node, other = new_node(), Identity.create().node_id
     with pytest.raises(ConfigError, match="no node id"):
         node.link("tcp://127.0.0.1:1")
@@ -279,9 +277,7 @@ async def test_what_no_link_can_be_made_of(anyio_backend: str) -> None:
         await node.link(NOBODY).__aenter__()
 
 
-async def test_hooks_that_fail_and_hooks_that_stay(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_hooks_that_fail_and_hooks_that_stay(caplog: pytest.LogCaptureFixture) -> None:
     ended: list[str] = []
     downs: list[Exception] = []
     async with (
@@ -332,7 +328,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
             link.on_up(None)  # type: ignore[type-var]  # what a user may give
 
 
-async def test_what_waits_is_bounded(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reachable, "MOST_WAITING", 3)
     async with (
         new_node() as node,
@@ -347,9 +343,7 @@ async def test_what_waits_is_bounded(anyio_backend: str, monkeypatch: pytest.Mon
         tasks.cancel_scope.cancel()
 
 
-async def test_a_node_that_ends_takes_its_links_along(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_node_that_ends_takes_its_links_along(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
     async def leave_open() -> None:
@@ -369,9 +363,7 @@ async def test_a_node_that_ends_takes_its_links_along(
 
 
 @pytest.mark.slow
-async def test_a_link_is_cancelled_at_any_moment(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_link_is_cancelled_at_any_moment(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
     async def cancel() -> None:
@@ -394,7 +386,7 @@ async def test_a_link_is_cancelled_at_any_moment(
         await cancel()
 
 
-async def test_a_link_whose_network_has_changed(anyio_backend: str) -> None:
+async def test_a_link_whose_network_has_changed() -> None:
     async with (
         serving(offer, resume=30.0) as server,
         new_node(resume=30.0) as node,

@@ -102,7 +102,7 @@ async def shop(
 # Consumers.
 
 
-async def test_a_consumer_goes_on_over_restarts(anyio_backend: str, tmp_path: Path) -> None:
+async def test_a_consumer_goes_on_over_restarts(tmp_path: Path) -> None:
     """What it held and what it was at, it goes on with; each event is processed once."""
     seen: list[tuple[int, int]] = []
     async with shop(tmp_path) as on:
@@ -121,7 +121,7 @@ async def test_a_consumer_goes_on_over_restarts(anyio_backend: str, tmp_path: Pa
         assert on.link.sessions == 4
 
 
-async def test_a_consumer_waits_while_the_node_is_away(anyio_backend: str, tmp_path: Path) -> None:
+async def test_a_consumer_waits_while_the_node_is_away(tmp_path: Path) -> None:
     async with (
         shop(tmp_path) as on,
         on.link.bus() as bus,
@@ -143,7 +143,7 @@ async def test_a_consumer_waits_while_the_node_is_away(anyio_backend: str, tmp_p
 
 
 async def test_what_was_handed_out_and_never_came_is_handed_out_again(
-    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the attempt it is known, and it comes before what is new."""
     read = RemoteStore.read
@@ -167,9 +167,7 @@ async def test_what_was_handed_out_and_never_came_is_handed_out_again(
         assert (await on.group())[:2] == (0, 0)
 
 
-async def test_an_event_that_is_at_work_meanwhile_is_not_handed_out_twice(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_an_event_that_is_at_work_meanwhile_is_not_handed_out_twice(tmp_path: Path) -> None:
     seen: list[object] = []
     at_work, go_on = anyio.Event(), anyio.Event()
     async with shop(tmp_path) as on:
@@ -194,7 +192,7 @@ async def test_an_event_that_is_at_work_meanwhile_is_not_handed_out_twice(
         assert seen == [(0, 1), (1, 1)]
 
 
-async def test_a_word_on_an_event_of_an_earlier_session(anyio_backend: str, tmp_path: Path) -> None:
+async def test_a_word_on_an_event_of_an_earlier_session(tmp_path: Path) -> None:
     async with shop(tmp_path) as on:
         bus = on.link.bus()
         await bus.publish_many(NAME, [{"n": n} for n in range(4)])
@@ -213,7 +211,7 @@ async def test_a_word_on_an_event_of_an_earlier_session(anyio_backend: str, tmp_
         assert (letter.data, letter.group) == ({"n": 2}, GROUP)
 
 
-async def test_what_others_took_meanwhile_is_theirs(anyio_backend: str, tmp_path: Path) -> None:
+async def test_what_others_took_meanwhile_is_theirs(tmp_path: Path) -> None:
     """A consumer that held an event too long is not heard any more."""
     async with shop(tmp_path) as on:
         bus = on.link.bus()
@@ -229,7 +227,7 @@ async def test_what_others_took_meanwhile_is_theirs(anyio_backend: str, tmp_path
         assert (await on.group())[1] == 1
 
 
-async def test_a_refusal_ends_a_consumer(anyio_backend: str, tmp_path: Path) -> None:
+async def test_a_refusal_ends_a_consumer(tmp_path: Path) -> None:
     allowed = True
     async with shop(tmp_path, allow=lambda request: allowed) as on:
         bus = on.link.bus()
@@ -245,9 +243,7 @@ async def test_a_refusal_ends_a_consumer(anyio_backend: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-async def test_publishing_as_a_session_ends(
-    anyio_backend: str, tmp_path: Path, key: str | None
-) -> None:
+async def test_publishing_as_a_session_ends(tmp_path: Path, key: str | None) -> None:
     async with shop(tmp_path) as on:
         bus = on.link.bus()
         await bus.publish(NAME, {"n": 0})
@@ -261,7 +257,7 @@ async def test_publishing_as_a_session_ends(
 
 
 async def test_what_is_asked_waits_for_the_connection(
-    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shop(tmp_path) as on:
         await on.server.stop()
@@ -291,7 +287,7 @@ async def test_what_is_asked_waits_for_the_connection(
 # Looking, and keeping order.
 
 
-async def test_whoever_follows_goes_on(anyio_backend: str, tmp_path: Path) -> None:
+async def test_whoever_follows_goes_on(tmp_path: Path) -> None:
     async with shop(tmp_path) as on:
         bus = on.link.bus()
         await bus.publish(NAME, {"n": 0})
@@ -302,7 +298,7 @@ async def test_whoever_follows_goes_on(anyio_backend: str, tmp_path: Path) -> No
         assert (await anext(history)).data == {"n": 1}
 
 
-async def test_every_method_is_as_the_store_itself(anyio_backend: str, tmp_path: Path) -> None:
+async def test_every_method_is_as_the_store_itself(tmp_path: Path) -> None:
     async with shop(tmp_path) as on:
         store, own = LinkStore(on.link, BusConfig()), await on.buses[-1].opened()
         await store.open(on.client.backend)
@@ -341,7 +337,7 @@ async def test_every_method_is_as_the_store_itself(anyio_backend: str, tmp_path:
 
 
 async def test_of_consumers_there_is_a_bound(
-    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "PLACES", 2)
     async with shop(tmp_path) as on:
@@ -354,7 +350,7 @@ async def test_of_consumers_there_is_a_bound(
 
 
 async def test_so_much_waits_here_and_the_rest_there(
-    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link_store, "AT_ONCE", 2)
     monkeypatch.setattr(link_store, "MOST_AGAIN", 2)
@@ -387,7 +383,7 @@ async def test_so_much_waits_here_and_the_rest_there(
 @pytest.mark.parametrize("up", [True, False])
 @pytest.mark.parametrize("how", ["left", "node ends", "cancelled"])
 async def test_a_bus_ends_with_its_link(
-    anyio_backend: str, tmp_path: Path, how: str, up: bool, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, how: str, up: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)  # a record would hold the peer that it names
 
@@ -426,7 +422,7 @@ async def test_a_bus_ends_with_its_link(
         await hold()
 
 
-async def test_handlers_end_with_their_link(anyio_backend: str, tmp_path: Path) -> None:
+async def test_handlers_end_with_their_link(tmp_path: Path) -> None:
     ended: list[str] = []
     async with shop(tmp_path) as on:
         bus = on.link.bus()

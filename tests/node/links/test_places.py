@@ -29,9 +29,7 @@ def scheme(monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     return found
 
 
-async def test_what_is_found_is_pinned_to_the_node_that_was_named(
-    anyio_backend: str, scheme: list[str]
-) -> None:
+async def test_what_is_found_is_pinned_to_the_node_that_was_named(scheme: list[str]) -> None:
     places = Places(f"near://{ID}", ["tcp://127.0.0.1:2", "tcp://127.0.0.1:3"])
     assert str(places) == f"near://{ID}"
     assert places.node_id == ID
@@ -46,7 +44,7 @@ async def test_what_is_found_is_pinned_to_the_node_that_was_named(
     assert len(await Places(f"near://{ID}").found()) == MOST_PLACES
 
 
-async def test_who_answers_first_is_the_node(anyio_backend: str) -> None:
+async def test_who_answers_first_is_the_node() -> None:
     places = Places("tcp://127.0.0.1:1", ["tcp://127.0.0.1:2"])
     assert await places.found() == ["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"]
     places.answered("tcp://127.0.0.1:2", ID)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 PAUSES = Pauses(first=0.004, longest=0.02, steady=0.05)
 
 
-async def test_pauses_grow_and_begin_anew_after_what_held(anyio_backend: str) -> None:
+async def test_pauses_grow_and_begin_anew_after_what_held() -> None:
     told: list[tuple[str, float]] = []
     async with ground() as loop:
 
@@ -52,7 +52,7 @@ async def test_pauses_grow_and_begin_anew_after_what_held(anyio_backend: str) ->
     assert told[2][0] == "it failed: ZeroDivisionError"
 
 
-async def test_a_pause_can_be_ended_and_so_can_all(anyio_backend: str) -> None:
+async def test_a_pause_can_be_ended_and_so_can_all() -> None:
     told: list[float] = []
     ended: list[bool] = []
 

@@ -44,9 +44,7 @@ async def subscribed(server: Server) -> Topic:
     return topic
 
 
-async def test_a_subscription_goes_on_over_sessions(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_subscription_goes_on_over_sessions(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
     async def restarts() -> None:
@@ -71,7 +69,7 @@ async def test_a_subscription_goes_on_over_sessions(
         await restarts()
 
 
-async def test_unread_notes_outlive_their_session(anyio_backend: str) -> None:
+async def test_unread_notes_outlive_their_session() -> None:
     async with (
         serving(news) as server,
         new_node() as node,
@@ -99,7 +97,7 @@ async def test_unread_notes_outlive_their_session(anyio_backend: str) -> None:
         assert got == ["last"]
 
 
-async def test_readers_learn_that_they_read_on_over_another_session(anyio_backend: str) -> None:
+async def test_readers_learn_that_they_read_on_over_another_session() -> None:
     """In the task that reads, after what the session before brought and before what this one does;
     also when nothing comes."""
     seen: list[object] = []
@@ -150,7 +148,7 @@ async def read_two(subscription: LinkSubscription, seen: list[object]) -> None:
     seen.append(await anext(subscription))
 
 
-async def test_who_waits_until_it_is_subscribed(anyio_backend: str) -> None:
+async def test_who_waits_until_it_is_subscribed() -> None:
     async with (
         serving(news) as server,
         new_node() as node,
@@ -171,7 +169,7 @@ async def test_who_waits_until_it_is_subscribed(anyio_backend: str) -> None:
             await subscription.ready()
 
 
-async def test_who_says_no(anyio_backend: str) -> None:
+async def test_who_says_no() -> None:
     def pick(node: Node) -> None:
         @node.topic("news").on_subscribe
         def decide(request: SubscribeRequest) -> None:
@@ -202,7 +200,7 @@ async def test_who_says_no(anyio_backend: str) -> None:
             await anext(subscription)
 
 
-async def test_a_topic_that_is_not_there_yet_is_asked_for_again(anyio_backend: str) -> None:
+async def test_a_topic_that_is_not_there_yet_is_asked_for_again() -> None:
     async with (
         serving(lambda node: news(node) if not first else None) as server,
         new_node() as node,
@@ -223,9 +221,7 @@ async def test_a_topic_that_is_not_there_yet_is_asked_for_again(anyio_backend: s
 first: list[int] = []
 
 
-async def test_one_that_was_accepted_as_we_gave_it_up_is_asked_for_again(
-    anyio_backend: str,
-) -> None:
+async def test_one_that_was_accepted_as_we_gave_it_up_is_asked_for_again() -> None:
     """The publisher says that we are subscribed, until it has heard that we gave up."""
     answers = iter([0, ResultCode.ALREADY_SUBSCRIBED, 0])
 
@@ -247,9 +243,7 @@ async def test_one_that_was_accepted_as_we_gave_it_up_is_asked_for_again(
         assert await anext(subscription) == "here"
 
 
-async def test_a_topic_that_was_started_anew_is_told_by_the_first_note_that_is_read(
-    anyio_backend: str,
-) -> None:
+async def test_a_topic_that_was_started_anew_is_told_by_the_first_note_that_is_read() -> None:
     """Also where a session after the one that told it recovers all."""
     async with (
         serving(remembered_news) as server,
@@ -274,7 +268,7 @@ async def test_a_topic_that_was_started_anew_is_told_by_the_first_note_that_is_r
         assert (await anext(subscription), subscription.recovered) == (3, True)
 
 
-async def test_the_end_of_the_topic_is_the_end(anyio_backend: str) -> None:
+async def test_the_end_of_the_topic_is_the_end() -> None:
     async with (
         serving(news) as server,
         new_node() as node,
@@ -290,7 +284,7 @@ async def test_the_end_of_the_topic_is_the_end(anyio_backend: str) -> None:
         assert [batch async for batch in subscription.batches()] == []
 
 
-async def test_the_end_of_the_link_is_told_to_readers(anyio_backend: str) -> None:
+async def test_the_end_of_the_link_is_told_to_readers() -> None:
     async with serving(news) as server, new_node() as node:
         async with (
             anyio.create_task_group() as tasks,
@@ -305,7 +299,7 @@ async def test_the_end_of_the_link_is_told_to_readers(anyio_backend: str) -> Non
 
 
 async def test_subscriptions_are_bounded_and_wait_within_their_timeout(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(links, "MOST_SUBSCRIPTIONS", 1)
     async with (
@@ -325,9 +319,7 @@ async def test_subscriptions_are_bounded_and_wait_within_their_timeout(
 
 
 @pytest.mark.slow
-async def test_a_subscription_is_cancelled_at_any_moment(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_subscription_is_cancelled_at_any_moment(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
     async def cancel() -> None:

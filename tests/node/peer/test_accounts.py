@@ -29,9 +29,7 @@ def home(met: Meeting) -> Accounts[Any]:
     return accounts
 
 
-async def test_a_node_logs_in_and_out(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_node_logs_in_and_out(met: Meeting, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "parley.accounts")
     accounts, who = home(met), met.client.node_id
     await log_in(met.peer, ["shop.*", "a\nb"])
@@ -43,7 +41,7 @@ async def test_a_node_logs_in_and_out(
     assert f"{who} logged in, and exports nothing" in caplog.text
 
 
-async def test_it_is_logged_out_with_its_session(met: Meeting, anyio_backend: str) -> None:
+async def test_it_is_logged_out_with_its_session(met: Meeting) -> None:
     accounts, who = home(met), met.client.node_id
     await log_in(met.peer)
     newer, newer_there = await introduce(met.client, met.server)
@@ -66,36 +64,36 @@ async def refused(met: Meeting) -> set[int]:
     return codes
 
 
-async def test_a_node_without_accounts_refuses(met: Meeting, anyio_backend: str) -> None:
+async def test_a_node_without_accounts_refuses(met: Meeting) -> None:
     met.server.handlers.accounts = None
     assert await refused(met) == {ResultCode.NOT_AUTHORISED}
 
 
-async def test_whoever_may_not_is_refused(met: Meeting, anyio_backend: str) -> None:
+async def test_whoever_may_not_is_refused(met: Meeting) -> None:
     home(met).change([met.server.node_id])
     assert await refused(met) == {ResultCode.NOT_AUTHORISED}
 
 
-async def test_nobody_logs_in_through_a_tunnel(met: Meeting, anyio_backend: str) -> None:
+async def test_nobody_logs_in_through_a_tunnel(met: Meeting) -> None:
     met.back.driver.path = (met.client.node_id, met.server.node_id)
     assert await refused(met) == {ResultCode.NOT_AUTHORISED}
     assert len(home(met)) == 0
 
 
-async def test_whoever_proved_no_id_is_refused(anyio_backend: str) -> None:
+async def test_whoever_proved_no_id_is_refused() -> None:
     async with meeting(plaintext="only") as met:
         met.server.handlers.accounts = Accounts[Any](None)
         assert await refused(met) == {ResultCode.NOT_AUTHORISED}
 
 
-async def test_a_node_that_stops_takes_no_login(met: Meeting, anyio_backend: str) -> None:
+async def test_a_node_that_stops_takes_no_login(met: Meeting) -> None:
     met.back.live.draining = True
     with pytest.raises(CallRefused) as error:
         await log_in(met.peer)
     assert error.value.code == ResultCode.OVERLOADED
 
 
-async def test_a_login_that_is_not_answered(anyio_backend: str) -> None:
+async def test_a_login_that_is_not_answered() -> None:
     async with new_node() as client, new_node() as server, FaultyLink() as link:
         peer, _ = await connect_nodes(client, server, link=link)
         link.stall()

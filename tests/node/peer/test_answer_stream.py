@@ -76,9 +76,7 @@ async def nothing_waits(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3000])
-async def test_items_come_in_their_order_and_end(
-    met: Meeting, anyio_backend: str, number: int
-) -> None:
+async def test_items_come_in_their_order_and_end(met: Meeting, number: int) -> None:
     async with met.peer.call_stream("count", number) as answer:
         assert [item async for item in answer] == list(range(number))
         assert [item async for item in answer] == []
@@ -86,7 +84,7 @@ async def test_items_come_in_their_order_and_end(
     await nothing_waits(met)
 
 
-async def test_items_of_every_kind(met: Meeting, anyio_backend: str) -> None:
+async def test_items_of_every_kind(met: Meeting) -> None:
     items = [None, 0, "", b"\0", [None], {}, {"a": [1.5]}, False]
 
     @met.server.on_call("kinds")
@@ -98,7 +96,7 @@ async def test_items_of_every_kind(met: Meeting, anyio_backend: str) -> None:
         assert [item async for item in answer] == items
 
 
-async def test_many_answers_at_once_keep_to_themselves(met: Meeting, anyio_backend: str) -> None:
+async def test_many_answers_at_once_keep_to_themselves(met: Meeting) -> None:
     read: dict[int, list[object]] = {}
 
     async def ask(number: int) -> None:
@@ -112,13 +110,13 @@ async def test_many_answers_at_once_keep_to_themselves(met: Meeting, anyio_backe
     await nothing_waits(met)
 
 
-async def test_a_plain_answer_has_no_items_and_a_result(met: Meeting, anyio_backend: str) -> None:
+async def test_a_plain_answer_has_no_items_and_a_result(met: Meeting) -> None:
     async with met.peer.call_stream("echo", [1]) as answer:
         assert [item async for item in answer] == []
         assert answer.result == [1]
 
 
-async def test_an_unknown_topic_and_one_that_refuses(met: Meeting, anyio_backend: str) -> None:
+async def test_an_unknown_topic_and_one_that_refuses(met: Meeting) -> None:
     async with met.peer.call_stream("nobody") as answer:
         with pytest.raises(CallRefused, match="topic not found"):
             await anext(answer)
@@ -130,9 +128,7 @@ async def test_an_unknown_topic_and_one_that_refuses(met: Meeting, anyio_backend
 
 
 @pytest.mark.parametrize("window", [1, 1000, 50_000, None])
-async def test_who_yields_for_ever_is_held_at_the_window(
-    met: Meeting, anyio_backend: str, window: int | None
-) -> None:
+async def test_who_yields_for_ever_is_held_at_the_window(met: Meeting, window: int | None) -> None:
     """The last item may go beyond it, and one more is made and waits."""
     endless = Endless(met)
     size = window or met.peer.limits.stream_window
@@ -156,7 +152,7 @@ async def test_who_yields_for_ever_is_held_at_the_window(
 
 
 @pytest.mark.slow
-async def test_a_handler_that_never_waits_lets_others_run(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_that_never_waits_lets_others_run(met: Meeting) -> None:
     """Even if its caller's window and its transport take all there is."""
     endless = Endless(met)
     async with met.peer.call_stream("endless", window=2**31 - 1) as answer:
@@ -167,7 +163,7 @@ async def test_a_handler_that_never_waits_lets_others_run(met: Meeting, anyio_ba
 
 
 @pytest.mark.parametrize("padding", ["padme", "bucket:512"])
-async def test_padding_counts_on_both_sides(anyio_backend: str, padding: str) -> None:
+async def test_padding_counts_on_both_sides(padding: str) -> None:
     async with meeting(padding=parse_padding(padding)) as met:
         offer(met)
         async with met.peer.call_stream("count", 500, window=2000) as answer:
@@ -175,7 +171,7 @@ async def test_padding_counts_on_both_sides(anyio_backend: str, padding: str) ->
         assert met.peer.is_open
 
 
-async def test_on_other_kinds_of_connection(anyio_backend: str) -> None:
+async def test_on_other_kinds_of_connection() -> None:
     for settings in (
         config(plaintext="only"),
         config(deliver="sealed"),
@@ -187,7 +183,7 @@ async def test_on_other_kinds_of_connection(anyio_backend: str) -> None:
                 assert [item async for item in answer] == list(range(300))
 
 
-async def test_a_transport_that_takes_nothing_bounds_what_is_made(anyio_backend: str) -> None:
+async def test_a_transport_that_takes_nothing_bounds_what_is_made() -> None:
     """A hostile caller names the greatest window for many calls and never reads."""
     write_buffer, handlers, size = 100_000, 20, 10_000
     async with meeting(write_buffer=write_buffer) as met:
@@ -217,9 +213,7 @@ async def test_a_transport_that_takes_nothing_bounds_what_is_made(anyio_backend:
 # Leaving early.
 
 
-async def test_leaving_cancels_the_handler_and_its_id_is_free(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_leaving_cancels_the_handler_and_its_id_is_free(met: Meeting) -> None:
     endless = Endless(met)
     async with met.peer.call_stream("endless") as answer:
         assert await anext(answer) == bytes(100)
@@ -230,7 +224,7 @@ async def test_leaving_cancels_the_handler_and_its_id_is_free(
         await anext(answer)
 
 
-async def test_break_inside(met: Meeting, anyio_backend: str) -> None:
+async def test_break_inside(met: Meeting) -> None:
     endless = Endless(met)
     for _ in range(3):
         async with met.peer.call_stream("endless", window=1000) as answer:
@@ -240,9 +234,7 @@ async def test_break_inside(met: Meeting, anyio_backend: str) -> None:
     await nothing_waits(met)
 
 
-async def test_leaving_by_an_exception_and_by_cancellation(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_leaving_by_an_exception_and_by_cancellation(met: Meeting) -> None:
     endless = Endless(met)
     with suppress(ZeroDivisionError):
         async with met.peer.call_stream("endless") as answer:
@@ -260,7 +252,7 @@ async def test_leaving_by_an_exception_and_by_cancellation(
     await nothing_waits(met)
 
 
-async def test_leaving_ends_the_wait_of_another_task(met: Meeting, anyio_backend: str) -> None:
+async def test_leaving_ends_the_wait_of_another_task(met: Meeting) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
     async with create_task_group() as tasks:
         async with met.peer.call_stream("never") as answer:
@@ -271,9 +263,7 @@ async def test_leaving_ends_the_wait_of_another_task(met: Meeting, anyio_backend
     await nothing_waits(met)
 
 
-async def test_a_handler_that_swallows_its_cancellation_sends_no_more(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_handler_that_swallows_its_cancellation_sends_no_more(met: Meeting) -> None:
     """An item after the final answer would be another call's."""
     ended = anyio.Event()
 
@@ -303,7 +293,7 @@ async def test_a_handler_that_swallows_its_cancellation_sends_no_more(
 # Ends that are no success.
 
 
-async def test_a_deadline_while_it_streams(met: Meeting, anyio_backend: str) -> None:
+async def test_a_deadline_while_it_streams(met: Meeting) -> None:
     endless = Endless(met)
     async with met.peer.call_stream("endless", timeout=0.1, window=1000) as answer:
         with fail_after(5), pytest.raises(CallTimeout):
@@ -312,9 +302,7 @@ async def test_a_deadline_while_it_streams(met: Meeting, anyio_backend: str) -> 
     await nothing_waits(met)
 
 
-async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(met: Meeting) -> None:
     endless = Endless(met)
     async with met.peer.call_stream("endless", timeout=0.1, window=1000) as answer:
         call = answer._call
@@ -326,7 +314,7 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
     await nothing_waits(met)
 
 
-async def test_a_refusal_after_some_items(met: Meeting, anyio_backend: str) -> None:
+async def test_a_refusal_after_some_items(met: Meeting) -> None:
     @met.server.on_call("some")
     async def some(call: Call) -> AsyncIterator[int]:
         yield 1
@@ -341,7 +329,7 @@ async def test_a_refusal_after_some_items(met: Meeting, anyio_backend: str) -> N
 
 
 async def test_a_failing_handler_tells_the_log_and_not_the_caller(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: Meeting, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on_call("bad")
     async def bad(call: Call) -> AsyncIterator[int]:
@@ -359,7 +347,7 @@ async def test_a_failing_handler_tells_the_log_and_not_the_caller(
 
 @pytest.mark.parametrize("item", [object(), {1, 2}, 2**64, "\ud800"])
 async def test_an_item_without_encoding_is_a_failed_handler(
-    met: Meeting, anyio_backend: str, item: object, caplog: pytest.LogCaptureFixture
+    met: Meeting, item: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended: list[int] = []
 
@@ -381,7 +369,7 @@ async def test_an_item_without_encoding_is_a_failed_handler(
     await nothing_waits(met)
 
 
-async def test_an_item_that_is_too_large_is_code_21(met: Meeting, anyio_backend: str) -> None:
+async def test_an_item_that_is_too_large_is_code_21(met: Meeting) -> None:
     ended: list[int] = []
 
     @met.server.on_call("large")
@@ -401,7 +389,7 @@ async def test_an_item_that_is_too_large_is_code_21(met: Meeting, anyio_backend:
     await nothing_waits(met)
 
 
-async def test_call_on_a_handler_that_yields(met: Meeting, anyio_backend: str) -> None:
+async def test_call_on_a_handler_that_yields(met: Meeting) -> None:
     endless = Endless(met)
     with pytest.raises(StreamedAnswerError):
         await met.peer.call("endless")
@@ -413,9 +401,7 @@ async def test_call_on_a_handler_that_yields(met: Meeting, anyio_backend: str) -
     await nothing_waits(met)
 
 
-async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(met: Meeting) -> None:
     endless = Endless(met)
     call = b"\xa1\x15\x67endless"
     met.peer.core.send(MAIN_STREAM, 0, SIM, 1, call)
@@ -425,7 +411,7 @@ async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(
     assert met.peer.dropped == 0
 
 
-async def test_an_item_that_cannot_be_read(met: Meeting, anyio_backend: str) -> None:
+async def test_an_item_that_cannot_be_read(met: Meeting) -> None:
     """Of a node that is not ours: the call is cancelled, the connection stays."""
     ended = anyio.Event()
 
@@ -454,9 +440,7 @@ async def test_an_item_that_cannot_be_read(met: Meeting, anyio_backend: str) -> 
 
 @pytest.mark.parametrize("how", ["close", "abort", "lost"])
 @pytest.mark.parametrize("who", ["caller", "server"])
-async def test_the_connection_ends_while_it_streams(
-    met: Meeting, anyio_backend: str, how: str, who: str
-) -> None:
+async def test_the_connection_ends_while_it_streams(met: Meeting, how: str, who: str) -> None:
     endless = Endless(met)
     ender = met.peer if who == "caller" else met.back
     codes = {"close": CloseCode.GOING_AWAY, "abort": CloseCode.PROTOCOL_ERROR}
@@ -486,7 +470,7 @@ async def test_the_connection_ends_while_it_streams(
 # Misuse.
 
 
-async def test_reading_without_async_with(met: Meeting, anyio_backend: str) -> None:
+async def test_reading_without_async_with(met: Meeting) -> None:
     answer = met.peer.call_stream("count", 1)
     with pytest.raises(ParleyError, match="async with"):
         await anext(answer)
@@ -494,7 +478,7 @@ async def test_reading_without_async_with(met: Meeting, anyio_backend: str) -> N
     assert len(met.peer.asking) == 0
 
 
-async def test_entering_twice(met: Meeting, anyio_backend: str) -> None:
+async def test_entering_twice(met: Meeting) -> None:
     answer = met.peer.call_stream("count", 1)
     async with answer:
         with pytest.raises(ParleyError, match=r"cannot call .* again"):
@@ -504,7 +488,7 @@ async def test_entering_twice(met: Meeting, anyio_backend: str) -> None:
         await answer.__aenter__()
 
 
-async def test_two_readers(met: Meeting, anyio_backend: str) -> None:
+async def test_two_readers(met: Meeting) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
     async with create_task_group() as tasks, met.peer.call_stream("never") as answer:
         outcome = await started(tasks, lambda: anext(answer))
@@ -515,14 +499,14 @@ async def test_two_readers(met: Meeting, anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("window", [0, -1, 2**31])
-async def test_a_window_out_of_range(met: Meeting, anyio_backend: str, window: int) -> None:
+async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
     with pytest.raises(ValueError, match="window"):
         async with met.peer.call_stream("count", 1, window=window):
             pytest.fail("it was sent")
     assert len(met.peer.asking) == 0
 
 
-async def test_the_time_to_send_counts(met: Meeting, anyio_backend: str) -> None:
+async def test_the_time_to_send_counts(met: Meeting) -> None:
     met.peer.driver._writable = False
     for _ in range(6):
         met.peer.core.send(MAIN_STREAM, 0, 64, 1, bytes(1 << 20), lbm=False)
@@ -533,7 +517,7 @@ async def test_the_time_to_send_counts(met: Meeting, anyio_backend: str) -> None
     met.peer.driver.may_write()
 
 
-async def test_what_was_left_holds_nothing(met: Meeting, anyio_backend: str) -> None:
+async def test_what_was_left_holds_nothing(met: Meeting) -> None:
     Endless(met)
     async with met.peer.call_stream("endless") as answer:
         await anext(answer)

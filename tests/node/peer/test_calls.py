@@ -58,9 +58,7 @@ class Counter:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-async def test_no_more_than_so_many_run_and_they_come_in_turn(
-    met: Meeting, anyio_backend: str, limit: int
-) -> None:
+async def test_no_more_than_so_many_run_and_they_come_in_turn(met: Meeting, limit: int) -> None:
     counter = Counter()
     met.server.on_call("work", concurrency=limit)(counter.handle)
     met.server.on_call("free")(lambda call: call.data)
@@ -82,7 +80,7 @@ async def test_no_more_than_so_many_run_and_they_come_in_turn(
     assert met.back.running_calls == 0
 
 
-async def test_peers_share_the_limit(anyio_backend: str) -> None:
+async def test_peers_share_the_limit() -> None:
     counter = Counter()
     async with meeting() as met, new_node() as other:
         peer, back = await introduce(other, met.server)
@@ -100,7 +98,7 @@ async def test_peers_share_the_limit(anyio_backend: str) -> None:
         assert len(counter.began) == 10
 
 
-async def test_a_connection_that_ends_frees_its_slots(anyio_backend: str) -> None:
+async def test_a_connection_that_ends_frees_its_slots() -> None:
     counter = Counter()
     async with meeting() as met, new_node() as other:
         peer, _ = await introduce(other, met.server)
@@ -119,7 +117,7 @@ async def test_a_connection_that_ends_frees_its_slots(anyio_backend: str) -> Non
         assert isinstance(waiting[0], PeerClosedError)
 
 
-async def test_who_is_cancelled_in_line_loses_no_slot(met: Meeting, anyio_backend: str) -> None:
+async def test_who_is_cancelled_in_line_loses_no_slot(met: Meeting) -> None:
     counter = Counter()
     met.server.on_call("work", concurrency=1)(counter.handle)
     async with create_task_group() as tasks:
@@ -137,7 +135,7 @@ async def test_who_is_cancelled_in_line_loses_no_slot(met: Meeting, anyio_backen
     assert await met.peer.call("work", 6, timeout=5) == 6
 
 
-async def test_the_deadline_counts_in_line(met: Meeting, anyio_backend: str) -> None:
+async def test_the_deadline_counts_in_line(met: Meeting) -> None:
     counter = Counter()
     met.server.on_call("work", concurrency=1)(counter.handle)
     async with create_task_group() as tasks:
@@ -156,9 +154,7 @@ async def test_the_deadline_counts_in_line(met: Meeting, anyio_backend: str) -> 
     assert await met.peer.call("work", 4, timeout=5) == 4
 
 
-async def test_streamed_answers_hold_their_slot_while_they_are_read(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_streamed_answers_hold_their_slot_while_they_are_read(met: Meeting) -> None:
     @met.server.on_call("items", concurrency=1)
     async def items(call: Call) -> AsyncIterator[object]:
         for _ in range(100):
@@ -174,7 +170,7 @@ async def test_streamed_answers_hold_their_slot_while_they_are_read(
 
 
 @pytest.mark.slow
-async def test_who_reads_no_answers_waits_without_a_slot(anyio_backend: str) -> None:
+async def test_who_reads_no_answers_waits_without_a_slot() -> None:
     began: list[object] = []
     large, limit = 256 * 1024, 2
     async with FaultyLink() as link, meeting() as met, new_node() as other:
@@ -204,7 +200,7 @@ async def read(peer: Peer) -> list[object]:
         return [item async for item in answer]
 
 
-async def test_streams_wait_for_a_slot_too(met: Meeting, anyio_backend: str) -> None:
+async def test_streams_wait_for_a_slot_too(met: Meeting) -> None:
     began: list[str] = []
     finish = anyio.Event()
 
@@ -231,7 +227,7 @@ async def test_streams_wait_for_a_slot_too(met: Meeting, anyio_backend: str) -> 
 
 @pytest.mark.slow
 async def test_handlers_that_outlive_their_streams_are_bounded(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A peer may open and reset as often as it likes."""
     monkeypatch.setattr("parley._node.peer.streams.LINGERING_HANDLERS", 2)
@@ -272,9 +268,7 @@ PAIRS = [(ours, theirs) for ours in ROLES for theirs in ROLES]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-async def test_what_is_not_for_these_roles_is_code_22(
-    anyio_backend: str, ours: str, theirs: str
-) -> None:
+async def test_what_is_not_for_these_roles_is_code_22(ours: str, theirs: str) -> None:
     actual = supercategory(ours, theirs)
     async with meeting(client=config(role=ours), server=config(role=theirs)) as met:
         for only in Supercategory:
@@ -300,7 +294,7 @@ async def code_of(ask: Callable[[], Any]) -> int:
     return 0
 
 
-async def test_the_order_of_reasons(anyio_backend: str) -> None:
+async def test_the_order_of_reasons() -> None:
     """No handler, then roles, then that nothing new is taken; who may is asked last."""
     asked: list[str] = []
 
@@ -328,7 +322,7 @@ async def test_the_order_of_reasons(anyio_backend: str) -> None:
 # Patterns.
 
 
-async def test_one_handler_for_many_names(met: Meeting, anyio_backend: str) -> None:
+async def test_one_handler_for_many_names(met: Meeting) -> None:
     @met.server.on_call("*")
     async def any_call(call: Call) -> str:
         return call.topic

@@ -34,7 +34,7 @@ async def listening(node: Node) -> AsyncIterator[tuple[str, int]]:
 
 
 async def test_a_dial_that_fails_is_logged_when_the_reason_changes(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     with anyio.fail_after(PATIENCE):
@@ -59,7 +59,7 @@ async def test_a_dial_that_fails_is_logged_when_the_reason_changes(
 
 
 async def test_a_link_says_why_it_is_down_once_for_each_reason(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with new_node() as node:
@@ -72,7 +72,7 @@ async def test_a_link_says_why_it_is_down_once_for_each_reason(
 
 
 async def test_a_responder_that_does_not_trust_us_refuses_a_dial_which_is_said_once(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     with anyio.fail_after(PATIENCE):
@@ -107,7 +107,7 @@ async def test_a_responder_that_does_not_trust_us_refuses_a_dial_which_is_said_o
     ],
 )
 async def test_what_is_no_node_is_named(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture, begins: bytes, name: str
+    caplog: pytest.LogCaptureFixture, begins: bytes, name: str
 ) -> None:
     with anyio.fail_after(PATIENCE):
         async with (
@@ -121,9 +121,7 @@ async def test_what_is_no_node_is_named(
     assert said == [f"{name} from 127.0.0.1 came to a native port, where nodes alone are answered"]
 
 
-async def test_a_web_server_is_told_apart_from_a_node(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_web_server_is_told_apart_from_a_node(caplog: pytest.LogCaptureFixture) -> None:
     async def answer(stream: anyio.abc.SocketStream) -> None:
         async with stream:
             await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")

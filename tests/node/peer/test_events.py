@@ -44,7 +44,7 @@ async def refusal(met: Meeting, name: str, **options: str) -> tuple[int, object]
 # What a handler says.
 
 
-async def test_all_that_a_handler_may_be(met: Meeting, anyio_backend: str) -> None:
+async def test_all_that_a_handler_may_be(met: Meeting) -> None:
     @met.server.on("async")
     async def asynchronous(event: NamedEvent) -> str:
         await event.emit("async", "first")
@@ -70,7 +70,7 @@ async def test_all_that_a_handler_may_be(met: Meeting, anyio_backend: str) -> No
 @pytest.mark.pure
 @pytest.mark.parametrize("kind", ["at once", "after a reply", "yields", "sync"])
 async def test_a_handler_that_fails(
-    met: Meeting, anyio_backend: str, kind: str, caplog: pytest.LogCaptureFixture
+    met: Meeting, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A code and a fixed sentence go over the wire, the details into the log."""
     sent: list[bytes] = []
@@ -108,7 +108,7 @@ async def test_a_handler_that_fails(
     assert len(sent) >= 2
 
 
-async def test_a_handler_that_refuses(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_that_refuses(met: Meeting) -> None:
     @met.server.on("refuse")
     async def refuse(event: NamedEvent) -> None:
         raise CallRefused(404, event.data)
@@ -119,9 +119,7 @@ async def test_a_handler_that_refuses(met: Meeting, anyio_backend: str) -> None:
         assert (caught.value.code, caught.value.data) == (404, text)
 
 
-async def test_a_refusal_that_a_handler_met_is_its_failure(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_refusal_that_a_handler_met_is_its_failure(met: Meeting) -> None:
     @met.server.on("ask back")
     async def ask_back(event: NamedEvent) -> None:
         await event.peer.call("nobody")
@@ -130,7 +128,7 @@ async def test_a_refusal_that_a_handler_met_is_its_failure(
 
 
 async def test_a_failure_that_nobody_waits_for(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: Meeting, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on("fail")
     async def fail(event: NamedEvent) -> AsyncIterator[int]:
@@ -147,7 +145,7 @@ async def test_a_failure_that_nobody_waits_for(
 # Who may, and how many.
 
 
-async def test_patterns_and_namespaces(met: Meeting, anyio_backend: str) -> None:
+async def test_patterns_and_namespaces(met: Meeting) -> None:
     met.server.on("chat.*")(lambda event: ["any", event.name])
     met.server.on("chat.join")(lambda event: ["join", event.name])
     met.server.on("*", namespace="all")(lambda event: [event.namespace, event.name])
@@ -160,7 +158,7 @@ async def test_patterns_and_namespaces(met: Meeting, anyio_backend: str) -> None
     assert met.back.dropped == 3
 
 
-async def test_allow(met: Meeting, anyio_backend: str) -> None:
+async def test_allow(met: Meeting) -> None:
     met.server.on("admin.*", allow=["admin"])(lambda event: "in")
     met.server.on("admin.see")(lambda event: "in")
     met.server.on("asks", allow=lambda peer, name: name == "none")(lambda event: "in")
@@ -172,7 +170,7 @@ async def test_allow(met: Meeting, anyio_backend: str) -> None:
     assert await data_of(met, "admin.see") == ["in"]
 
 
-async def test_supercategories(anyio_backend: str) -> None:
+async def test_supercategories() -> None:
     async with meeting(client=config(role="client"), server=config(role="server")) as met:
         only = {Supercategory.SERVER_TO_CLIENT}
         met.server.on("down", supercategories=only)(lambda event: "in")
@@ -184,7 +182,7 @@ async def test_supercategories(anyio_backend: str) -> None:
         assert met.back.dropped == 1
 
 
-async def test_concurrency(met: Meeting, anyio_backend: str) -> None:
+async def test_concurrency(met: Meeting) -> None:
     running, most, go = 0, 0, anyio.Event()
 
     @met.server.on("narrow", concurrency=2)
@@ -204,7 +202,7 @@ async def test_concurrency(met: Meeting, anyio_backend: str) -> None:
     assert most == 2
 
 
-async def test_a_draining_node_takes_no_events(met: Meeting, anyio_backend: str) -> None:
+async def test_a_draining_node_takes_no_events(met: Meeting) -> None:
     met.back.live.draining = True
     assert await refusal(met, "echo") == (19, "overloaded")
     await met.peer.emit("echo")
@@ -212,7 +210,7 @@ async def test_a_draining_node_takes_no_events(met: Meeting, anyio_backend: str)
     assert met.back.dropped == 1
 
 
-async def test_no_more_events_than_the_bound(met: Meeting, anyio_backend: str) -> None:
+async def test_no_more_events_than_the_bound(met: Meeting) -> None:
     """Silent ones are dropped, others refused; events that are done make room."""
     go, ran = anyio.Event(), []
 
@@ -234,7 +232,7 @@ async def test_no_more_events_than_the_bound(met: Meeting, anyio_backend: str) -
 # Ends.
 
 
-async def test_handlers_end_with_the_connection(met: Meeting, anyio_backend: str) -> None:
+async def test_handlers_end_with_the_connection(met: Meeting) -> None:
     ended: list[str] = []
 
     @met.server.on("wait")
@@ -262,7 +260,7 @@ async def test_handlers_end_with_the_connection(met: Meeting, anyio_backend: str
     await eventually(lambda: sorted(ended) == ["talk", "wait", "wait"])
 
 
-async def test_a_closing_node_waits_for_events(anyio_backend: str) -> None:
+async def test_a_closing_node_waits_for_events() -> None:
     async with meeting(drain_timeout=5.0) as met:
         go = anyio.Event()
 
@@ -279,7 +277,7 @@ async def test_a_closing_node_waits_for_events(anyio_backend: str) -> None:
     assert [getattr(one, "data", one) for one in outcome] == ["done"]
 
 
-async def test_an_emitter_that_reads_nothing_of_its_transport(anyio_backend: str) -> None:
+async def test_an_emitter_that_reads_nothing_of_its_transport() -> None:
     """What waits for it is bounded by the write buffer, and others are served."""
     settings = NodeConfig(algorithms={"kex": ("x25519",)}, write_buffer=100_000, drain_timeout=0.0)
     link = FaultyLink()

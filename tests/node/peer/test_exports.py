@@ -100,16 +100,14 @@ async def code_of(ask: Ask, peer: Peer, name: str) -> int:
 
 
 @pytest.mark.parametrize("ask", ASKING)
-async def test_nothing_is_exported_by_default(met: Meeting, anyio_backend: str, ask: Ask) -> None:
+async def test_nothing_is_exported_by_default(met: Meeting, ask: Ask) -> None:
     # Nor does anybody learn what there is.
     for name in (NAME, "nothing.of.this.name"):
         assert await code_of(ask, met.peer, name) == ResultCode.NOT_AUTHORISED
 
 
 @pytest.mark.parametrize("ask", ASKING)
-async def test_what_is_exported_and_for_how_long(
-    met: Meeting, anyio_backend: str, ask: Ask
-) -> None:
+async def test_what_is_exported_and_for_how_long(met: Meeting, ask: Ask) -> None:
     exports = met.server.handlers.exports
     exports.add(Exports(["other", "shop"]))
     assert await code_of(ask, met.peer, NAME) == ResultCode.NOT_AUTHORISED
@@ -121,32 +119,28 @@ async def test_what_is_exported_and_for_how_long(
 
 
 @pytest.mark.parametrize("ask", ASKING)
-async def test_it_is_asked_by_the_way_of_the_moment(
-    met: Meeting, anyio_backend: str, ask: Ask
-) -> None:
+async def test_it_is_asked_by_the_way_of_the_moment(met: Meeting, ask: Ask) -> None:
     met.back.driver.path = ()
     assert await code_of(ask, met.peer, NAME) == 0
     tunnel(met)
     assert await code_of(ask, met.peer, NAME) == ResultCode.NOT_AUTHORISED
 
 
-async def test_both_ends_of_a_tunnel_ask(met: Meeting, anyio_backend: str) -> None:
+async def test_both_ends_of_a_tunnel_ask(met: Meeting) -> None:
     met.client.on_call("ours")(answer)
     assert await code_of(call, met.back, "ours") == ResultCode.NOT_AUTHORISED
     met.client.handlers.exports.add(Exports(["ours"]))
     assert await code_of(call, met.back, "ours") == 0
 
 
-async def test_an_export_gives_no_right_that_allow_keeps_back(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_an_export_gives_no_right_that_allow_keeps_back(met: Meeting) -> None:
     met.server.handlers.exports.add(Exports(["*"]))
     met.server.on_call("closed", allow=[met.server.node_id])(answer)
     assert await code_of(call, met.peer, "closed") == ResultCode.NOT_AUTHORISED
     assert await code_of(call, met.peer, "none") == ResultCode.TOPIC_NOT_FOUND
 
 
-async def test_calls_that_are_made_once(met: Meeting, anyio_backend: str) -> None:
+async def test_calls_that_are_made_once(met: Meeting) -> None:
     async def once(peer: Peer, name: str) -> None:
         assert await peer.call(name, "data", once=b"k" * 16) == "data"
 
@@ -158,7 +152,7 @@ async def test_calls_that_are_made_once(met: Meeting, anyio_backend: str) -> Non
     assert await code_of(once, peer, "once.a") == 0
 
 
-async def test_notes_go_on_when_the_session_moves(met: Meeting, anyio_backend: str) -> None:
+async def test_notes_go_on_when_the_session_moves(met: Meeting) -> None:
     met.back.driver.path = ()
     async with met.peer.subscribe(NAME) as notes:
         tunnel(met)
@@ -169,9 +163,7 @@ async def test_notes_go_on_when_the_session_moves(met: Meeting, anyio_backend: s
 
 
 @pytest.mark.parametrize("label", [TUNNEL_LABEL, FEDERATION_LABEL])
-async def test_reserved_labels_are_refused_whatever_is_exported(
-    met: Meeting, anyio_backend: str, label: str
-) -> None:
+async def test_reserved_labels_are_refused_whatever_is_exported(met: Meeting, label: str) -> None:
     met.server.handlers.exports.add(Exports(["*"]))
     stream = met.peer.streams._open(label, frozenset())
     with pytest.raises(StreamResetError) as error:
@@ -186,7 +178,7 @@ def event(n: int, name: str = "orders.new") -> NewEvent:
     return new(n, name)
 
 
-async def test_names_of_the_bus(anyio_backend: str) -> None:
+async def test_names_of_the_bus() -> None:
     async with between() as bus:
         tunnel(bus.nodes)
         store = await bus.asking()
@@ -208,7 +200,7 @@ async def test_names_of_the_bus(anyio_backend: str) -> None:
         await store.aclose()
 
 
-async def test_an_export_gives_no_right_to_the_bus(anyio_backend: str) -> None:
+async def test_an_export_gives_no_right_to_the_bus() -> None:
     async with between(lambda request: request.name != "orders.new") as bus:
         tunnel(bus.nodes)
         bus.nodes.server.handlers.exports.add(Exports(["*"]))

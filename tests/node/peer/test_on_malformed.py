@@ -25,7 +25,7 @@ async def publish(met: Meeting, notes: list[Value]) -> None:
 
 @pytest.mark.parametrize("over_link", [False, True])
 @pytest.mark.parametrize("read", ["notes", "batches"])
-async def test_they_are_skipped_and_counted(over_link: bool, read: str, anyio_backend: str) -> None:
+async def test_they_are_skipped_and_counted(over_link: bool, read: str) -> None:
     async with meeting() as met:
         met.server.topic("x")
         address = await met.server.listen("memory://malformed")
@@ -49,7 +49,7 @@ async def test_they_are_skipped_and_counted(over_link: bool, read: str, anyio_ba
             assert told == [(note, "$") for note in NOTES if isinstance(note, str)]
 
 
-async def test_they_are_skipped_behind_interceptors(anyio_backend: str) -> None:
+async def test_they_are_skipped_behind_interceptors() -> None:
     async with meeting() as met:
         met.server.topic("x")
 
@@ -62,7 +62,7 @@ async def test_they_are_skipped_behind_interceptors(anyio_backend: str) -> None:
             assert [note async for batch in sub.batches() for note in batch] == NUMBERS
 
 
-async def test_they_are_raised_by_default(anyio_backend: str) -> None:
+async def test_they_are_raised_by_default() -> None:
     async with meeting() as met:
         met.server.topic("x")
         async with met.peer.subscribe("x", returns=int) as sub:
@@ -74,9 +74,7 @@ async def test_they_are_raised_by_default(anyio_backend: str) -> None:
             assert sub.malformed == 0
 
 
-async def test_what_the_function_raises_is_raised_and_the_next_note_can_be_read(
-    anyio_backend: str,
-) -> None:
+async def test_what_the_function_raises_is_raised_and_the_next_note_can_be_read() -> None:
     def fail(note: Value, error: MalformedDataError) -> None:
         raise ZeroDivisionError
 
@@ -91,7 +89,7 @@ async def test_what_the_function_raises_is_raised_and_the_next_note_can_be_read(
 
 
 @pytest.mark.parametrize("wrong", [None, "ignore", 5, lambda error: None])
-async def test_what_it_cannot_be(wrong: Any, anyio_backend: str) -> None:
+async def test_what_it_cannot_be(wrong: Any) -> None:
     async with meeting() as met:
         peer: Peer = met.peer
         with pytest.raises(ConfigError, match="on_malformed"):

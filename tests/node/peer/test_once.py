@@ -80,7 +80,7 @@ async def town(anyio_backend: str) -> AsyncIterator[Town]:
 # One answer for each key.
 
 
-async def test_the_same_key_has_the_same_answer(town: Town, anyio_backend: str) -> None:
+async def test_the_same_key_has_the_same_answer(town: Town) -> None:
     peer = await town.visit()
     assert await peer.call("order", "tea", once=KEY) == {"number": 1}
     assert await peer.call("order", "tea", once=KEY) == {"number": 1}
@@ -93,14 +93,14 @@ async def test_the_same_key_has_the_same_answer(town: Town, anyio_backend: str) 
     assert town.shop.ran == ["tea"] * 4
 
 
-async def test_without_a_key_it_is_a_call_like_any_other(town: Town, anyio_backend: str) -> None:
+async def test_without_a_key_it_is_a_call_like_any_other(town: Town) -> None:
     peer = await town.visit()
     assert await peer.call("order", 1) == {"number": 1}
     assert await peer.call("order", 1) == {"number": 2}
     assert len(town.memory) == 0
 
 
-async def test_keys_are_each_node_ids_own(town: Town, anyio_backend: str) -> None:
+async def test_keys_are_each_node_ids_own(town: Town) -> None:
     async with new_node() as other:
         peer, _ = await introduce(other, town.shop.node)
         assert await peer.call("order", once=KEY) == {"number": 1}
@@ -110,9 +110,7 @@ async def test_keys_are_each_node_ids_own(town: Town, anyio_backend: str) -> Non
 @pytest.mark.parametrize(
     ("topic", "data"), [("order", "coffee"), ("order", None), ("other", "tea")]
 )
-async def test_a_key_is_for_one_question(
-    town: Town, anyio_backend: str, topic: str, data: str | None
-) -> None:
+async def test_a_key_is_for_one_question(town: Town, topic: str, data: str | None) -> None:
     town.shop.node.on_call("other", once=True)(lambda call: None)
     peer = await town.visit()
     await peer.call("order", "tea", once=KEY)
@@ -122,7 +120,7 @@ async def test_a_key_is_for_one_question(
     assert await peer.call("order", "tea", once=KEY) == {"number": 1}
 
 
-async def test_those_that_come_meanwhile_wait_for_the_first(town: Town, anyio_backend: str) -> None:
+async def test_those_that_come_meanwhile_wait_for_the_first(town: Town) -> None:
     town.shop.hold()
     peers = [await town.visit(), await town.visit()]
     async with create_task_group() as tasks:
@@ -139,7 +137,7 @@ async def test_those_that_come_meanwhile_wait_for_the_first(town: Town, anyio_ba
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 16, 17, 18, 64, 2**32 - 1])
-async def test_refusals_are_remembered(town: Town, anyio_backend: str, code: int) -> None:
+async def test_refusals_are_remembered(town: Town, code: int) -> None:
     ran = []
 
     @town.shop.node.on_call("no", once=True)
@@ -156,9 +154,7 @@ async def test_refusals_are_remembered(town: Town, anyio_backend: str, code: int
 
 
 @pytest.mark.parametrize("code", [19, 20, 23, 27, 63])
-async def test_a_handler_may_say_that_it_did_nothing(
-    town: Town, anyio_backend: str, code: int
-) -> None:
+async def test_a_handler_may_say_that_it_did_nothing(town: Town, code: int) -> None:
     ran = []
 
     @town.shop.node.on_call("later", once=True)
@@ -176,9 +172,7 @@ async def test_a_handler_may_say_that_it_did_nothing(
     assert await peer.call("later", once=KEY) == 2
 
 
-async def test_failures_are_remembered(
-    town: Town, anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failures_are_remembered(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     answers = iter([ValueError("a secret"), {1, 2}, bytes(70_000)])
     ran = []
 
@@ -205,7 +199,7 @@ async def test_failures_are_remembered(
     assert "longer than is remembered" in caplog.text
 
 
-async def test_the_longest_answer_is_remembered(town: Town, anyio_backend: str) -> None:
+async def test_the_longest_answer_is_remembered(town: Town) -> None:
     size = 64 * 1024 - 11  # a map of code and data
     town.shop.node.on_call("long", once=True)(lambda call: bytes(size))
     peer = await town.visit()
@@ -213,7 +207,7 @@ async def test_the_longest_answer_is_remembered(town: Town, anyio_backend: str) 
         assert await peer.call("long", once=KEY) == bytes(size)
 
 
-async def test_rights_are_asked_each_time(town: Town, anyio_backend: str) -> None:
+async def test_rights_are_asked_each_time(town: Town) -> None:
     shop = town.shop.node
     asked = []
 
@@ -242,7 +236,7 @@ async def test_rights_are_asked_each_time(town: Town, anyio_backend: str) -> Non
     assert len(town.memory) == before
 
 
-async def test_slots_hold_for_it(town: Town, anyio_backend: str) -> None:
+async def test_slots_hold_for_it(town: Town) -> None:
     running, most = 0, 0
 
     @town.shop.node.on_call("slow", once=True, concurrency=2)
@@ -263,7 +257,7 @@ async def test_slots_hold_for_it(town: Town, anyio_backend: str) -> None:
 # What is not once.
 
 
-async def test_handlers_without_once_are_not_run(town: Town, anyio_backend: str) -> None:
+async def test_handlers_without_once_are_not_run(town: Town) -> None:
     ran: list[object] = []
     town.shop.node.on_call("plain")(ran.append)
     peer = await town.visit()
@@ -273,7 +267,7 @@ async def test_handlers_without_once_are_not_run(town: Town, anyio_backend: str)
     assert not ran
 
 
-async def test_answers_in_items_are_not_once(town: Town, anyio_backend: str) -> None:
+async def test_answers_in_items_are_not_once(town: Town) -> None:
     ran = []
 
     async def items(call: Call) -> AsyncIterator[int]:
@@ -290,7 +284,7 @@ async def test_answers_in_items_are_not_once(town: Town, anyio_backend: str) -> 
     assert len(town.memory) == 0
 
 
-async def test_a_node_that_remembers_nothing_is_not_asked(anyio_backend: str) -> None:
+async def test_a_node_that_remembers_nothing_is_not_asked() -> None:
     async with meeting() as met:
         ran: list[object] = []
         met.server.on_call("plain")(ran.append)
@@ -307,7 +301,7 @@ async def test_a_node_that_remembers_nothing_is_not_asked(anyio_backend: str) ->
         assert await peer.call("once", once=True) == "done"
 
 
-async def test_unencrypted_connections_are_not_once(anyio_backend: str) -> None:
+async def test_unencrypted_connections_are_not_once() -> None:
     async with meeting(plaintext="only") as met:
         shop = Shop(met.server)
         peer, _ = await introduce(met.client, met.server)
@@ -320,7 +314,7 @@ async def test_unencrypted_connections_are_not_once(anyio_backend: str) -> None:
         assert not shop.ran
 
 
-async def test_a_call_that_wants_no_answer_is_dropped(town: Town, anyio_backend: str) -> None:
+async def test_a_call_that_wants_no_answer_is_dropped(town: Town) -> None:
     peer = await town.visit()
     await eventually(lambda: bool(town.shop.node.peers))
     (back,) = town.shop.node.peers
@@ -332,7 +326,7 @@ async def test_a_call_that_wants_no_answer_is_dropped(town: Town, anyio_backend:
 
 
 @pytest.mark.parametrize("size", [0, 15, 17])
-async def test_keys_are_16_bytes(town: Town, anyio_backend: str, size: int) -> None:
+async def test_keys_are_16_bytes(town: Town, size: int) -> None:
     peer = await town.visit()
     with pytest.raises(ValueError, match="16 bytes"):
         await peer.call("order", once=bytes(size))
@@ -346,7 +340,7 @@ async def test_keys_are_16_bytes(town: Town, anyio_backend: str, size: int) -> N
 # Ends.
 
 
-async def test_it_outlives_its_session(town: Town, anyio_backend: str) -> None:
+async def test_it_outlives_its_session(town: Town) -> None:
     town.shop.hold()
     peer = await town.visit()
     (back,) = town.shop.node.peers
@@ -369,7 +363,7 @@ async def test_it_outlives_its_session(town: Town, anyio_backend: str) -> None:
     assert town.shop.stopped == []
 
 
-async def test_its_deadline_ends_it_also_without_a_session(anyio_backend: str) -> None:
+async def test_its_deadline_ends_it_also_without_a_session() -> None:
     clock = FakeClock()
     async with (
         Node(Identity.create(), config=config(), clock=clock) as client,
@@ -393,7 +387,7 @@ async def test_its_deadline_ends_it_also_without_a_session(anyio_backend: str) -
         assert town.shop.ran == [None]
 
 
-async def test_a_later_call_gives_up_alone(town: Town, anyio_backend: str) -> None:
+async def test_a_later_call_gives_up_alone(town: Town) -> None:
     town.shop.hold()
     first, second = await town.visit(), await town.visit()
     async with create_task_group() as tasks:
@@ -407,7 +401,7 @@ async def test_a_later_call_gives_up_alone(town: Town, anyio_backend: str) -> No
     assert town.shop.stopped == []
 
 
-async def test_the_last_that_is_cancelled_stops_it(town: Town, anyio_backend: str) -> None:
+async def test_the_last_that_is_cancelled_stops_it(town: Town) -> None:
     town.shop.hold()
     first, second = await town.visit(), await town.visit()
     async with create_task_group() as tasks:
@@ -423,7 +417,7 @@ async def test_the_last_that_is_cancelled_stops_it(town: Town, anyio_backend: st
     assert town.shop.ran == [None]
 
 
-async def test_a_node_that_closes_waits_for_it(anyio_backend: str) -> None:
+async def test_a_node_that_closes_waits_for_it() -> None:
     done = []
     async with new_node() as client:
         async with new_node(drain_timeout=5) as server:
@@ -446,7 +440,7 @@ async def test_a_node_that_closes_waits_for_it(anyio_backend: str) -> None:
         assert done == [0]
 
 
-async def test_a_node_that_stops_stops_it(anyio_backend: str) -> None:
+async def test_a_node_that_stops_stops_it() -> None:
     async with new_node() as client:
         async with new_node(drain_timeout=0) as server:
             shop = Shop(server)
@@ -477,7 +471,7 @@ class Order:
     count: int = 1
 
 
-async def test_typed_handlers_are_once_as_well(town: Town, anyio_backend: str) -> None:
+async def test_typed_handlers_are_once_as_well(town: Town) -> None:
     ran: list[Order] = []
 
     @town.shop.node.on_call("typed", once=True)

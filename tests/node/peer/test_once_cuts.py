@@ -92,9 +92,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_each_is_run_once_and_answered_or_told_as_unknown(
-    anyio_backend: str, seed: int
-) -> None:
+async def test_each_is_run_once_and_answered_or_told_as_unknown(seed: int) -> None:
     world = World(seed)
     async with world.client:
         with anyio.fail_after(30):

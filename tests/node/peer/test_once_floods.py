@@ -27,7 +27,7 @@ async def outcome(peer: Peer, topic: str, data: Any = None, **options: Any) -> A
         return refused.code
 
 
-async def test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else(anyio_backend: str) -> None:
+async def test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else() -> None:
     clock = FakeClock()
     async with meeting(once_results=50, clock=clock) as met, new_node() as other:
         ran: list[Any] = []
@@ -53,7 +53,7 @@ async def test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else(anyio_backe
         assert len(met.server._once) == 1
 
 
-async def test_a_flood_of_answers_meets_the_bound(anyio_backend: str) -> None:
+async def test_a_flood_of_answers_meets_the_bound() -> None:
     room = 2**20
     async with meeting(once_peer_memory=room) as met:
         met.server.on_call("work", once=True)(lambda call: bytes(60_000))
@@ -64,7 +64,7 @@ async def test_a_flood_of_answers_meets_the_bound(anyio_backend: str) -> None:
         assert room - 3 * ONCE_RESULT < met.server._once.held <= room
 
 
-async def test_many_node_ids_share_one_bound(anyio_backend: str) -> None:
+async def test_many_node_ids_share_one_bound() -> None:
     room = 256 * 1024
     async with new_node(once_memory=room) as server:
         server.on_call("work", once=True)(lambda call: bytes(60_000))
@@ -79,7 +79,7 @@ async def test_many_node_ids_share_one_bound(anyio_backend: str) -> None:
         assert server._once.held <= room
 
 
-async def test_more_than_there_is_room_for_run_one_after_the_other(anyio_backend: str) -> None:
+async def test_more_than_there_is_room_for_run_one_after_the_other() -> None:
     """Each that runs has room for its answer kept; the others wait, and none is refused."""
     async with meeting(once_peer_memory=2**19) as met:
         running = most = 0
@@ -107,7 +107,7 @@ async def test_more_than_there_is_room_for_run_one_after_the_other(anyio_backend
         assert met.server._once.running == 0
 
 
-async def test_those_in_line_end_with_their_deadline_and_their_session(anyio_backend: str) -> None:
+async def test_those_in_line_end_with_their_deadline_and_their_session() -> None:
     async with meeting(once_peer_memory=128 * 1024) as met:
         finish = anyio.Event()
         ran: list[Any] = []
@@ -137,7 +137,7 @@ async def test_those_in_line_end_with_their_deadline_and_their_session(anyio_bac
         assert ran == [0, 3]
 
 
-async def test_a_line_for_which_no_room_comes_is_refused(anyio_backend: str) -> None:
+async def test_a_line_for_which_no_room_comes_is_refused() -> None:
     async with meeting(once_peer_memory=128 * 1024) as met:
         finish = anyio.Event()
 
@@ -156,7 +156,7 @@ async def test_a_line_for_which_no_room_comes_is_refused(anyio_backend: str) -> 
         assert outcomes == [[bytes(60_000)]] + [[ResultCode.OVERLOADED]] * 5
 
 
-async def test_beyond_the_number_there_is_no_line(anyio_backend: str) -> None:
+async def test_beyond_the_number_there_is_no_line() -> None:
     async with meeting(once_results=2) as met:
         finish = anyio.Event()
 
@@ -175,7 +175,7 @@ async def test_beyond_the_number_there_is_no_line(anyio_backend: str) -> None:
         assert outcomes[:2] == [[None], [None]]
 
 
-async def test_the_same_key_at_once_from_many_connections_runs_once(anyio_backend: str) -> None:
+async def test_the_same_key_at_once_from_many_connections_runs_once() -> None:
     async with new_node() as client, new_node() as server:
         ran: list[Any] = []
 
@@ -203,7 +203,7 @@ async def test_the_same_key_at_once_from_many_connections_runs_once(anyio_backen
         assert len(answers) == 200
 
 
-async def test_calls_that_are_cancelled_at_once_leave_nothing(anyio_backend: str) -> None:
+async def test_calls_that_are_cancelled_at_once_leave_nothing() -> None:
     async with meeting() as met:
         begun, ended = 0, 0
 
@@ -241,9 +241,7 @@ async def test_calls_that_are_cancelled_at_once_leave_nothing(anyio_backend: str
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.001])
-async def test_deadlines_that_pass_at_once_leave_nothing(
-    anyio_backend: str, timeout: float
-) -> None:
+async def test_deadlines_that_pass_at_once_leave_nothing(timeout: float) -> None:
     async with meeting() as met:
 
         @met.server.on_call("work", once=True)

@@ -64,7 +64,7 @@ async def restarts(anyio_backend: str) -> AsyncIterator[Restarts]:
         yield restarts
 
 
-async def test_it_is_asked_again_where_it_was_asked(restarts: Restarts, anyio_backend: str) -> None:
+async def test_it_is_asked_again_where_it_was_asked(restarts: Restarts) -> None:
     key = OnceKey()
     async with restarts.server() as server:
         error = await restarts.lose(server, key)
@@ -77,9 +77,7 @@ async def test_it_is_asked_again_where_it_was_asked(restarts: Restarts, anyio_ba
     assert restarts.ran == [1]
 
 
-async def test_the_time_is_that_of_the_first_sending(
-    restarts: Restarts, anyio_backend: str
-) -> None:
+async def test_the_time_is_that_of_the_first_sending(restarts: Restarts) -> None:
     key = OnceKey()
     async with restarts.server() as server:
         first = await restarts.lose(server, key)
@@ -102,7 +100,7 @@ async def test_the_time_is_that_of_the_first_sending(
 
 
 async def test_the_sleep_of_the_machine_counts(
-    restarts: Restarts, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    restarts: Restarts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop's clock stands still meanwhile, and the other node forgets."""
     slept = 0.0
@@ -124,9 +122,7 @@ async def test_the_sleep_of_the_machine_counts(
     assert OnceKey().age(1e9) == 0
 
 
-async def test_a_node_that_was_started_anew_is_not_asked(
-    restarts: Restarts, anyio_backend: str
-) -> None:
+async def test_a_node_that_was_started_anew_is_not_asked(restarts: Restarts) -> None:
     key = OnceKey()
     async with restarts.server() as server:
         await restarts.lose(server, key)
@@ -139,9 +135,7 @@ async def test_a_node_that_was_started_anew_is_not_asked(
     assert restarts.ran == [1]
 
 
-async def test_what_was_never_sent_may_be_asked_of_any(
-    restarts: Restarts, anyio_backend: str
-) -> None:
+async def test_what_was_never_sent_may_be_asked_of_any(restarts: Restarts) -> None:
     key = OnceKey()
     restarts.finish.set()
     async with restarts.server() as server:
@@ -161,7 +155,7 @@ async def test_what_was_never_sent_may_be_asked_of_any(
 
 
 async def test_a_refusal_of_the_second_sending_says_nothing_of_the_first(
-    restarts: Restarts, anyio_backend: str
+    restarts: Restarts,
 ) -> None:
     allowed = True
     key = OnceKey()
@@ -185,7 +179,7 @@ async def test_a_refusal_of_the_second_sending_says_nothing_of_the_first(
         assert refused.value.code == 20
 
 
-async def test_over_many_sessions_it_runs_once(restarts: Restarts, anyio_backend: str) -> None:
+async def test_over_many_sessions_it_runs_once(restarts: Restarts) -> None:
     """What a link does."""
     async with restarts.server() as server:
         peers: list[Peer] = []

@@ -40,7 +40,7 @@ async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
 # Who it is.
 
 
-async def test_what_each_side_knows_of_the_other(anyio_backend: str) -> None:
+async def test_what_each_side_knows_of_the_other() -> None:
     ours = config(role="client", info={"name": "alice"})
     async with meeting(client=ours, server=config(role="server")) as met:
         assert (met.peer.role, met.back.role) == ("server", "client")
@@ -56,7 +56,7 @@ async def test_what_each_side_knows_of_the_other(anyio_backend: str) -> None:
         assert met.client.node_id.short in repr(met.back)
 
 
-async def test_opened_and_closed_tell_at_once_what_is_so(met: Meeting, anyio_backend: str) -> None:
+async def test_opened_and_closed_tell_at_once_what_is_so(met: Meeting) -> None:
     with fail_after(1):
         await met.peer.live.opened()
     async with create_task_group() as tasks:
@@ -75,7 +75,7 @@ async def test_opened_and_closed_tell_at_once_what_is_so(met: Meeting, anyio_bac
 # Pings.
 
 
-async def test_ping_measures_the_round_trip(met: Meeting, anyio_backend: str) -> None:
+async def test_ping_measures_the_round_trip(met: Meeting) -> None:
     for peer in (met.peer, met.back):
         assert 0 < await peer.ping() < 1
     times: list[float] = []
@@ -89,7 +89,7 @@ async def test_ping_measures_the_round_trip(met: Meeting, anyio_backend: str) ->
     assert len(times) == 64
 
 
-async def test_more_than_64_pings_at_once_are_not_sent(met: Meeting, anyio_backend: str) -> None:
+async def test_more_than_64_pings_at_once_are_not_sent(met: Meeting) -> None:
     async with create_task_group() as tasks:
         met.peer.driver._writable = False
         outcomes = [await started(tasks, met.peer.ping) for _ in range(65)]
@@ -99,7 +99,7 @@ async def test_more_than_64_pings_at_once_are_not_sent(met: Meeting, anyio_backe
     assert all(isinstance(outcome[0], float) for outcome in outcomes[:64])
 
 
-async def test_a_cancelled_ping_leaves_nothing(met: Meeting, anyio_backend: str) -> None:
+async def test_a_cancelled_ping_leaves_nothing(met: Meeting) -> None:
     async with create_task_group() as tasks:
         await started(tasks, lambda: silent_ping(met))
         tasks.cancel_scope.cancel()
@@ -113,7 +113,7 @@ async def silent_ping(met: Meeting) -> None:
     await met.peer.ping()
 
 
-async def test_a_silent_peer_is_given_up(anyio_backend: str) -> None:
+async def test_a_silent_peer_is_given_up() -> None:
     clock = FakeClock()
     async with meeting(clock=clock) as met:
         await clock.tick(1)  # the seals of what was said so far
@@ -127,7 +127,7 @@ async def test_a_silent_peer_is_given_up(anyio_backend: str) -> None:
         assert waiting[0].code == CloseCode.TIMEOUT
 
 
-async def test_an_idle_connection_is_kept(anyio_backend: str) -> None:
+async def test_an_idle_connection_is_kept() -> None:
     clock = FakeClock()
     async with meeting(clock=clock) as met:
         await clock.tick(10 * IDLE_BEFORE_PING)
@@ -138,7 +138,7 @@ async def test_an_idle_connection_is_kept(anyio_backend: str) -> None:
 # Keys.
 
 
-async def test_keys_are_updated_under_load(met: Meeting, anyio_backend: str) -> None:
+async def test_keys_are_updated_under_load(met: Meeting) -> None:
     @met.server.on_stream("sink")
     async def sink(stream: Stream) -> None:
         async for _ in stream:
@@ -153,7 +153,7 @@ async def test_keys_are_updated_under_load(met: Meeting, anyio_backend: str) -> 
     assert met.peer.is_open
 
 
-async def test_a_rekey_changes_both_directions(met: Meeting, anyio_backend: str) -> None:
+async def test_a_rekey_changes_both_directions(met: Meeting) -> None:
     assert await met.peer.rekey() == 1
     assert await met.peer.call("echo", 1) == 1
     with pytest.raises(LocalProtocolError):
@@ -163,7 +163,7 @@ async def test_a_rekey_changes_both_directions(met: Meeting, anyio_backend: str)
     assert await met.back.call("echo", 2) == 2
 
 
-async def test_both_sides_rekey_at_once(met: Meeting, anyio_backend: str) -> None:
+async def test_both_sides_rekey_at_once(met: Meeting) -> None:
     async with create_task_group() as tasks:
         outcomes = [await started(tasks, peer.rekey) for peer in (met.peer, met.back)]
         with fail_after(2):
@@ -172,9 +172,7 @@ async def test_both_sides_rekey_at_once(met: Meeting, anyio_backend: str) -> Non
     assert await met.back.call("echo", 2) == 2
 
 
-async def test_offers_that_cross_on_the_wire_make_one_rekey(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_offers_that_cross_on_the_wire_make_one_rekey(met: Meeting) -> None:
     for peer in (met.peer, met.back):
         peer.core.rekey(peer.backend.now())
     async with create_task_group() as tasks:
@@ -183,7 +181,7 @@ async def test_offers_that_cross_on_the_wire_make_one_rekey(
     await eventually(lambda: met.peer.live.rekeys == met.back.live.rekeys == [1, 1])
 
 
-async def test_two_tasks_rekey_at_once(anyio_backend: str) -> None:
+async def test_two_tasks_rekey_at_once() -> None:
     async with meeting(rekey_allowance=4) as met, create_task_group() as tasks:
         met.server.on_call("echo")(lambda call: call.data)
         outcomes = [await started(tasks, met.peer.rekey) for _ in range(3)]
@@ -192,7 +190,7 @@ async def test_two_tasks_rekey_at_once(anyio_backend: str) -> None:
         assert await met.peer.call("echo", 1) == 1
 
 
-async def test_an_unencrypted_connection_has_no_keys(anyio_backend: str) -> None:
+async def test_an_unencrypted_connection_has_no_keys() -> None:
     async with meeting(plaintext="only") as met:
         with pytest.raises(LocalProtocolError):
             met.peer.update_keys()
@@ -203,7 +201,7 @@ async def test_an_unencrypted_connection_has_no_keys(anyio_backend: str) -> None
 
 @pytest.mark.parametrize("how", ["close", "lost"])
 async def test_a_ping_and_a_rekey_that_wait_fail_with_the_connection(
-    met: Meeting, anyio_backend: str, how: str
+    met: Meeting, how: str
 ) -> None:
     peer, back = met.peer, met.back
     back.driver._writable = False
@@ -224,9 +222,7 @@ async def test_a_ping_and_a_rekey_that_wait_fail_with_the_connection(
 # Closing.
 
 
-async def test_close_sends_what_is_queued_and_waits_for_the_end(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_close_sends_what_is_queued_and_waits_for_the_end(met: Meeting) -> None:
     received = bytearray()
 
     @met.server.on_stream("sink")
@@ -248,7 +244,7 @@ async def test_close_sends_what_is_queued_and_waits_for_the_end(
     assert (await met.peer.closed()).code == CloseCode.NORMAL
 
 
-async def test_both_sides_close_at_once(met: Meeting, anyio_backend: str) -> None:
+async def test_both_sides_close_at_once(met: Meeting) -> None:
     with fail_after(1.5):
         async with create_task_group() as tasks:
             tasks.start_soon(met.peer.close, 70)
@@ -257,16 +253,14 @@ async def test_both_sides_close_at_once(met: Meeting, anyio_backend: str) -> Non
     assert met.back.is_gone
 
 
-async def test_a_close_that_cannot_be_said_changes_nothing(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_close_that_cannot_be_said_changes_nothing(met: Meeting) -> None:
     for code, text in [(32, ""), (-1, ""), (2**32, ""), (0, "x" * 5_000)]:
         with pytest.raises(ValueError, match=r"code|text"):
             await met.peer.close(code, text)
     assert await met.peer.call("echo", 1) == 1
 
 
-async def test_a_cancelled_close_goes_on(met: Meeting, anyio_backend: str) -> None:
+async def test_a_cancelled_close_goes_on(met: Meeting) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         await met.peer.close(70)
@@ -277,7 +271,7 @@ async def test_a_cancelled_close_goes_on(met: Meeting, anyio_backend: str) -> No
 
 
 async def test_a_peer_that_does_not_read_cannot_hold_up_a_close(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Queued data without credit gets its time, then Close goes out; no loop is spun."""
     async with meeting() as met:
@@ -296,7 +290,7 @@ async def test_a_peer_that_does_not_read_cannot_hold_up_a_close(
         assert (await met.back.closed()).code == CloseCode.NORMAL
 
 
-async def test_a_handler_may_close_its_own_connection(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_may_close_its_own_connection(met: Meeting) -> None:
     @met.server.on_call("goodbye")
     async def goodbye(call: Call) -> None:
         await call.peer.close(72)
@@ -306,9 +300,7 @@ async def test_a_handler_may_close_its_own_connection(met: Meeting, anyio_backen
     assert caught.value.code == 72
 
 
-async def test_the_log_tells_why_it_ended(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_log_tells_why_it_ended(met: Meeting, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await met.peer.close()
     assert "ended: normal (closed here)" in caplog.text
@@ -323,7 +315,7 @@ async def test_the_log_tells_why_it_ended(
 # What has no handler.
 
 
-async def test_events_that_nobody_takes_are_counted(met: Meeting, anyio_backend: str) -> None:
+async def test_events_that_nobody_takes_are_counted(met: Meeting) -> None:
     core = met.peer.core
     core.send(1, 0, 64, 1, b"not ours", lbm=False)
     core.send(1, 7, 200, 9, b"", lbm=False)
@@ -338,7 +330,7 @@ async def test_events_that_nobody_takes_are_counted(met: Meeting, anyio_backend:
 
 
 async def test_a_request_twice_under_one_id_ends_the_connection(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: Meeting, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And what came after it in the same bytes is not done any more."""
     done: list[object] = []
@@ -356,7 +348,7 @@ async def test_a_request_twice_under_one_id_ends_the_connection(
 # Calls on streams, which our own nodes do not make but must answer.
 
 
-async def test_a_call_on_a_stream_is_stopped_with_it(met: Meeting, anyio_backend: str) -> None:
+async def test_a_call_on_a_stream_is_stopped_with_it(met: Meeting) -> None:
     ended = anyio.Event()
 
     @met.server.on_call("hold")
@@ -396,7 +388,7 @@ async def test_a_call_on_a_stream_is_stopped_with_it(met: Meeting, anyio_backend
     ],
     ids=["padme", "bucket", "sealed", "plaintext", "network key"],
 )
-async def test_calls_and_streams_on_every_kind(anyio_backend: str, settings: NodeConfig) -> None:
+async def test_calls_and_streams_on_every_kind(settings: NodeConfig) -> None:
     async with meeting(client=settings, server=settings) as met:
         met.server.on_call("echo")(lambda call: call.data)
 
@@ -418,7 +410,7 @@ async def test_calls_and_streams_on_every_kind(anyio_backend: str, settings: Nod
         assert (await met.back.closed()).code == CloseCode.NORMAL
 
 
-async def test_padding_hides_the_size_of_calls(anyio_backend: str) -> None:
+async def test_padding_hides_the_size_of_calls() -> None:
     sizes: set[int] = set()
     async with meeting(padding=parse_padding("bucket:512")) as met:
         met.server.on_call("echo")(lambda call: sizes.add(call._call.weight))
@@ -427,7 +419,7 @@ async def test_padding_hides_the_size_of_calls(anyio_backend: str) -> None:
     assert len(sizes) == 1  # what they weigh, and so what came
 
 
-async def test_one_node_has_many_peers(anyio_backend: str) -> None:
+async def test_one_node_has_many_peers() -> None:
     async with new_node() as server, new_node() as one, new_node() as other:
         server.on_call("who")(lambda call: call.peer.node_id.short)
         peers = [(await introduce(node, server))[0] for node in (one, other)]
@@ -439,7 +431,7 @@ async def test_one_node_has_many_peers(anyio_backend: str) -> None:
         assert await peers[1].call("who") == other.node_id.short
 
 
-async def test_a_peer_ends_with_its_async_with(anyio_backend: object) -> None:
+async def test_a_peer_ends_with_its_async_with() -> None:
     async with new_node() as client, new_node() as server:
         address = await server.listen("tcp://127.0.0.1:0")
         async with await client.connect(address) as peer:

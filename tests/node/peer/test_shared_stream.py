@@ -29,7 +29,7 @@ async def read_all(sub: Any) -> tuple[int, str]:
             return read, str(error)
 
 
-async def test_each_gets_all_notes_from_when_it_joined(anyio_backend: str) -> None:
+async def test_each_gets_all_notes_from_when_it_joined() -> None:
     async with meeting() as met:
         topic = met.server.topic("x")
         async with met.peer.subscribe("x") as first:
@@ -48,7 +48,7 @@ async def test_each_gets_all_notes_from_when_it_joined(anyio_backend: str) -> No
         await eventually(lambda: not topic.subscribers)
 
 
-async def test_the_first_can_leave(anyio_backend: str) -> None:
+async def test_the_first_can_leave() -> None:
     async with meeting() as met:
         topic = met.server.topic("x")
         first = met.peer.subscribe("x")
@@ -64,7 +64,7 @@ async def test_the_first_can_leave(anyio_backend: str) -> None:
         await eventually(lambda: not topic.subscribers)
 
 
-async def test_both_on_their_way(anyio_backend: str) -> None:
+async def test_both_on_their_way() -> None:
     async with meeting() as met:
         topic, begun, got = met.server.topic("x"), list[int](), list[list[Any]]()
 
@@ -82,7 +82,7 @@ async def test_both_on_their_way(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_the_first_is_cancelled_while_others_wait(turns: int, anyio_backend: str) -> None:
+async def test_the_first_is_cancelled_while_others_wait(turns: int) -> None:
     async with meeting() as met:
         topic = met.server.topic("x")
 
@@ -108,7 +108,7 @@ async def test_the_first_is_cancelled_while_others_wait(turns: int, anyio_backen
         assert got == [1]
 
 
-async def test_the_wait_for_another_to_be_accepted_has_the_timeout(anyio_backend: str) -> None:
+async def test_the_wait_for_another_to_be_accepted_has_the_timeout() -> None:
     async with meeting() as met:
         topic, asked = met.server.topic("x"), anyio.Event()
 
@@ -130,7 +130,7 @@ async def test_the_wait_for_another_to_be_accepted_has_the_timeout(anyio_backend
         assert scope.cancelled_caught
 
 
-async def test_unread_notes_of_the_first_leave_the_others_their_window(anyio_backend: str) -> None:
+async def test_unread_notes_of_the_first_leave_the_others_their_window() -> None:
     async with meeting() as met:
         topic = met.server.topic("x", patience=100)
         note, count = bytes(1_000), 100
@@ -142,9 +142,7 @@ async def test_unread_notes_of_the_first_leave_the_others_their_window(anyio_bac
                 assert len(await take(second, 30)) == 30
 
 
-async def test_one_that_leaves_while_reading_leaves_the_others_their_window(
-    anyio_backend: str,
-) -> None:
+async def test_one_that_leaves_while_reading_leaves_the_others_their_window() -> None:
     async with meeting() as met:
         topic = met.server.topic("x", patience=100)
         first = met.peer.subscribe("x", window=4_000)
@@ -158,9 +156,7 @@ async def test_one_that_leaves_while_reading_leaves_the_others_their_window(
                 assert len(await take(third, 1)) == 1
 
 
-async def test_credit_returns_as_the_fastest_reads_and_a_slow_one_loses_only_itself(
-    anyio_backend: str,
-) -> None:
+async def test_credit_returns_as_the_fastest_reads_and_a_slow_one_loses_only_itself() -> None:
     async with meeting() as met:
         topic = met.server.topic("x", patience=100)
         note = bytes(1_000)
@@ -185,7 +181,7 @@ async def test_credit_returns_as_the_fastest_reads_and_a_slow_one_loses_only_its
         assert held == 0
 
 
-async def test_the_end_and_a_lost_connection_are_for_all(anyio_backend: str) -> None:
+async def test_the_end_and_a_lost_connection_are_for_all() -> None:
     async with meeting() as met:
         topic = met.server.topic("x")
         async with met.peer.subscribe("x") as first, met.peer.subscribe("x") as second:
@@ -196,9 +192,7 @@ async def test_the_end_and_a_lost_connection_are_for_all(anyio_backend: str) -> 
 
 
 @pytest.mark.parametrize("options", [{"keep": 3}, {"state": lambda: 1}])
-async def test_what_the_publisher_answers_by_itself_is_refused(
-    options: dict[str, Any], anyio_backend: str
-) -> None:
+async def test_what_the_publisher_answers_by_itself_is_refused(options: dict[str, Any]) -> None:
     async with meeting() as met:
         met.server.topic("x", **options)
         async with met.peer.subscribe("x") as first:
@@ -208,7 +202,7 @@ async def test_what_the_publisher_answers_by_itself_is_refused(
             assert isinstance(first, Subscription)
 
 
-async def test_over_a_link(anyio_backend: str) -> None:
+async def test_over_a_link() -> None:
     async with meeting() as met:
         topic = met.server.topic("x")
         address = await met.server.listen("memory://shared")
@@ -231,7 +225,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-async def test_another_connection_has_its_own_answer(name: str, anyio_backend: str) -> None:
+async def test_another_connection_has_its_own_answer(name: str) -> None:
     async with meeting() as met:
         topic = met.server.topic("x", **OPTIONS[name])
 
@@ -258,7 +252,7 @@ async def test_another_connection_has_its_own_answer(name: str, anyio_backend: s
                 assert (first.gaps, second.gaps) == (0, 0)
 
 
-async def test_subscriptions_with_different_data_do_not_share(anyio_backend: str) -> None:
+async def test_subscriptions_with_different_data_do_not_share() -> None:
     async with meeting() as met:
         topic = met.server.topic("x")
         async with met.peer.subscribe("x", "a") as first:
@@ -269,7 +263,7 @@ async def test_subscriptions_with_different_data_do_not_share(anyio_backend: str
                 assert await take(first, 1) == await take(second, 1) == [1]
 
 
-async def test_another_link_has_its_own_answer(anyio_backend: str) -> None:
+async def test_another_link_has_its_own_answer() -> None:
     def news(node: Node) -> None:
         node.topic("news", keep=10)
 

@@ -304,7 +304,7 @@ async def test_18_is_the_answer_to_a_cancelled_request(met: Meeting) -> None:
     assert woken == []
 
 
-async def test_19_no_stream_is_free(anyio_backend: str) -> None:
+async def test_19_no_stream_is_free() -> None:
     async with meeting(limits=Limits(max_streams=1)) as met:
         first, second = met.server.topic("x"), met.server.topic("y")
         async with met.peer.subscribe("x") as sub:
@@ -347,7 +347,7 @@ async def test_20_a_pattern_holds_for_the_topics_under_it(met: Meeting) -> None:
         assert sub.data == "admin.log"
 
 
-async def test_21_first_data_that_is_too_large(anyio_backend: str) -> None:
+async def test_21_first_data_that_is_too_large() -> None:
     async with meeting(limits=Limits(max_payload=4_096)) as met:
         topic = met.server.topic("x")
         topic.on_subscribe(lambda request: bytes(int(str(request.data))))

@@ -195,7 +195,7 @@ async def test_data_without_an_encoding(met: Meeting) -> None:
     assert met.peer.topics._expected == {}
 
 
-async def test_data_that_is_too_large(anyio_backend: str) -> None:
+async def test_data_that_is_too_large() -> None:
     async with meeting(limits=Limits(max_payload=4_096)) as met:
         with pytest.raises(PayloadTooLargeError):
             await met.peer.subscribe("x", bytes(4_096)).__aenter__()

@@ -57,7 +57,7 @@ class Shell:
         self.watched += 1
 
 
-async def test_things_come_in_order_and_give_their_credit_back(anyio_backend: str) -> None:
+async def test_things_come_in_order_and_give_their_credit_back() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         inbox: Inbox[str] = Inbox(shell.peer, 3)
@@ -78,7 +78,7 @@ async def test_things_come_in_order_and_give_their_credit_back(anyio_backend: st
 
 
 @pytest.mark.parametrize("drop", [False, True])
-async def test_what_waits_at_the_end_is_read_or_dropped(anyio_backend: str, drop: bool) -> None:
+async def test_what_waits_at_the_end_is_read_or_dropped(drop: bool) -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         inbox: Inbox[str] = Inbox(shell.peer, 3)
@@ -94,7 +94,7 @@ async def test_what_waits_at_the_end_is_read_or_dropped(anyio_backend: str, drop
         assert shell.consumed == [65]
 
 
-async def test_the_end_wakes_who_waits(anyio_backend: str) -> None:
+async def test_the_end_wakes_who_waits() -> None:
     async with create_task_group() as tasks:
         inbox: Inbox[str] = Inbox(Shell(tasks).peer, 3)
         first = await started(tasks, inbox.first)
@@ -104,7 +104,7 @@ async def test_the_end_wakes_who_waits(anyio_backend: str) -> None:
         assert isinstance(first[0], EndOfStream)
 
 
-async def test_a_reader_of_small_parts_lets_others_run(anyio_backend: str) -> None:
+async def test_a_reader_of_small_parts_lets_others_run() -> None:
     """One thing may be read as many bytes: it is reads that are counted."""
     async with create_task_group() as tasks:
         inbox: Inbox[bytes] = Inbox(Shell(tasks).peer, 3)

@@ -32,7 +32,7 @@ def always() -> None:
     """Nothing forbids to send."""
 
 
-async def test_room_is_given_in_the_order_of_asking(anyio_backend: str) -> None:
+async def test_room_is_given_in_the_order_of_asking() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         room = StreamRoom(shell.peer, 3, always)
@@ -70,7 +70,7 @@ async def test_room_is_given_in_the_order_of_asking(anyio_backend: str) -> None:
         room.changed()
 
 
-async def test_nobody_waits_for_what_may_not_be_sent(anyio_backend: str) -> None:
+async def test_nobody_waits_for_what_may_not_be_sent() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         over: list[bool] = []
@@ -97,7 +97,7 @@ async def test_nobody_waits_for_what_may_not_be_sent(anyio_backend: str) -> None
             await room.wait()
 
 
-async def test_more_small_events_may_wait_than_large_ones(anyio_backend: str) -> None:
+async def test_more_small_events_may_wait_than_large_ones() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         room = StreamRoom(shell.peer, 3, always)
@@ -118,7 +118,7 @@ async def test_more_small_events_may_wait_than_large_ones(anyio_backend: str) ->
         assert is_free(room)
 
 
-async def test_while_too_much_waits_only_what_can_be_written_is_queued(anyio_backend: str) -> None:
+async def test_while_too_much_waits_only_what_can_be_written_is_queued() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         room = StreamRoom(shell.peer, 3, always)
@@ -142,7 +142,7 @@ async def test_while_too_much_waits_only_what_can_be_written_is_queued(anyio_bac
         assert sent == [None]
 
 
-async def test_who_waits_for_the_transport_learns_of_the_streams_end(anyio_backend: str) -> None:
+async def test_who_waits_for_the_transport_learns_of_the_streams_end() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         over: list[bool] = []
@@ -161,7 +161,7 @@ async def test_who_waits_for_the_transport_learns_of_the_streams_end(anyio_backe
         assert isinstance(sent[0], EndOfStream)
 
 
-async def test_who_always_has_room_lets_others_run(anyio_backend: str) -> None:
+async def test_who_always_has_room_lets_others_run() -> None:
     """A reader with a great window that reads as fast as we write leaves room for ever."""
     async with create_task_group() as tasks:
         room = StreamRoom(Shell(tasks).peer, 3, always)

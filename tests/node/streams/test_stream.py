@@ -64,7 +64,7 @@ def none_open(met: Meeting) -> bool:
     return not (met.peer.streams or met.back.streams or any(c and c.open for c in cores))
 
 
-async def test_bytes_go_both_ways_and_both_ends_finish(met: Meeting, anyio_backend: str) -> None:
+async def test_bytes_go_both_ways_and_both_ends_finish(met: Meeting) -> None:
     @met.server.on_stream("sink")
     async def sink(stream: Stream) -> None:
         await stream.send(sha256(await read_all(stream)).digest())
@@ -80,7 +80,7 @@ async def test_bytes_go_both_ways_and_both_ends_finish(met: Meeting, anyio_backe
     assert living(Stream) == 0
 
 
-async def test_the_opener_may_be_the_one_who_reads(met: Meeting, anyio_backend: str) -> None:
+async def test_the_opener_may_be_the_one_who_reads(met: Meeting) -> None:
     @met.server.on_stream("source")
     async def source(stream: Stream) -> None:
         await stream.send(MANY)
@@ -92,7 +92,7 @@ async def test_the_opener_may_be_the_one_who_reads(met: Meeting, anyio_backend: 
     await eventually(lambda: none_open(met))
 
 
-async def test_receive_gives_at_most_what_was_asked_for(met: Meeting, anyio_backend: str) -> None:
+async def test_receive_gives_at_most_what_was_asked_for(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await ours.send(b"abcdefg")
     await ours.send(b"hij")
@@ -110,9 +110,7 @@ async def test_receive_gives_at_most_what_was_asked_for(met: Meeting, anyio_back
 
 
 @pytest.mark.parametrize("size", [0, -1])
-async def test_less_than_one_byte_cannot_be_received(
-    met: Meeting, anyio_backend: str, size: int
-) -> None:
+async def test_less_than_one_byte_cannot_be_received(met: Meeting, size: int) -> None:
     ours, theirs = await opened(met)
     await ours.send(b"abc")
     with pytest.raises(ValueError, match="at least 1"):
@@ -120,7 +118,7 @@ async def test_less_than_one_byte_cannot_be_received(
     assert await theirs.receive() == b"abc"
 
 
-async def test_any_kind_of_bytes_is_sent_as_it_was(met: Meeting, anyio_backend: str) -> None:
+async def test_any_kind_of_bytes_is_sent_as_it_was(met: Meeting) -> None:
     ours, theirs = await opened(met)
     data = bytearray(b"abc")
     await ours.send(cast(bytes, data))
@@ -132,7 +130,7 @@ async def test_any_kind_of_bytes_is_sent_as_it_was(met: Meeting, anyio_backend: 
     assert await read_all(theirs) == b"abcdef\0"
 
 
-async def test_each_direction_finishes_on_its_own(met: Meeting, anyio_backend: str) -> None:
+async def test_each_direction_finishes_on_its_own(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await ours.send_eof()
     await ours.send_eof()
@@ -148,7 +146,7 @@ async def test_each_direction_finishes_on_its_own(met: Meeting, anyio_backend: s
     await eventually(lambda: none_open(met))
 
 
-async def test_a_closed_stream_neither_sends_nor_receives(met: Meeting, anyio_backend: str) -> None:
+async def test_a_closed_stream_neither_sends_nor_receives(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await theirs.send(b"unread")
     await settled()
@@ -166,7 +164,7 @@ async def test_a_closed_stream_neither_sends_nor_receives(met: Meeting, anyio_ba
     await eventually(lambda: none_open(met))
 
 
-async def test_what_is_sent_at_once_comes_in_one_event(met: Meeting, anyio_backend: str) -> None:
+async def test_what_is_sent_at_once_comes_in_one_event(met: Meeting) -> None:
     ours, theirs = await opened(met)
     for number in range(10):
         await ours.send(bytes([number]) * 1_000)
@@ -175,7 +173,7 @@ async def test_what_is_sent_at_once_comes_in_one_event(met: Meeting, anyio_backe
     assert await theirs.receive() == b"".join(bytes([number]) * 1_000 for number in range(10))
 
 
-async def test_closing_ends_the_waits_of_other_tasks(met: Meeting, anyio_backend: str) -> None:
+async def test_closing_ends_the_waits_of_other_tasks(met: Meeting) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         reading = await started(tasks, ours.receive)
@@ -191,7 +189,7 @@ async def test_closing_ends_the_waits_of_other_tasks(met: Meeting, anyio_backend
     assert MANY.startswith(received)
 
 
-async def test_a_cancelled_close_has_closed(met: Meeting, anyio_backend: str) -> None:
+async def test_a_cancelled_close_has_closed(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await anyio.aclose_forcefully(ours)
     with fail_after(2), pytest.raises(EndOfStream):
@@ -200,7 +198,7 @@ async def test_a_cancelled_close_has_closed(met: Meeting, anyio_backend: str) ->
     await eventually(lambda: none_open(met))
 
 
-async def test_two_cannot_receive_nor_send_at_once(met: Meeting, anyio_backend: str) -> None:
+async def test_two_cannot_receive_nor_send_at_once(met: Meeting) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         reading = await started(tasks, ours.receive)
@@ -219,9 +217,7 @@ async def test_two_cannot_receive_nor_send_at_once(met: Meeting, anyio_backend: 
 
 
 @pytest.mark.parametrize("code", [CloseCode.NORMAL, CloseCode.CANCELLED, 64, 2**32 - 1])
-async def test_reset_ends_both_ways_on_both_sides(
-    met: Meeting, anyio_backend: str, code: int
-) -> None:
+async def test_reset_ends_both_ways_on_both_sides(met: Meeting, code: int) -> None:
     ours, theirs = await opened(met)
     await ours.send(b"will not be read")
     await settled()
@@ -258,9 +254,7 @@ async def failure(use: Callable[[], Awaitable[object]]) -> Exception:
     raise AssertionError("it did not fail")
 
 
-async def test_a_reset_that_cannot_be_said_changes_nothing(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_reset_that_cannot_be_said_changes_nothing(met: Meeting) -> None:
     ours, theirs = await opened(met)
     for code, text in [(36, ""), (-1, ""), (2**32, ""), (32, "x" * 5_000)]:
         with pytest.raises(ValueError, match=r"code|text"):
@@ -269,7 +263,7 @@ async def test_a_reset_that_cannot_be_said_changes_nothing(
     assert await theirs.receive() == b"fine"
 
 
-async def test_leaving_by_an_exception_resets(met: Meeting, anyio_backend: str) -> None:
+async def test_leaving_by_an_exception_resets(met: Meeting) -> None:
     ours, theirs = await opened(met)
     with suppress(ZeroDivisionError):
         async with ours:
@@ -285,9 +279,7 @@ async def test_leaving_by_an_exception_resets(met: Meeting, anyio_backend: str) 
     ("label", "code"),
     [("nobody", CloseCode.NO_HANDLER), ("", CloseCode.NO_HANDLER), ("topic:x", CloseCode.REFUSED)],
 )
-async def test_a_stream_without_handler_is_reset(
-    met: Meeting, anyio_backend: str, label: str, code: int
-) -> None:
+async def test_a_stream_without_handler_is_reset(met: Meeting, label: str, code: int) -> None:
     stream = met.peer.open_stream(label)
     with pytest.raises(StreamResetError) as caught:
         await stream.receive()
@@ -296,7 +288,7 @@ async def test_a_stream_without_handler_is_reset(
 
 
 async def test_a_failing_handler_resets_its_stream(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: Meeting, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on_stream("bad")
     async def bad(stream: Stream) -> None:
@@ -312,9 +304,7 @@ async def test_a_failing_handler_resets_its_stream(
     await eventually(lambda: none_open(met))
 
 
-async def test_the_end_of_another_stream_ends_a_handler_s_own(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_the_end_of_another_stream_ends_a_handler_s_own(met: Meeting) -> None:
     """As when a proxy's other side is reset: nobody may wait for it for ever."""
     met.client.on_call("x")(lambda call: None)
 
@@ -330,7 +320,7 @@ async def test_the_end_of_another_stream_ends_a_handler_s_own(
     await eventually(lambda: none_open(met))
 
 
-async def test_a_handler_that_returns_has_finished(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_that_returns_has_finished(met: Meeting) -> None:
     @met.server.on_stream("short")
     async def short(stream: Stream) -> None:
         await stream.send(b"short")
@@ -341,9 +331,7 @@ async def test_a_handler_that_returns_has_finished(met: Meeting, anyio_backend: 
     await eventually(lambda: none_open(met))
 
 
-async def test_a_slow_reader_slows_its_sender_and_nobody_else(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_slow_reader_slows_its_sender_and_nobody_else(met: Meeting) -> None:
     met.server.on_call("echo")(lambda call: call.data)
     slow, theirs = await opened(met)
 
@@ -377,7 +365,7 @@ async def test_a_slow_reader_slows_its_sender_and_nobody_else(
     assert writing == [None]
 
 
-async def test_a_small_window_and_payload(anyio_backend: str) -> None:
+async def test_a_small_window_and_payload() -> None:
     limits = Limits(max_payload=1024, stream_window=1024, seal_events=1)
     async with meeting(limits=limits) as met:
         ours, theirs = await opened(met)
@@ -389,7 +377,7 @@ async def test_a_small_window_and_payload(anyio_backend: str) -> None:
         assert received == MANY[:50_000]
 
 
-async def test_as_many_streams_as_were_agreed(anyio_backend: str) -> None:
+async def test_as_many_streams_as_were_agreed() -> None:
     async with meeting(limits=Limits(max_streams=3)) as met:
         streams = [met.peer.open_stream("nobody") for _ in range(3)]
         with pytest.raises(LocalProtocolError):
@@ -402,9 +390,7 @@ async def test_as_many_streams_as_were_agreed(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "lost"])
-async def test_the_end_of_the_connection_ends_streams(
-    met: Meeting, anyio_backend: str, how: str
-) -> None:
+async def test_the_end_of_the_connection_ends_streams(met: Meeting, how: str) -> None:
     reader, _ = await opened(met)
     writer, _ = await opened(met)
     code = CloseCode.GOING_AWAY if how == "close" else CloseCode.CONNECTION_LOST
@@ -427,9 +413,7 @@ async def test_the_end_of_the_connection_ends_streams(
     assert not met.peer.streams
 
 
-async def test_what_was_finished_before_close_is_read_after_it(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_what_was_finished_before_close_is_read_after_it(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await ours.send(MANY[:100_000])
     await ours.send_eof()
@@ -439,7 +423,7 @@ async def test_what_was_finished_before_close_is_read_after_it(
         await theirs.send(b"x")
 
 
-async def test_sending_while_the_connection_closes(met: Meeting, anyio_backend: str) -> None:
+async def test_sending_while_the_connection_closes(met: Meeting) -> None:
     """Close waits for what is queued; nothing more may be queued."""
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
@@ -458,7 +442,7 @@ async def test_sending_while_the_connection_closes(met: Meeting, anyio_backend: 
 
 
 async def test_a_stream_opened_while_we_close_harms_nothing(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: Meeting, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
@@ -480,9 +464,7 @@ async def test_a_stream_opened_while_we_close_harms_nothing(
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_cancelled_anywhere_the_connection_stays_usable(
-    met: Meeting, anyio_backend: str, seed: int
-) -> None:
+async def test_cancelled_anywhere_the_connection_stays_usable(met: Meeting, seed: int) -> None:
     """Calls and streams are cancelled at random points; what follows must be right."""
     random = Random(seed)
     met.server.on_call("echo")(lambda call: call.data)
@@ -540,9 +522,7 @@ async def test_cancelled_anywhere_the_connection_stays_usable(
 
 
 @pytest.mark.parametrize("item", [5, [1, 2, 3], "abc", None])
-async def test_what_is_not_bytes_is_not_sent(
-    met: Meeting, anyio_backend: str, item: object
-) -> None:
+async def test_what_is_not_bytes_is_not_sent(met: Meeting, item: object) -> None:
     ours, theirs = await opened(met)
     with pytest.raises(TypeError):
         await ours.send(cast(bytes, item))
@@ -550,7 +530,7 @@ async def test_what_is_not_bytes_is_not_sent(
     assert await read_all(theirs) == b""
 
 
-async def test_what_changes_after_send_was_sent_as_it_was(met: Meeting, anyio_backend: str) -> None:
+async def test_what_changes_after_send_was_sent_as_it_was(met: Meeting) -> None:
     ours, theirs = await opened(met)
     item = bytearray(b"a" * 200_000)
     await ours.send(cast(bytes, item))
@@ -560,9 +540,7 @@ async def test_what_changes_after_send_was_sent_as_it_was(met: Meeting, anyio_ba
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_what_waits_keeps_no_more_than_itself(
-    met: Meeting, anyio_backend: str, cancelled: bool
-) -> None:
+async def test_what_waits_keeps_no_more_than_itself(met: Meeting, cancelled: bool) -> None:
     """Whoever reads nothing must not have us keep all of what was being sent to him."""
     ours, theirs = await opened(met)
     size = len(MANY) if cancelled else met.peer.limits.stream_window

@@ -84,7 +84,7 @@ async def fill(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("data", [0, "text", b"\0", [1, [2]], {"a": 1.5}, {7: False}, None])
-async def test_data_arrives_as_it_was(met: Meeting, anyio_backend: str, data: Any) -> None:
+async def test_data_arrives_as_it_was(met: Meeting, data: Any) -> None:
     ours, theirs = await opened(met)
     await ours.send_event(64, 1, data)
     event = await theirs.receive_event()
@@ -96,7 +96,7 @@ async def test_data_arrives_as_it_was(met: Meeting, anyio_backend: str, data: An
     assert not event.cancelled
 
 
-async def test_a_format_of_one_s_own(met: Meeting, anyio_backend: str) -> None:
+async def test_a_format_of_one_s_own(met: Meeting) -> None:
     ours, theirs = await opened(met)
     for payload in (b"", b"\1", b"\0\0", b"not a map"):
         await ours.send_event(255, 255, payload=payload)
@@ -109,9 +109,7 @@ async def test_a_format_of_one_s_own(met: Meeting, anyio_backend: str) -> None:
     assert repr(await theirs.receive_event()) == "<StreamEvent 70/8, 9 bytes>"
 
 
-async def test_both_sides_send_and_events_keep_their_order(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_both_sides_send_and_events_keep_their_order(met: Meeting) -> None:
     ours, theirs = await opened(met)
 
     async def send(stream: Stream) -> None:
@@ -129,7 +127,7 @@ async def test_both_sides_send_and_events_keep_their_order(
     await eventually(lambda: nothing_waits(met))
 
 
-async def test_bytes_and_events_have_their_own_readers(met: Meeting, anyio_backend: str) -> None:
+async def test_bytes_and_events_have_their_own_readers(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await ours.send_event(64, 1, "first")
     await ours.send(b"bytes")
@@ -141,9 +139,7 @@ async def test_bytes_and_events_have_their_own_readers(met: Meeting, anyio_backe
 
 
 @pytest.mark.parametrize("kind", ["send_event", "request"])
-async def test_what_may_not_be_sent_is_refused_and_changes_nothing(
-    met: Meeting, anyio_backend: str, kind: str
-) -> None:
+async def test_what_may_not_be_sent_is_refused_and_changes_nothing(met: Meeting, kind: str) -> None:
     ours, theirs = await opened(met)
     send = getattr(ours, kind)
     for category, subcategory in [(63, 1), (256, 1), (64, 0), (64, 256), (0, 0), (-1, 1)]:
@@ -166,16 +162,14 @@ async def test_what_may_not_be_sent_is_refused_and_changes_nothing(
     assert not len(met.peer.streams.requests)
 
 
-async def test_the_largest_payload(met: Meeting, anyio_backend: str) -> None:
+async def test_the_largest_payload(met: Meeting) -> None:
     ours, theirs = await opened(met)
     limit = met.peer.limits.max_payload
     await ours.send_event(64, 1, payload=bytes(limit))
     assert len((await theirs.receive_event()).payload) == limit
 
 
-async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(met: Meeting) -> None:
     """Also an application that reads only bytes: its events wait under the window."""
     met.server.on_call("echo")(lambda call: call.data)
     ours, theirs = await opened(met)
@@ -203,7 +197,7 @@ async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(
 
 
 @pytest.mark.slow
-async def test_many_send_at_once_and_one_receives(met: Meeting, anyio_backend: str) -> None:
+async def test_many_send_at_once_and_one_receives(met: Meeting) -> None:
     ours, theirs = await opened(met)
 
     async def send(number: int) -> None:
@@ -233,9 +227,7 @@ async def test_many_send_at_once_and_one_receives(met: Meeting, anyio_backend: s
     assert sorted(numbers) == list(range(20))
 
 
-async def test_a_cancelled_wait_for_room_gives_its_turn_away(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_cancelled_wait_for_room_gives_its_turn_away(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await fill(ours)
     async with create_task_group() as tasks:
@@ -256,9 +248,7 @@ async def test_a_cancelled_wait_for_room_gives_its_turn_away(
             assert event.subcategory == 1
 
 
-async def test_events_on_a_closed_stream_are_answered_by_reset(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_events_on_a_closed_stream_are_answered_by_reset(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await theirs.send_event(64, 1, "unread")
     await settled()
@@ -277,9 +267,7 @@ async def test_events_on_a_closed_stream_are_answered_by_reset(
     await eventually(lambda: nothing_waits(met))
 
 
-async def test_closing_what_is_finished_gives_the_credit_of_unread_events_back(
-    anyio_backend: str,
-) -> None:
+async def test_closing_what_is_finished_gives_the_credit_of_unread_events_back() -> None:
     """Also when nothing else is sent (here not even a Seal): else the other side waits on."""
     async with meeting(limits=Limits(seal_events=1)) as met:
         ours, theirs = await opened(met)
@@ -308,7 +296,7 @@ async def serve(stream: Stream) -> None:
             await event.answer(2, [event.data, event.data])
 
 
-async def test_a_request_is_answered(met: Meeting, anyio_backend: str) -> None:
+async def test_a_request_is_answered(met: Meeting) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         tasks.start_soon(serve, theirs)
@@ -325,9 +313,7 @@ async def test_a_request_is_answered(met: Meeting, anyio_backend: str) -> None:
     assert living(StreamEvent) == 0
 
 
-async def test_answers_come_in_any_order_to_whom_they_belong(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_answers_come_in_any_order_to_whom_they_belong(met: Meeting) -> None:
     ours, theirs = await opened(met)
     answers: dict[int, object] = {}
 
@@ -345,7 +331,7 @@ async def test_answers_come_in_any_order_to_whom_they_belong(
     assert not len(met.back.streams.requests)
 
 
-async def test_both_sides_may_use_the_same_id(anyio_backend: str) -> None:
+async def test_both_sides_may_use_the_same_id() -> None:
     """An event is a request or an answer by its type alone."""
     async with meeting() as met:
         ours, theirs = await opened(met)
@@ -363,7 +349,7 @@ async def test_both_sides_may_use_the_same_id(anyio_backend: str) -> None:
             assert outcome[0].data == data
 
 
-async def test_an_answer_may_have_a_format_of_its_own(met: Meeting, anyio_backend: str) -> None:
+async def test_an_answer_may_have_a_format_of_its_own(met: Meeting) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = await started(tasks, lambda: ours.request(*ASK, payload=b"question"))
@@ -380,7 +366,7 @@ def asks(event: StreamEvent) -> bool:
     return event.wants_answer
 
 
-async def test_an_event_is_answered_once(met: Meeting, anyio_backend: str) -> None:
+async def test_an_event_is_answered_once(met: Meeting) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = await started(tasks, lambda: ours.request(*ASK))
@@ -407,9 +393,7 @@ async def test_an_event_is_answered_once(met: Meeting, anyio_backend: str) -> No
         await quiet.wait_cancelled()
 
 
-async def test_answers_that_nobody_asked_for_are_dropped_and_counted(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_answers_that_nobody_asked_for_are_dropped_and_counted(met: Meeting) -> None:
     ours, theirs = await opened(met)
     for async_id in (0, 7):
         met.back.core.send(theirs.id, async_id, *ANSWER, b"")
@@ -419,9 +403,7 @@ async def test_answers_that_nobody_asked_for_are_dropped_and_counted(
     assert met.peer.is_open
 
 
-async def test_a_stream_without_declared_answers_cannot_ask(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_stream_without_declared_answers_cannot_ask(met: Meeting) -> None:
     _, theirs = await opened(met)
     with pytest.raises(LocalProtocolError, match="opened without answers"):
         await theirs.request(*ASK)
@@ -434,9 +416,7 @@ async def test_a_stream_without_declared_answers_cannot_ask(
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancelled"])
-async def test_who_gives_up_sends_cancel_and_keeps_the_id(
-    met: Meeting, anyio_backend: str, how: str
-) -> None:
+async def test_who_gives_up_sends_cancel_and_keeps_the_id(met: Meeting, how: str) -> None:
     ours, theirs = await opened(met)
     scope = anyio.CancelScope()
 
@@ -471,7 +451,7 @@ async def test_who_gives_up_sends_cancel_and_keeps_the_id(
     assert met.peer.dropped == met.back.dropped == 0
 
 
-async def test_a_request_that_finds_no_room_in_time(met: Meeting, anyio_backend: str) -> None:
+async def test_a_request_that_finds_no_room_in_time(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await fill(ours)
     with fail_after(5), pytest.raises(CallTimeout):
@@ -490,9 +470,7 @@ async def test_a_request_that_finds_no_room_in_time(met: Meeting, anyio_backend:
 
 
 @pytest.mark.parametrize("how", ["finish", "close", "reset", "abort", "end", "lost"])
-async def test_requests_that_can_have_no_answer_fail_at_once(
-    met: Meeting, anyio_backend: str, how: str
-) -> None:
+async def test_requests_that_can_have_no_answer_fail_at_once(met: Meeting, how: str) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = [await started(tasks, lambda: ours.request(*ASK, timeout=None)) for _ in "ab"]
@@ -535,7 +513,7 @@ async def test_requests_that_can_have_no_answer_fail_at_once(
     await eventually(lambda: nothing_waits(met))
 
 
-async def test_closing_cancels_what_others_wait_for(met: Meeting, anyio_backend: str) -> None:
+async def test_closing_cancels_what_others_wait_for(met: Meeting) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = await started(tasks, lambda: ours.request(*ASK, timeout=None))
@@ -554,7 +532,7 @@ async def test_closing_cancels_what_others_wait_for(met: Meeting, anyio_backend:
 
 @pytest.mark.parametrize("how", ["finished", "reset", "theirs"])
 async def test_an_event_of_a_stream_that_has_ended_cannot_be_answered(
-    met: Meeting, anyio_backend: str, how: str
+    met: Meeting, how: str
 ) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
@@ -576,9 +554,7 @@ async def test_an_event_of_a_stream_that_has_ended_cannot_be_answered(
     assert not len(met.back.streams.requests)
 
 
-async def test_what_was_asked_before_a_finish_is_answered_after_it(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_what_was_asked_before_a_finish_is_answered_after_it(met: Meeting) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = await started(tasks, lambda: ours.request(*ASK, "last", timeout=5))
@@ -589,7 +565,7 @@ async def test_what_was_asked_before_a_finish_is_answered_after_it(
     assert asking[0].data == ["last", "last"]
 
 
-async def test_a_request_after_our_finish_is_nobody_s(met: Meeting, anyio_backend: str) -> None:
+async def test_a_request_after_our_finish_is_nobody_s(met: Meeting) -> None:
     """It may cross our Finish; it is heard, counts for nothing and cannot be answered."""
     ours, theirs = await opened(met)
     await theirs.send_eof()
@@ -604,7 +580,7 @@ async def test_a_request_after_our_finish_is_nobody_s(met: Meeting, anyio_backen
 # What the other side may not do.
 
 
-async def test_an_id_used_twice_ends_the_connection(met: Meeting, anyio_backend: str) -> None:
+async def test_an_id_used_twice_ends_the_connection(met: Meeting) -> None:
     ours, theirs = await opened(met)
     met.peer.core.send(ours.id, 5, *ASK, b"")
     met.peer.core.send(ours.id, 5, 70, 1, b"")
@@ -614,7 +590,7 @@ async def test_an_id_used_twice_ends_the_connection(met: Meeting, anyio_backend:
 
 
 @pytest.mark.parametrize("first", ["call", "event"])
-async def test_calls_and_events_share_the_ids_of_a_stream(anyio_backend: str, first: str) -> None:
+async def test_calls_and_events_share_the_ids_of_a_stream(first: str) -> None:
     async with meeting(drain_timeout=0.0) as met:
 
         @met.server.on_call("hold")
@@ -628,7 +604,7 @@ async def test_calls_and_events_share_the_ids_of_a_stream(anyio_backend: str, fi
         assert (await met.peer.closed()).code == CloseCode.PROTOCOL_ERROR
 
 
-async def test_too_many_requests_reset_their_stream(met: Meeting, anyio_backend: str) -> None:
+async def test_too_many_requests_reset_their_stream(met: Meeting) -> None:
     ours, theirs = await opened(met)
     for async_id in range(1, 1_026):
         met.peer.core.send(ours.id, async_id, *ASK, b"")
@@ -645,7 +621,7 @@ async def test_too_many_requests_reset_their_stream(met: Meeting, anyio_backend:
     assert (await theirs.receive_event()).data == "fine"
 
 
-async def test_application_events_on_stream_1_are_dropped(met: Meeting, anyio_backend: str) -> None:
+async def test_application_events_on_stream_1_are_dropped(met: Meeting) -> None:
     met.peer.core.send(1, 0, *ASK, b"")
     met.peer.core.send(1, 4, *ASK, b"")
     await met.peer.ping()
@@ -658,9 +634,7 @@ async def test_application_events_on_stream_1_are_dropped(met: Meeting, anyio_ba
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.slow
-async def test_whatever_is_interleaved_the_connection_stays_usable(
-    anyio_backend: str, seed: int
-) -> None:
+async def test_whatever_is_interleaved_the_connection_stays_usable(seed: int) -> None:
     """Bytes, events, requests, answers, cancels, finishes and resets at random points of
     both sides: afterwards nothing waits, and a new stream works."""
     random = Random(seed)

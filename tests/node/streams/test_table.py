@@ -25,7 +25,7 @@ def data(stream: int, payload: bytes) -> EventReceived:
     return EventReceived(stream, 0, STREAM, DATA, payload, len(payload) + 64)
 
 
-async def test_data_goes_to_its_stream(anyio_backend: str) -> None:
+async def test_data_goes_to_its_stream() -> None:
     table = new_table()
     three, five = table.add(3, "three"), table.add(5, "five")
     assert table.receive(data(3, b"abc"))
@@ -37,7 +37,7 @@ async def test_data_goes_to_its_stream(anyio_backend: str) -> None:
     assert repr(table) == "<StreamTable of 2>"
 
 
-async def test_a_finished_stream_stays_until_both_ends_are(anyio_backend: str) -> None:
+async def test_a_finished_stream_stays_until_both_ends_are() -> None:
     table = new_table()
     stream = table.add(3, "x")
     table.changed(StreamFinished(3))
@@ -52,7 +52,7 @@ async def test_a_finished_stream_stays_until_both_ends_are(anyio_backend: str) -
         table.changed(late)
 
 
-async def test_a_reset_stream_is_gone_at_once(anyio_backend: str) -> None:
+async def test_a_reset_stream_is_gone_at_once() -> None:
     table = new_table()
     stream = table.add(3, "x")
     table.changed(StreamReset(3, 70, "enough"))
@@ -62,7 +62,7 @@ async def test_a_reset_stream_is_gone_at_once(anyio_backend: str) -> None:
     assert caught.value.code == 70
 
 
-async def test_all_end_with_the_connection(anyio_backend: str) -> None:
+async def test_all_end_with_the_connection() -> None:
     table = new_table()
     streams = [table.add(number, "x") for number in (3, 5)]
     table.connection_ended(1, "bye")

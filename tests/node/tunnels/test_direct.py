@@ -62,7 +62,7 @@ async def tunnelled(clock: FakeClock | None = None) -> AsyncIterator[tuple[Peer,
         yield peer, attempts
 
 
-async def test_attempts_come_after_growing_pauses(anyio_backend: str) -> None:
+async def test_attempts_come_after_growing_pauses() -> None:
     clock = FakeClock()
     async with tunnelled(clock) as (peer, attempts):
         start = clock.now()
@@ -75,7 +75,7 @@ async def test_attempts_come_after_growing_pauses(anyio_backend: str) -> None:
         runner.cancel()
 
 
-async def test_what_comes_back_at_once_was_no_success(anyio_backend: str) -> None:
+async def test_what_comes_back_at_once_was_no_success() -> None:
     clock = FakeClock()
     async with tunnelled(clock) as (peer, attempts):
         runner = peer.backend.spawn(keep_direct, peer, 1, lambda: 1.0)
@@ -96,7 +96,7 @@ async def test_what_comes_back_at_once_was_no_success(anyio_backend: str) -> Non
         runner.cancel()
 
 
-async def test_it_ends_with_its_session_or_if_that_cannot_move(anyio_backend: str) -> None:
+async def test_it_ends_with_its_session_or_if_that_cannot_move() -> None:
     async with tunnelled() as (peer, attempts), anyio.create_task_group() as tasks:
         tasks.start_soon(keep_direct, peer, 1)
         await eventually(lambda: len(attempts.times) == 1)

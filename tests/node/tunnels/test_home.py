@@ -128,7 +128,7 @@ async def place(anyio_backend: str, tmp_path: Path) -> AsyncIterator[Place]:
         yield Place(stack, tmp_path)
 
 
-async def test_two_accounts_of_one_home(place: Place, anyio_backend: str) -> None:
+async def test_two_accounts_of_one_home(place: Place) -> None:
     two = await place.two()
     server, alice, bob = two.server, two.alice.node_id, two.bob.node_id
     assert set(server.accounts) == {alice, bob}
@@ -146,7 +146,7 @@ async def test_two_accounts_of_one_home(place: Place, anyio_backend: str) -> Non
     assert await two.home.call("who") == f"{alice} by 0"  # the home itself, directly
 
 
-async def test_an_account_of_another_home_and_a_server(place: Place, anyio_backend: str) -> None:
+async def test_an_account_of_another_home_and_a_server(place: Place) -> None:
     server, other = await place.server(), await place.server()
     await introduce(server.node, other.node)
     alice, bob = await place.node(), await place.node()
@@ -162,7 +162,7 @@ async def test_an_account_of_another_home_and_a_server(place: Place, anyio_backe
         await there.call("who")
 
 
-async def test_a_node_may_have_several_homes(place: Place, anyio_backend: str) -> None:
+async def test_a_node_may_have_several_homes(place: Place) -> None:
     servers = [await place.server(), await place.server()]
     bob = await place.node()
     clients = [await place.node(), await place.node()]
@@ -188,9 +188,7 @@ async def test_a_node_may_have_several_homes(place: Place, anyio_backend: str) -
 # Logged in.
 
 
-async def test_without_an_account_it_is_dialled_on_with_the_longest_pauses(
-    place: Place, anyio_backend: str
-) -> None:
+async def test_without_an_account_it_is_dialled_on_with_the_longest_pauses(place: Place) -> None:
     server, alice = await place.server(), await place.node()
     server.accounts.change(())
     async with alice.home(server.address, pauses=Pauses(first=0.1, longest=600)) as home:
@@ -206,7 +204,7 @@ async def test_without_an_account_it_is_dialled_on_with_the_longest_pauses(
         assert server.accounts.session(alice.node_id) is not None
 
 
-async def test_it_logs_in_with_each_new_session(place: Place, anyio_backend: str) -> None:
+async def test_it_logs_in_with_each_new_session(place: Place) -> None:
     two = await place.two()
     first = two.server.session(two.bob)
     first.live.drop(CloseCode.GOING_AWAY)
@@ -215,7 +213,7 @@ async def test_it_logs_in_with_each_new_session(place: Place, anyio_backend: str
     assert await (await two.reach()).call("who") == f"{two.alice.node_id} by 2"
 
 
-async def test_leaving_logs_out_and_ends_what_was_reached(place: Place, anyio_backend: str) -> None:
+async def test_leaving_logs_out_and_ends_what_was_reached(place: Place) -> None:
     two = await place.two()
     peer = await two.reach()
     await two.home.aclose()
@@ -227,7 +225,7 @@ async def test_leaving_logs_out_and_ends_what_was_reached(place: Place, anyio_ba
     assert two.server.session(two.bob).is_open
 
 
-async def test_leaving_by_an_exception_does_not_wait(place: Place, anyio_backend: str) -> None:
+async def test_leaving_by_an_exception_does_not_wait(place: Place) -> None:
     server, alice = await place.server(), await place.node()
     home = await alice.home(server.address, exports=["who"]).__aenter__()
     await home.ready()
@@ -237,7 +235,7 @@ async def test_leaving_by_an_exception_does_not_wait(place: Place, anyio_backend
 
 
 async def test_a_home_that_does_not_answer_is_left_all_the_same(
-    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, alice = await place.server(), await place.node()
     home = await alice.home(server.address).__aenter__()
@@ -248,7 +246,7 @@ async def test_a_home_that_does_not_answer_is_left_all_the_same(
     await eventually(lambda: alice.node_id not in server.accounts)
 
 
-async def test_a_home_is_entered_once_and_not_by_a_server(place: Place, anyio_backend: str) -> None:
+async def test_a_home_is_entered_once_and_not_by_a_server(place: Place) -> None:
     server, other = await place.server(), await place.server()
     with pytest.raises(ParleyError, match="tunnels are served already"):
         await other.node.home(server.address, exports=["who"]).__aenter__()
@@ -263,7 +261,7 @@ async def test_a_home_is_entered_once_and_not_by_a_server(place: Place, anyio_ba
 # Who is not reached.
 
 
-async def test_nobody_but_a_home_leads_here(place: Place, anyio_backend: str) -> None:
+async def test_nobody_but_a_home_leads_here(place: Place) -> None:
     two = await place.two()
     stranger = await place.node()
     peer, _ = await introduce(stranger, two.bob)
@@ -273,7 +271,7 @@ async def test_nobody_but_a_home_leads_here(place: Place, anyio_backend: str) ->
     assert error.value.code == ResultCode.NOT_AUTHORISED
 
 
-async def test_what_cannot_be_reached(place: Place, anyio_backend: str) -> None:
+async def test_what_cannot_be_reached(place: Place) -> None:
     two = await place.two()
     with pytest.raises(TunnelRefusedError) as refused:
         await two.home.reach(two.alice.node_id)
@@ -288,7 +286,7 @@ async def test_what_cannot_be_reached(place: Place, anyio_backend: str) -> None:
         await two.reach(also=["127.0.0.1:1"])
 
 
-async def test_a_home_that_is_not_there(place: Place, anyio_backend: str) -> None:
+async def test_a_home_that_is_not_there(place: Place) -> None:
     server, alice = await place.server(), await place.node()
     await server.node.aclose()
     async with alice.home(server.address, pauses=SOON) as home:
@@ -300,9 +298,7 @@ async def test_a_home_that_is_not_there(place: Place, anyio_backend: str) -> Non
 # The session goes on.
 
 
-async def test_it_goes_on_over_the_next_session_with_the_home(
-    place: Place, anyio_backend: str
-) -> None:
+async def test_it_goes_on_over_the_next_session_with_the_home(place: Place) -> None:
     two = await place.two(resume=30.0)
     peer = await two.reach()
     await peer.call("who")  # from now on both sides know that they can resume
@@ -314,7 +310,7 @@ async def test_it_goes_on_over_the_next_session_with_the_home(
 
 @pytest.mark.parametrize("found", ["also", "discover"])
 async def test_it_moves_to_a_direct_address_and_back(
-    place: Place, anyio_backend: str, found: str, monkeypatch: pytest.MonkeyPatch
+    place: Place, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = await place.two(resume=30.0)
     direct = await two.bob.listen("tcp://127.0.0.1:0")
@@ -338,7 +334,7 @@ async def test_it_moves_to_a_direct_address_and_back(
 
 
 async def test_a_node_that_is_nowhere_near(
-    place: Place, anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
 
@@ -359,7 +355,7 @@ async def test_a_node_that_is_nowhere_near(
 # Writing in topics.
 
 
-async def test_notes_for_topics_elsewhere(place: Place, anyio_backend: str) -> None:
+async def test_notes_for_topics_elsewhere(place: Place) -> None:
     two = await place.two()
     server, alice, bob = two.server, two.alice.node_id, two.bob
     bob.topic("room", keep=10, writers=[alice])
@@ -386,7 +382,7 @@ async def test_notes_for_topics_elsewhere(place: Place, anyio_backend: str) -> N
 
 
 async def test_only_a_few_publishers_are_kept(
-    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishers, "MOST_PUBLISHERS", 1)
     two = await place.two()
@@ -416,7 +412,7 @@ async def test_only_a_few_publishers_are_kept(
 
 
 async def test_no_more_publishers_are_kept_by_notes_at_once(
-    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishers, "MOST_PUBLISHERS", 1)
     two = await place.two()
