@@ -13,8 +13,8 @@ from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerErro
 from parley._node.messaging.pending import OutgoingCall
 from parley._node.peer.answer_stream import AnswerStream
 from parley._node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode
-from parley._node.protocol.limits import EVENT_COST, Limits
-from tests.node.network import Meeting, config, eventually, meeting, settled, started
+from parley._node.protocol.limits import EVENT_COST
+from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -82,18 +82,6 @@ async def test_items_come_in_their_order_and_end(met: Meeting, number: int) -> N
         assert [item async for item in answer] == []
         assert answer.result is None
     await nothing_waits(met)
-
-
-async def test_items_of_every_kind(met: Meeting) -> None:
-    items = [None, 0, "", b"\0", [None], {}, {"a": [1.5]}, False]
-
-    @met.server.on_call("kinds")
-    async def kinds(call: Call) -> AsyncIterator[object]:
-        for item in items:
-            yield item
-
-    async with met.peer.call_stream("kinds") as answer:
-        assert [item async for item in answer] == items
 
 
 async def test_many_answers_at_once_keep_to_themselves(met: Meeting) -> None:
@@ -171,18 +159,6 @@ async def test_padding_counts_on_both_sides(padding: str) -> None:
         assert met.peer.is_open
 
 
-async def test_on_other_kinds_of_connection() -> None:
-    for settings in (
-        config(plaintext="only"),
-        config(deliver="sealed"),
-        config(limits=Limits(stream_window=1024)),
-    ):
-        async with meeting(client=settings, server=settings) as met:
-            offer(met)
-            async with met.peer.call_stream("count", 300) as answer:
-                assert [item async for item in answer] == list(range(300))
-
-
 async def test_a_transport_that_takes_nothing_bounds_what_is_made() -> None:
     """A hostile caller names the greatest window for many calls and never reads."""
     write_buffer, handlers, size = 100_000, 20, 10_000
@@ -222,16 +198,6 @@ async def test_leaving_cancels_the_handler_and_its_id_is_free(met: Meeting) -> N
     await nothing_waits(met)
     with pytest.raises(anyio.ClosedResourceError):
         await anext(answer)
-
-
-async def test_break_inside(met: Meeting) -> None:
-    endless = Endless(met)
-    for _ in range(3):
-        async with met.peer.call_stream("endless", window=1000) as answer:
-            async for _ in answer:
-                break
-    await eventually(lambda: endless.ended == 3)
-    await nothing_waits(met)
 
 
 async def test_leaving_by_an_exception_and_by_cancellation(met: Meeting) -> None:
@@ -299,18 +265,6 @@ async def test_a_deadline_while_it_streams(met: Meeting) -> None:
         with fail_after(5), pytest.raises(CallTimeout):
             await drain(answer, 0.01)
     await eventually(lambda: endless.ended == 1)
-    await nothing_waits(met)
-
-
-async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(met: Meeting) -> None:
-    endless = Endless(met)
-    async with met.peer.call_stream("endless", timeout=0.1, window=1000) as answer:
-        call = answer._call
-        assert call is not None
-        call.slot.discard(call)
-        await eventually(lambda: endless.ended == 1)
-        with pytest.raises(CallTimeout):
-            await drain(answer)
     await nothing_waits(met)
 
 

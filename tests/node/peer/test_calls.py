@@ -117,24 +117,6 @@ async def test_a_connection_that_ends_frees_its_slots() -> None:
         assert isinstance(waiting[0], PeerClosedError)
 
 
-async def test_who_is_cancelled_in_line_loses_no_slot(met: Meeting) -> None:
-    counter = Counter()
-    met.server.on_call("work", concurrency=1)(counter.handle)
-    async with create_task_group() as tasks:
-        first = await started(tasks, lambda: met.peer.call("work", 1))
-        async with create_task_group() as others:
-            for number in (2, 3, 4):
-                others.start_soon(met.peer.call, "work", number)
-            await eventually(lambda: met.back.running_calls == 4)
-            others.cancel_scope.cancel()
-        last = await started(tasks, lambda: met.peer.call("work", 5))
-        counter.finish.set()
-        await eventually(lambda: bool(first) and bool(last))
-    assert counter.began == [1, 5]
-    await eventually(lambda: met.back.running_calls == 0)
-    assert await met.peer.call("work", 6, timeout=5) == 6
-
-
 async def test_the_deadline_counts_in_line(met: Meeting) -> None:
     counter = Counter()
     met.server.on_call("work", concurrency=1)(counter.handle)

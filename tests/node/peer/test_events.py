@@ -182,26 +182,6 @@ async def test_supercategories() -> None:
         assert met.back.dropped == 1
 
 
-async def test_concurrency(met: Meeting) -> None:
-    running, most, go = 0, 0, anyio.Event()
-
-    @met.server.on("narrow", concurrency=2)
-    async def narrow(event: NamedEvent) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await go.wait()
-        running -= 1
-
-    async with create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(met.peer.emit("narrow").reply)
-        await eventually(lambda: len(met.back.calls.answering) == 5)
-        assert (await met.peer.emit("echo", 1).reply()).data == 1
-        go.set()
-    assert most == 2
-
-
 async def test_a_draining_node_takes_no_events(met: Meeting) -> None:
     met.back.live.draining = True
     assert await refusal(met, "echo") == (19, "overloaded")

@@ -100,26 +100,6 @@ async def test_without_a_key_it_is_a_call_like_any_other(town: Town) -> None:
     assert len(town.memory) == 0
 
 
-async def test_keys_are_each_node_ids_own(town: Town) -> None:
-    async with new_node() as other:
-        peer, _ = await introduce(other, town.shop.node)
-        assert await peer.call("order", once=KEY) == {"number": 1}
-        assert await (await town.visit()).call("order", once=KEY) == {"number": 2}
-
-
-@pytest.mark.parametrize(
-    ("topic", "data"), [("order", "coffee"), ("order", None), ("other", "tea")]
-)
-async def test_a_key_is_for_one_question(town: Town, topic: str, data: str | None) -> None:
-    town.shop.node.on_call("other", once=True)(lambda call: None)
-    peer = await town.visit()
-    await peer.call("order", "tea", once=KEY)
-    with pytest.raises(CallRefused) as caught:
-        await peer.call(topic, data, once=KEY)
-    assert caught.value.code == ResultCode.MALFORMED
-    assert await peer.call("order", "tea", once=KEY) == {"number": 1}
-
-
 async def test_those_that_come_meanwhile_wait_for_the_first(town: Town) -> None:
     town.shop.hold()
     peers = [await town.visit(), await town.visit()]
@@ -134,42 +114,6 @@ async def test_those_that_come_meanwhile_wait_for_the_first(town: Town) -> None:
         town.shop.finish.set()
     assert outcomes == [[{"number": 1}]] * 6
     assert town.shop.ran == [None]
-
-
-@pytest.mark.parametrize("code", [1, 2, 3, 16, 17, 18, 64, 2**32 - 1])
-async def test_refusals_are_remembered(town: Town, code: int) -> None:
-    ran = []
-
-    @town.shop.node.on_call("no", once=True)
-    async def no(call: Call) -> None:
-        ran.append(call)
-        raise CallRefused(code, ["why"])
-
-    peer = await town.visit()
-    for _ in range(2):
-        with pytest.raises(CallRefused) as caught:
-            await peer.call("no", once=KEY)
-        assert (caught.value.code, caught.value.data) == (code, ["why"])
-    assert len(ran) == 1
-
-
-@pytest.mark.parametrize("code", [19, 20, 23, 27, 63])
-async def test_a_handler_may_say_that_it_did_nothing(town: Town, code: int) -> None:
-    ran = []
-
-    @town.shop.node.on_call("later", once=True)
-    async def later(call: Call) -> int:
-        ran.append(call)
-        if len(ran) == 1:
-            raise CallRefused(code)
-        return len(ran)
-
-    peer = await town.visit()
-    with pytest.raises(CallRefused) as caught:
-        await peer.call("later", once=KEY)
-    assert caught.value.code == code
-    assert len(town.memory) == 0
-    assert await peer.call("later", once=KEY) == 2
 
 
 async def test_failures_are_remembered(town: Town, caplog: pytest.LogCaptureFixture) -> None:

@@ -238,18 +238,3 @@ async def test_calls_that_are_cancelled_at_once_leave_nothing() -> None:
         )
         await peer.close()
         await eventually(lambda: back.core.account.held == 0)
-
-
-@pytest.mark.parametrize("timeout", [0.0, 0.001])
-async def test_deadlines_that_pass_at_once_leave_nothing(timeout: float) -> None:
-    async with meeting() as met:
-
-        @met.server.on_call("work", once=True)
-        async def work(call: Call) -> None:
-            await anyio.sleep_forever()
-
-        peer, _ = await introduce(met.client, met.server)
-        async with create_task_group() as tasks:
-            for number in range(30):
-                tasks.start_soon(partial(outcome, peer, "work", number, once=True, timeout=timeout))
-        await eventually(lambda: met.server._once.running == 0)

@@ -1,7 +1,6 @@
 """What becomes of a Subscribe: accepted, with first data, or one of the codes of section 9."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -23,7 +22,7 @@ from parley._node.protocol.codes import (
     Supercategory,
 )
 from parley._node.protocol.limits import Limits
-from tests.node.network import Meeting, eventually, meeting, settled, started
+from tests.node.network import Meeting, eventually, meeting, started
 
 pytestmark = pytest.mark.anyio
 
@@ -87,12 +86,6 @@ async def test_a_handler_need_not_be_async(met: Meeting) -> None:
         assert sub.data == [5, "yes"]
 
 
-async def test_without_a_handler_everybody_is_accepted(met: Meeting) -> None:
-    met.server.topic("x")
-    async with met.peer.subscribe("x", "anything") as sub:
-        assert sub.data is None
-
-
 async def test_one_handler_for_many_topics(met: Meeting) -> None:
     for name in ("prices.eur", "prices.usd", "news"):
         met.server.topic(name)
@@ -118,16 +111,6 @@ async def test_notes_published_while_it_is_decided_are_not_for_it(met: Meeting) 
     async with met.peer.subscribe("x") as sub:
         await topic.publish("in time")
         assert await anext(sub) == "in time"
-
-
-async def test_many_topics_of_one_peer(met: Meeting) -> None:
-    topics = [met.server.topic(f"t{number}") for number in range(50)]
-    async with AsyncExitStack() as stack:
-        subs = [await stack.enter_async_context(met.peer.subscribe(topic.name)) for topic in topics]
-        for number, topic in enumerate(topics):
-            await topic.publish(number)
-        assert [await anext(sub) for sub in subs] == list(range(50))
-    await eventually(lambda: not met.peer.core.streams._streams.open)
 
 
 async def test_both_sides_subscribe_to_each_other(met: Meeting) -> None:
@@ -203,16 +186,6 @@ async def test_3_rejected_with_data(met: Meeting, data: Any) -> None:
     assert nothing_there(met, topic)
 
 
-@pytest.mark.parametrize("code", [16, 19, 20, 64, 4_000])
-async def test_another_code_of_the_handlers_choice(met: Meeting, code: int) -> None:
-    @met.server.topic("x").on_subscribe
-    def refuse(request: SubscribeRequest) -> None:
-        raise CallRefused(code, "why")
-
-    error = await refused(met.peer)
-    assert (error.code, error.data) == (code, "why")
-
-
 @pytest.mark.parametrize("answer", [{1, 2}, 2**64, "\ud800"])
 async def test_16_first_data_without_an_encoding(met: Meeting, answer: Any) -> None:
     topic = met.server.topic("x")
@@ -220,18 +193,6 @@ async def test_16_first_data_without_an_encoding(met: Meeting, answer: Any) -> N
     error = await refused(met.peer)
     assert (error.code, error.data) == (ResultCode.HANDLER_FAILED, "the handler failed")
     assert nothing_there(met, topic)
-
-
-async def test_16_first_data_that_nests_too_deeply_for_its_answer(met: Meeting) -> None:
-    topic = met.server.topic("x")
-    nested: Any = 0
-    for _ in range(15):
-        nested = [nested]
-    topic.on_subscribe(lambda request: [nested] if request.data else nested)
-    assert (await refused(met.peer, data=True)).code == ResultCode.HANDLER_FAILED
-    assert nothing_there(met, topic)
-    async with met.peer.subscribe("x") as sub:
-        assert sub.data == nested
 
 
 async def test_16_a_handler_that_fails(met: Meeting, caplog: pytest.LogCaptureFixture) -> None:
@@ -284,26 +245,6 @@ async def test_17_and_18_no_answer_in_time(met: Meeting) -> None:
     assert len(met.peer.asking) == 0
 
 
-async def test_18_is_the_answer_to_a_cancelled_request(met: Meeting) -> None:
-    topic = met.server.topic("x")
-
-    @topic.on_subscribe
-    async def hold(request: SubscribeRequest) -> None:
-        await anyio.sleep_forever()
-
-    woken: list[int] = []
-    now = met.peer.backend.now()
-    call = met.peer.asking.subscribe("x", None, now, None, lambda: woken.append(1))
-    codes: list[tuple[int, int]] = []
-    call.on_final = lambda code, stream: codes.append((code, stream))
-    met.peer.topics.expect("x")
-    await settled()
-    met.peer.asking.give_up(call)
-    await eventually(lambda: bool(codes))
-    assert codes == [(ResultCode.CANCELLED, 0)]
-    assert woken == []
-
-
 async def test_19_no_stream_is_free() -> None:
     async with meeting(limits=Limits(max_streams=1)) as met:
         first, second = met.server.topic("x"), met.server.topic("y")
@@ -334,17 +275,6 @@ async def test_20_not_allowed(met: Meeting) -> None:
     met.server.roles.assign(met.client.node_id, "reader")
     async with met.peer.subscribe("x"):
         assert asked == [None]
-
-
-async def test_20_a_pattern_holds_for_the_topics_under_it(met: Meeting) -> None:
-    met.server.on_subscribe("admin.*", allow=["admin"])(lambda request: request.topic)
-    met.server.topic("admin.log")
-    met.server.topic("admin.all", allow=lambda peer, name: True)
-    for name in ("admin.log", "admin.all"):
-        assert (await refused(met.peer, name)).code == ResultCode.NOT_AUTHORISED
-    met.server.roles.assign(met.client.node_id, "admin")
-    async with met.peer.subscribe("admin.log") as sub:
-        assert sub.data == "admin.log"
 
 
 async def test_21_first_data_that_is_too_large() -> None:

@@ -24,8 +24,6 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from parley._node.protocol.errors import PayloadTooLargeError
-from parley._node.protocol.limits import Limits
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -66,14 +64,6 @@ async def test_notes_come_in_order_one_by_one_and_in_batches(met: Meeting) -> No
         assert got == list(range(10, 1_000))
         await publish(topic, "after")
         assert await anext(sub) == "after"
-
-
-async def test_every_kind_of_value(met: Meeting) -> None:
-    topic = met.server.topic("x")
-    values: list[Any] = [None, True, 0, -(2**64), 1.5, "grüße", b"\0\xff", [1, [2]], {"k": {5: 6}}]
-    async with met.peer.subscribe("x") as sub:
-        await publish(topic, *values)
-        assert [await anext(sub) for _ in values] == values
 
 
 async def test_headers_came_with_the_last_note(met: Meeting) -> None:
@@ -195,13 +185,6 @@ async def test_data_without_an_encoding(met: Meeting) -> None:
     assert met.peer.topics._expected == {}
 
 
-async def test_data_that_is_too_large() -> None:
-    async with meeting(limits=Limits(max_payload=4_096)) as met:
-        with pytest.raises(PayloadTooLargeError):
-            await met.peer.subscribe("x", bytes(4_096)).__aenter__()
-        assert met.peer.topics._expected == {}
-
-
 async def test_on_a_connection_that_is_over(met: Meeting) -> None:
     met.server.topic("x")
     await met.peer.close()
@@ -256,18 +239,6 @@ async def test_a_publisher_that_never_finishes_is_not_waited_for(
     # The publisher's end goes together with its subscriber. Ours goes when the Reset that
     # answers ours has come: one flush of the publisher and one read of ours later.
     assert not met.back.core.streams._streams.open
-    await eventually(lambda: streams_open(met) == 0)
-
-
-async def test_who_subscribes_again_gets_no_old_notes(met: Meeting) -> None:
-    topic = met.server.topic("x")
-    for round_number in range(10):
-        async with met.peer.subscribe("x", window=1_024) as sub:
-            await publish(topic, *([round_number, bytes(500)] for _ in range(20)))
-            note = await anext(sub)
-            assert isinstance(note, list)
-            assert note[0] == round_number
-    assert topic.dropped == 0
     await eventually(lambda: streams_open(met) == 0)
 
 

@@ -80,18 +80,6 @@ async def test_bytes_go_both_ways_and_both_ends_finish(met: Meeting) -> None:
     assert living(Stream) == 0
 
 
-async def test_the_opener_may_be_the_one_who_reads(met: Meeting) -> None:
-    @met.server.on_stream("source")
-    async def source(stream: Stream) -> None:
-        await stream.send(MANY)
-
-    async with met.peer.open_stream("source") as stream:
-        assert await read_all(stream) == MANY
-        with pytest.raises(EndOfStream):
-            await stream.receive()
-    await eventually(lambda: none_open(met))
-
-
 async def test_receive_gives_at_most_what_was_asked_for(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await ours.send(b"abcdefg")
@@ -365,18 +353,6 @@ async def test_a_slow_reader_slows_its_sender_and_nobody_else(met: Meeting) -> N
     assert writing == [None]
 
 
-async def test_a_small_window_and_payload() -> None:
-    limits = Limits(max_payload=1024, stream_window=1024, seal_events=1)
-    async with meeting(limits=limits) as met:
-        ours, theirs = await opened(met)
-        async with create_task_group() as tasks:
-            tasks.start_soon(ours.send, MANY[:50_000])
-            received = b""
-            while len(received) < 50_000:
-                received += await theirs.receive(777)
-        assert received == MANY[:50_000]
-
-
 async def test_as_many_streams_as_were_agreed() -> None:
     async with meeting(limits=Limits(max_streams=3)) as met:
         streams = [met.peer.open_stream("nobody") for _ in range(3)]
@@ -411,16 +387,6 @@ async def test_the_end_of_the_connection_ends_streams(met: Meeting, how: str) ->
     writer.reset()
     await writer.send_eof()
     assert not met.peer.streams
-
-
-async def test_what_was_finished_before_close_is_read_after_it(met: Meeting) -> None:
-    ours, theirs = await opened(met)
-    await ours.send(MANY[:100_000])
-    await ours.send_eof()
-    await met.peer.close()
-    assert await read_all(theirs) == MANY[:100_000]
-    with pytest.raises(PeerClosedError):
-        await theirs.send(b"x")
 
 
 async def test_sending_while_the_connection_closes(met: Meeting) -> None:

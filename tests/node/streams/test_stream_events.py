@@ -162,13 +162,6 @@ async def test_what_may_not_be_sent_is_refused_and_changes_nothing(met: Meeting,
     assert not len(met.peer.streams.requests)
 
 
-async def test_the_largest_payload(met: Meeting) -> None:
-    ours, theirs = await opened(met)
-    limit = met.peer.limits.max_payload
-    await ours.send_event(64, 1, payload=bytes(limit))
-    assert len((await theirs.receive_event()).payload) == limit
-
-
 async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(met: Meeting) -> None:
     """Also an application that reads only bytes: its events wait under the window."""
     met.server.on_call("echo")(lambda call: call.data)
@@ -331,36 +324,6 @@ async def test_answers_come_in_any_order_to_whom_they_belong(met: Meeting) -> No
     assert not len(met.back.streams.requests)
 
 
-async def test_both_sides_may_use_the_same_id() -> None:
-    """An event is a request or an answer by its type alone."""
-    async with meeting() as met:
-        ours, theirs = await opened(met)
-        theirs.answers = frozenset(ANSWERS)
-        async with create_task_group() as tasks:
-            ask = await started(tasks, lambda: ours.request(*ASK, "ours", timeout=5))
-            back = await started(tasks, lambda: theirs.request(*ASK, "theirs", timeout=5))
-            for stream in (ours, theirs):
-                event = await stream.receive_event()
-                assert event.async_id == 1
-                await event.answer(255, event.data, category=255)
-            await eventually(lambda: bool(ask and back))
-        for outcome, data in ((ask, "ours"), (back, "theirs")):
-            assert isinstance(outcome[0], StreamEvent)
-            assert outcome[0].data == data
-
-
-async def test_an_answer_may_have_a_format_of_its_own(met: Meeting) -> None:
-    ours, theirs = await opened(met)
-    async with create_task_group() as tasks:
-        asking = await started(tasks, lambda: ours.request(*ASK, payload=b"question"))
-        event = await theirs.receive_event()
-        assert event.payload == b"question"
-        await event.answer(2, payload=b"answer")
-        await eventually(lambda: bool(asking))
-    assert isinstance(asking[0], StreamEvent)
-    assert asking[0].payload == b"answer"
-
-
 def asks(event: StreamEvent) -> bool:
     """Its word of the moment."""
     return event.wants_answer
@@ -391,16 +354,6 @@ async def test_an_event_is_answered_once(met: Meeting) -> None:
         with pytest.raises(LocalProtocolError, match="it is not a request"):
             await quiet.answer(2)
         await quiet.wait_cancelled()
-
-
-async def test_answers_that_nobody_asked_for_are_dropped_and_counted(met: Meeting) -> None:
-    ours, theirs = await opened(met)
-    for async_id in (0, 7):
-        met.back.core.send(theirs.id, async_id, *ANSWER, b"")
-    await theirs.send_event(64, 3)
-    assert (await ours.receive_event()).subcategory == 3
-    assert met.peer.dropped == 2
-    assert met.peer.is_open
 
 
 async def test_a_stream_without_declared_answers_cannot_ask(met: Meeting) -> None:
@@ -580,15 +533,6 @@ async def test_a_request_after_our_finish_is_nobody_s(met: Meeting) -> None:
 # What the other side may not do.
 
 
-async def test_an_id_used_twice_ends_the_connection(met: Meeting) -> None:
-    ours, theirs = await opened(met)
-    met.peer.core.send(ours.id, 5, *ASK, b"")
-    met.peer.core.send(ours.id, 5, 70, 1, b"")
-    ended = await met.peer.closed()
-    assert ended.code == CloseCode.PROTOCOL_ERROR
-    assert isinstance(await failure(lambda: theirs.send_event(64, 1)), PeerClosedError)
-
-
 @pytest.mark.parametrize("first", ["call", "event"])
 async def test_calls_and_events_share_the_ids_of_a_stream(first: str) -> None:
     async with meeting(drain_timeout=0.0) as met:
@@ -619,14 +563,6 @@ async def test_too_many_requests_reset_their_stream(met: Meeting) -> None:
     ours, theirs = await opened(met)
     await ours.send_event(64, 1, "fine")
     assert (await theirs.receive_event()).data == "fine"
-
-
-async def test_application_events_on_stream_1_are_dropped(met: Meeting) -> None:
-    met.peer.core.send(1, 0, *ASK, b"")
-    met.peer.core.send(1, 4, *ASK, b"")
-    await met.peer.ping()
-    assert met.back.dropped == 2
-    assert met.back.is_open
 
 
 # All at once.
