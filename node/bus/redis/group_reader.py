@@ -6,7 +6,7 @@ another event of an API: none stays in between. A group that has vanished is mad
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ class GroupReader:
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
         """Make the group and the consumer, if they are not there."""
-        await self._client.subscribe(DUE_CHANNEL, self._heard)
+        self._client.subscribe(DUE_CHANNEL, self._heard)
         member = self._memberships.joined(stream, self._key(stream), group)
         await self._make(member, consumer, after)
 
@@ -86,8 +86,11 @@ class GroupReader:
         while True:
             left = deadline - self._loop.now()
             entries: list[tuple[bytes, list[bytes]]] = []
+            scope = anyio.CancelScope()
             try:
-                with anyio.CancelScope() as scope, member.waiting(scope):
+                # A read that doesn't wait isn't ended by due events.
+                ends_early = member.waiting(scope) if wait > 0 else nullcontext()
+                with scope, ends_early:
                     entries = await self._new(member, consumer, count, min(left, LONGEST_BLOCK))
             except RedisError as error:
                 if not is_missing_group(error) or cures == _MOST_CURES:

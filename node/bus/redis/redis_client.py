@@ -1,8 +1,9 @@
-"""The client of Redis: one connection that all commands share, and one for each read that blocks.
+"""The client of Redis: one connection that all commands share, one for each blocking read, and one
+for a channel.
 
-Every failure is one BusError, the next command connects anew, and nothing is sent twice. Commands
-of many tasks travel together, since none waits for the answer of another; a read that blocks would
-make them wait, and has a connection of its own.
+Each failure is one BusError, the next command reconnects, and no command is sent twice. Commands of
+many tasks are sent together. A blocking read would delay the other commands, and has its own
+connection.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +20,7 @@ from parley._node.bus.errors import BusClosedError, BusError
 from parley._node.bus.redis.group_notes import GroupKeys
 from parley._node.bus.redis.redis_address import RedisAddress
 from parley._node.bus.redis.redis_errors import bus_error, is_missing_group, is_no_answer
-from parley._node.bus.redis.redis_link import RedisLink, RedisRequest
+from parley._node.bus.redis.redis_link import RedisLink, RedisRequest, open_link
 from parley._node.bus.redis.scripts import Script
 from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend
@@ -40,6 +41,8 @@ IDLE_READERS: Final = 16
 LINKS: Final = 1_000
 # Seconds that a cancellation waits for events to be given back.
 CANCEL_PATIENCE: Final = 2.0
+# Seconds until the client connects again to listen on its channel.
+_LISTEN_PAUSE: Final = 1.0
 # Seconds between two tries to end a read whose caller is gone, and how many there are.
 _UNBLOCK_PAUSE: Final = 0.05
 _UNBLOCK_TRIES: Final = 40
@@ -65,9 +68,9 @@ class RedisClient:
         self._finishing = 0
         self._readers: list[RedisLink] = []  # idle
         self._links: set[RedisLink] = set()
+        self._dialled = 0  # connections that are being made
         self._closed = False
-        self._channel: str | None = None
-        self._message: Callable[[bytes], None] = lambda message: None
+        self._listens = False
 
     async def open(self) -> None:
         """Connect for the first time.
@@ -85,29 +88,31 @@ class RedisClient:
         self._closed = True
         self._changes.notify()
         for reader in self._links - {self._shared}:
-            reader.close()
+            reader.invalidate()
         with anyio.move_on_after(self._timeout):
             await self._changes.until(lambda: not self._under_way and not self._finishing)
-        for link in list(self._links):
-            link.close()
-        self._links.clear()
+        for link in self._links:
+            link.invalidate()
+        with anyio.move_on_after(self._timeout):
+            await self._changes.until(lambda: not self._links)
 
-    async def subscribe(self, channel: str, message: Callable[[bytes], None]) -> None:
-        """Call `message` with each message of a channel from now on, the only one: over whatever
-        connection there is then. Messages may be lost, and the server may refuse to send any.
+    def subscribe(self, channel: str, receive: Callable[[bytes], None]) -> None:
+        """Call `receive` with each message of a channel from now on. Only the first call has an
+        effect. Messages can be lost, and the server can refuse the subscription."""
+        if not self._listens and not self._closed:
+            self._listens = True
+            self._loop.spawn(self._listen, channel, receive)
 
-        Raises:
-            BusError: there is no connection.
-        """
-        link = await self._link()
-        if self._channel is None:
-            self._channel, self._message = channel, message
-            self._listen(link)
-
-    def _listen(self, link: RedisLink) -> None:
-        if self._channel is not None:
-            with suppress(RedisError):
-                link.send([(b"SUBSCRIBE", self._channel)], self._timeout)
+    async def _listen(self, channel: str, receive: Callable[[bytes], None]) -> None:
+        while not self._closed:
+            with suppress(ParleyError):
+                link = await self._connect()
+                try:
+                    await link.listen(channel, receive)
+                finally:
+                    link.invalidate()
+            with anyio.move_on_after(_LISTEN_PAUSE):
+                await self._changes.until(lambda: self._closed)
 
     @property
     def under_way(self) -> int:
@@ -165,16 +170,25 @@ class RedisClient:
             return [error for _ in callers]  # one attempt is enough for all
         together = [words for several in callers for words in several]
         try:
-            request = link.send(together, self._timeout)
+            # Several callers have a task of the batcher, a single one has only its own.
+            request = link.send(together, self._timeout, batch=len(callers) > 1)
         except RedisError as error:
             return [self._lost(link, error) for _ in callers]
         try:
             answers = iter(await request.wait())
         except get_cancelled_exc_class():
             self._left += 1
-            request.leave(self._answered)
+            self._loop.spawn(self._discard_answers, link, request)
             raise
         return [self._outcome(link, list(islice(answers, len(several)))) for several in callers]
+
+    async def _discard_answers(self, link: RedisLink, request: RedisRequest) -> None:
+        """Count commands whose callers are gone until their answers arrive."""
+        try:
+            self._outcome(link, await request.wait())
+        finally:
+            self._left -= 1
+            self._changes.notify()
 
     def _outcome(self, link: RedisLink, answers: list[Any]) -> list[Any] | ParleyError:
         for answer in answers:
@@ -184,7 +198,7 @@ class RedisClient:
 
     def _lost(self, link: RedisLink, error: BaseException) -> ParleyError:
         """What to raise if a connection gave no answer; it is given up."""
-        link.close()
+        link.invalidate()
         lost = BusClosedError("the bus is closed") if self._closed else bus_error(error)
         lost.__cause__ = error
         return lost
@@ -239,7 +253,7 @@ class RedisClient:
         request: RedisRequest
         try:
             request = reader.send([words], block + self._timeout)
-            answer = await _answer(request)
+            answer = await request.only()
         except get_cancelled_exc_class():
             self._finishing += 1
             over = self._loop.waiter()
@@ -249,7 +263,7 @@ class RedisClient:
                 await over.wait()
             raise
         except (RedisError, OSError) as error:
-            self._drop(reader)
+            reader.invalidate()
             self.check_open()
             raise bus_error(error) from error
         self._put_back(reader)
@@ -277,9 +291,8 @@ class RedisClient:
         self._connecting, self._failure = True, None
         try:
             if self._shared is not None:
-                self._drop(self._shared)
+                self._shared.invalidate()
             self._shared = await self._connect()
-            self._listen(self._shared)
             return self._shared
         except ParleyError as error:
             self._failure = error
@@ -295,35 +308,38 @@ class RedisClient:
                 reader = self._readers.pop()
                 if reader.usable:
                     return reader
-                self._drop(reader)
-            if len(self._links) < LINKS:
+                reader.invalidate()
+            if self._may_connect():
                 return await self._connect()
             await self._changes.until(
-                lambda: self._closed or bool(self._readers) or len(self._links) < LINKS
+                lambda: self._closed or bool(self._readers) or self._may_connect()
             )
             self.check_open()
 
+    def _may_connect(self) -> bool:
+        return len(self._links) + self._dialled < LINKS
+
     async def _connect(self) -> RedisLink:
-        link = RedisLink(self._loop, self._address, lambda message: self._message(message))
-        self._links.add(link)
+        self._dialled += 1
         try:
-            await link.connect(self._timeout)
-        except BaseException:
-            self._drop(link)
-            raise
-        return link
+            link = await open_link(self._loop, self._address, self._timeout, self._ended)
+            if link.usable:
+                self._links.add(link)
+            return link
+        finally:
+            self._dialled -= 1
+            self._changes.notify()
+
+    def _ended(self, link: RedisLink) -> None:
+        self._links.discard(link)
+        self._changes.notify()
 
     def _put_back(self, reader: RedisLink) -> None:
         if reader.usable and len(self._readers) < IDLE_READERS and not self._closed:
             self._readers.append(reader)
             self._changes.notify()
         else:
-            self._drop(reader)
-
-    def _drop(self, link: RedisLink) -> None:
-        link.close()
-        self._links.discard(link)
-        self._changes.notify()
+            reader.invalidate()
 
     async def _finish(
         self,
@@ -337,19 +353,19 @@ class RedisClient:
         try:
             for _ in range(_UNBLOCK_TRIES):
                 # Several times: the read may not have begun when it is asked to end.
-                await self.command(b"CLIENT", b"UNBLOCK", reader.client_id)
+                await self.command(b"CLIENT", b"UNBLOCK", reader.client_id or 0)
                 with anyio.move_on_after(_UNBLOCK_PAUSE) as scope:
-                    answer = await _answer(request)
+                    answer = await request.only()
                 if not scope.cancelled_caught:
                     break
             else:
-                self._drop(reader)
+                reader.invalidate()
                 lost()
                 return
             await unwanted(answer)
             self._put_back(reader)
         except (BusError, RedisError, OSError):
-            self._drop(reader)
+            reader.invalidate()
             lost()
         finally:
             self._finishing -= 1
@@ -366,23 +382,6 @@ class RedisClient:
         self._under_way -= 1
         if self._closed or self.under_way == self._waiting - 1:
             self._changes.notify()
-
-    def _answered(self) -> None:
-        self._left -= 1
-        if self.under_way == self._waiting - 1:
-            self._changes.notify()
-
-
-async def _answer(request: RedisRequest) -> Any:
-    """The server's answer, be it an error.
-
-    Raises:
-        coredis.exceptions.ConnectionError, TimeoutError: no answer came.
-    """
-    (answer,) = await request.wait()
-    if isinstance(answer, BaseException) and is_no_answer(answer):
-        raise answer
-    return answer
 
 
 def _cost(several: Commands) -> Cost:

@@ -71,6 +71,8 @@ def bus_error(error: BaseException) -> BusError:
     """The bus's error for one of coredis; the caller raises it `from error`."""
     if isinstance(error, BusError):
         return error
+    if type(error) is LostConnectionError and error.__cause__ is not None:
+        return bus_error(error.__cause__)  # coredis: cannot connect
     text = _WHERE.sub("", str(error).removeprefix("-")) or "no answer"
     if isinstance(error, ResponseError):
         for word, kind in _WORDS:
@@ -115,5 +117,10 @@ def check_version(version: str | None) -> None:
     parts = (version or "").split(".")
     numbers = tuple(int(part) for part in parts[:2] if part.isdecimal())
     if numbers < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise ConfigError(f"Redis is {version or 'too old'}; a bus needs {wanted} or newer")
+        raise too_old(version)
+
+
+def too_old(version: str | None) -> ConfigError:
+    """Return the error for an old server of this version; None if it is unknown."""
+    wanted = ".".join(map(str, OLDEST))
+    return ConfigError(f"Redis is {version or 'too old'}; a bus needs {wanted} or newer")

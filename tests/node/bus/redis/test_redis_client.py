@@ -4,13 +4,11 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from traceback import format_exception
-from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from coredis.exceptions import ConnectionError as LostConnectionError
-from coredis.exceptions import RedisError
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusClosedError, BusError, BusRefusedError, BusUnavailableError
@@ -18,7 +16,7 @@ from parley._node.bus.ids import BEFORE_ALL
 from parley._node.bus.redis import redis_client as module
 from parley._node.bus.redis.redis_address import parse_address
 from parley._node.bus.redis.redis_client import RedisClient
-from parley._node.bus.redis.redis_link import RedisLink, packed
+from parley._node.bus.redis.redis_link import RedisLink, open_link
 from parley._node.bus.redis.redis_store import RedisStore
 from parley._node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
@@ -33,10 +31,13 @@ HELLO = b"%3\r\n+proto\r\n:3\r\n+version\r\n+7.0.15\r\n+id\r\n:1\r\n"
 
 
 @asynccontextmanager
-async def pretender(*answers: bytes) -> AsyncIterator[str]:
-    """The address of what answers to the first commands so, and then says nothing."""
+async def pretender(*answers: bytes, streams: list[object] | None = None) -> AsyncIterator[str]:
+    """The address of what answers to the first commands so, and then says nothing. Its connections
+    are added to `streams`."""
 
     async def serve(stream: SocketStream) -> None:
+        if streams is not None:
+            streams.append(stream)
         left = list(answers)
         async with stream:
             with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
@@ -211,18 +212,9 @@ async def test_commands_of_who_is_gone_are_under_way_until_they_are_answered(
         await client.aclose()
 
 
-async def test_all_who_wait_for_a_connection_share_its_failure(
-    monkeypatch: pytest.MonkeyPatch, anyio_backend: str
-) -> None:
-    made = []
-
-    class Counted(RedisLink):
-        def __init__(self, *rest: Any) -> None:
-            super().__init__(*rest)
-            made.append(self)
-
-    monkeypatch.setattr(module, "RedisLink", Counted)
-    async with pretender() as url, ground() as backend:
+async def test_all_who_wait_for_a_connection_share_its_failure(anyio_backend: str) -> None:
+    made: list[object] = []
+    async with pretender(streams=made) as url, ground() as backend:
         client = RedisClient(backend, parse_address(url), 0.1, 10)
         async with anyio.create_task_group() as tasks:
             outcomes = [await started(tasks, lambda: client.command("PING")) for _ in range(4)]
@@ -247,13 +239,13 @@ async def test_few_connections_are_kept(
             for _ in range(4):
                 await started(tasks, lambda: store.read(S, G, C, 1, 5))
             tasks.cancel_scope.cancel()
-        await eventually(lambda: connections() <= 3)  # shared, kept, and who asks
+        await eventually(lambda: connections() <= 4)  # shared, listening, kept, ours
 
 
 async def test_more_reads_than_connections_wait_for_one(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LINKS", 3)  # the shared one, and two for reads
+    monkeypatch.setattr(module, "LINKS", 4)  # the shared and listening ones, two for reads
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         waiting = [await started(tasks, lambda: store.read(S, G, C, 1, 5)) for _ in range(4)]
@@ -273,7 +265,7 @@ async def test_more_reads_than_connections_wait_for_one(
 async def test_closing_ends_who_waits_for_a_connection(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LINKS", 2)
+    monkeypatch.setattr(module, "LINKS", 3)
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         waiting = [await started(tasks, lambda: store.read(S, G, C, 1, 5)) for _ in range(2)]
@@ -282,48 +274,18 @@ async def test_closing_ends_who_waits_for_a_connection(
     assert [type(each[0]) for each in waiting] == [BusClosedError] * 2
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection(anyio_backend: str) -> None:
-    async with pretender(HELLO, b"+OK\r\n+OK\r\n") as url, ground() as backend:
-        link = RedisLink(backend, parse_address(url))
-        await link.connect(5.0)
-        with suppress(RedisError):
-            assert await link.send([("PING",)], 5.0).wait() == [b"OK"]
-        await eventually(lambda: not link.usable)
-        with pytest.raises(LostConnectionError):
-            link.send([("PING",)], 5.0)
-
-
 async def test_answers_in_parts_and_pushed_messages(anyio_backend: str) -> None:
     pushed = b">2\r\n+message\r\n:1\r\n"
     async with pretender(HELLO, pushed + b"$4\r\nha", b"lf\r\n:2\r\n") as url, ground() as backend:
-        link = RedisLink(backend, parse_address(url))
-        await link.connect(5.0)
+        ended: list[RedisLink] = []
+        link = await open_link(backend, parse_address(url), 5.0, ended.append)
         one = link.send([("ONE",)], 5.0)
         two = link.send([("TWO", b"\r\n", 3, 0.5)], 5.0)
         assert (await one.wait(), await two.wait()) == ([b"half"], [2])
-        link.close()
-
-
-async def test_what_was_read_is_freed_while_answers_never_end(anyio_backend: str) -> None:
-    async with pretender(HELLO) as url, ground() as backend:
-        link = RedisLink(backend, parse_address(url))
-        await link.connect(5.0)
-        text = bytes(2**18)
-        requests = [link.send([("GET",)], 5.0) for _ in range(100)]
-        cut = b"\r\n*2\r\n:1\r\n$%d\r\n%b" % (len(text), text)
-        link.received(cut[2:])
-        most = 0
-        for _ in requests:  # one never ends where the next begins
-            link.received(cut)
-            most = max(most, link._parser.bytes_written)
-        assert [request.answers for request in requests] == [[[1, text]]] * 100
-        assert most < 8 * len(text)
-        link.close()
-
-
-def test_a_command_as_redis_reads_it() -> None:
-    command = b"*4\r\n$2\r\n\xc3\xa9\r\n$0\r\n\r\n$2\r\n-1\r\n$3\r\n0.5\r\n"
-    assert packed(("é", b"", -1, 0.5)) == command
+        link.invalidate()
+        with pytest.raises(LostConnectionError):
+            link.send([("PING",)], 5.0)
+        await eventually(lambda: ended == [link])
 
 
 async def test_who_cannot_give_back_takes_nobody_along(
@@ -347,6 +309,7 @@ async def test_who_cannot_give_back_takes_nobody_along(
                     await client.blocking((b"BLPOP", b"one", 5), 5, give_back)
 
             await started(tasks, cancelled)
+            await eventually(lambda: "cmd=blpop" in redis("CLIENT", "LIST"))
             first.cancel()
             await brought.wait()
             other = await started(
@@ -366,6 +329,7 @@ async def test_who_is_too_long_in_ending_is_let_go(
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         await started(tasks, lambda: store.read(S, G, C, 1, 5))
+        await eventually(lambda: "cmd=xreadgroup" in redis("CLIENT", "LIST"))
         tasks.cancel_scope.cancel()
     await eventually(lambda: "cmd=xreadgroup" not in redis("CLIENT", "LIST"))
     await store.publish([event(1)], durable=True)

@@ -11,6 +11,7 @@ from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
 from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.redis import redis_client as module
+from parley._node.bus.redis import redis_link
 from parley._node.bus.redis.redis_link import RedisLink, RedisRequest
 from parley._node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import KEY, Redis, event
@@ -48,13 +49,13 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many commands each request had that publishes."""
     made: list[int] = []
 
-    class Counted(RedisLink):
-        def send(self, several: Any, timeout: float) -> RedisRequest:
+    class Counted(RedisRequest):
+        def __init__(self, link: RedisLink, several: Any, timeout: float, batch: bool) -> None:
+            super().__init__(link, several, timeout, batch)
             if several[0][0] == b"XADD":
                 made.append(len(several))
-            return super().send(several, timeout)
 
-    monkeypatch.setattr(module, "RedisLink", Counted)
+    monkeypatch.setattr(redis_link, "RedisRequest", Counted)
     return made
 
 
@@ -86,16 +87,18 @@ async def test_requests_have_their_limits(
     monkeypatch.setattr(module, "REQUESTS", bounds.under_way)
     under_way = [0]
 
-    class Watched(RedisLink):
-        def send(self, several: Any, timeout: float) -> RedisRequest:
-            if several[0][0] == b"XADD":
-                requests.append(len(several))
-            request = super().send(several, timeout)
+    class Watched(redis_link.RedisRequest):
+        def __init__(self, link: RedisLink, several: Any, timeout: float, batch: bool) -> None:
+            super().__init__(link, several, timeout, batch)
             under_way.append(under_way[-1] + 1)
-            request.leave(lambda: under_way.append(under_way[-1] - 1))
-            return request
 
-    monkeypatch.setattr(module, "RedisLink", Watched)
+        async def wait(self) -> list[Any]:
+            try:
+                return await super().wait()
+            finally:
+                under_way.append(under_way[-1] - 1)
+
+    monkeypatch.setattr(redis_link, "RedisRequest", Watched)
     async with opened(RedisStore(redis_url, BusConfig(timeout=5))) as store:
         await publish_all(store, *(event(n, text="x" * 300) for n in range(20)))
     assert max(requests, default=0) == most
