@@ -93,8 +93,8 @@ def _open_driver(
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if master is not None and master.startswith("local"):
         chosen |= _LOCAL_SETTINGS
-        # The workers are started by the Java and know nothing of this process's path.
-        chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[1])
+        # Java starts the workers without this process's path: give them the parent of `parley`.
+        chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[2])
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         environment["PYSPARK_PYTHON"] = sys.executable
     if not submitted:

@@ -1,10 +1,12 @@
 """The session factory: what a session has."""
 
 import os
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import parley
 from parley._pipeline.spark import SESSION_SETTINGS
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -18,5 +20,7 @@ def test_a_session_has_what_jobs_rely_on(spark: SparkSession) -> None:
     assert spark.conf.get("spark.ui.enabled") == "false"
     (row,) = spark.sql("select current_timezone() as zone").collect()
     assert row.zone == "UTC"
+    # Workers find `parley`, and none of its parts under another name.
+    assert spark.conf.get("spark.executorEnv.PYTHONPATH") == str(Path(parley.__file__).parents[1])
     # The environment is as it was.
     assert os.environ.get("SPARK_LOCAL_IP") is None

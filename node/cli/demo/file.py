@@ -87,7 +87,7 @@ def shown(name: str) -> str:
 def content_of(file: Path | None) -> tuple[str, Path | bytes]:
     """What to send: the file, or the README, which an installed package has as metadata."""
     if file is None:
-        readme = Path(__file__).parents[3] / "README.md"
+        readme = Path(__file__).parents[4] / "README.md"
         if readme.is_file():
             return readme.name, readme
         return "README.md", str(metadata("parley-node").json["description"]).encode()
