@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import alone, compiled, loops, quick, watchdog
+from tests import alone, compiled, loops, quick, sweep, watchdog
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 from tests.scheduling import Shares, import_share, in_order
 
@@ -97,6 +97,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="cut resumed sessions after each of their bytes, and search all states of their model",
     )
     loops.add_options(parser)
+    sweep.add_option(parser)
     parser.addoption(
         "--compiled",
         action="store_true",
@@ -134,6 +135,7 @@ def pytest_configure(config: pytest.Config) -> None:
     quick.watch()
     watchdog.configure(config)
     loops.configure(config)
+    sweep.configure(config)
     compiled.configure(config)
 
 

@@ -1,4 +1,4 @@
-"""The checked-in vectors, as parameters of tests.
+"""The checked-in vectors, as cases of sweeps.
 
 A vector is found by its file and its shape, never by its number, and is named
 after its `name`. The format is in README.md; what a vector means, each test knows.
@@ -11,9 +11,8 @@ from pathlib import Path
 from struct import pack, unpack
 from typing import Any
 
-import pytest
-
 from parley._node.protocol.codes import CloseCode
+from tests.sweep import sweep
 
 Vector = Mapping[str, Any]
 
@@ -25,10 +24,10 @@ def read(name: str) -> Mapping[str, Any]:
     return content
 
 
-def vectors(
+def select(
     name: str, wanted: Callable[[Vector], bool] = lambda _: True, *, fails: bool | None = None
-) -> pytest.MarkDecorator:
-    """Give a test the argument `vector`: all of a file that are wanted.
+) -> list[Vector]:
+    """All vectors of a file that are wanted.
 
     `fails` picks those that must be refused, or those that must not. None at all is an
     error, so that no test can be emptied by a change of the files.
@@ -39,7 +38,14 @@ def vectors(
         if (fails is None or ("fails" in vector) == fails) and wanted(vector)
     ]
     assert chosen, f"no vector of {name}.json is tested"
-    return pytest.mark.parametrize("vector", chosen, ids=[vector["name"] for vector in chosen])
+    return chosen
+
+
+def vectors(
+    name: str, wanted: Callable[[Vector], bool] = lambda _: True, *, fails: bool | None = None
+) -> Callable[[Callable[..., Any]], Any]:
+    """Sweep over the argument `vector`, with those that `select` returns."""
+    return sweep("vector", select(name, wanted, fails=fails), ids=lambda vector: vector["name"])
 
 
 def of_kind(kind: str) -> Callable[[Vector], bool]:

@@ -12,7 +12,8 @@ from tests.reference.dialects.named import NamedEvent
 from tests.reference.dialects.reading import Wrong
 from tests.reference.dialects.relay import RelayMessage
 from tests.reference.dialects.simproto import Message
-from tests.vectors.load import Vector, of_kind, read, unhex, vectors
+from tests.sweep import sweep
+from tests.vectors.load import Vector, of_kind, read, select, unhex, vectors
 
 FILES = ("simproto", "named_dialect", "event_relay")
 Fields = dict[str, Any]
@@ -152,15 +153,11 @@ def one_message(vector: Vector) -> bool:
 
 def each(
     wanted: Callable[[Vector], bool], *, fails: bool | None = None, names: tuple[str, ...] = FILES
-) -> pytest.MarkDecorator:
-    """The arguments `name` and `vector`, over the files of these names."""
-    marks = [(name, vectors(name, wanted, fails=fails)) for name in names]
-    cases = [
-        pytest.param(name, vector, id=f"{name}: {vector['name']}")
-        for name, mark in marks
-        for vector in mark.args[1]
-    ]
-    return pytest.mark.parametrize(("name", "vector"), cases)
+) -> Callable[[Callable[..., Any]], Any]:
+    """Sweep over the arguments `name` and `vector`, over the files of these names."""
+    cases = [(name, vector) for name in names for vector in select(name, wanted, fails=fails)]
+    ids = [f"{name}: {vector['name']}" for name, vector in cases]
+    return sweep(("name", "vector"), cases, ids=ids)
 
 
 @each(one_message, fails=False)
