@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from itertools import repeat
 from typing import Any, Final
 
 import pytest
@@ -31,7 +32,7 @@ def sweep(
     names: str | Sequence[str],
     cases: Iterable[Any],
     *,
-    ids: Callable[[Any], object] | Sequence[str] | None = None,
+    ids: Callable[[Any], object] | Iterable[str] | None = None,
     parts: int = 1,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Run a test for all `cases`, with the meaning that `pytest.mark.parametrize` gives to `names`,
@@ -74,26 +75,22 @@ def sweep(
 
 
 def _named(
-    arguments: list[str], cases: Iterable[Any], ids: Callable[[Any], object] | Sequence[str] | None
+    arguments: list[str], cases: Iterable[Any], ids: Callable[[Any], object] | Iterable[str] | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each case's name and arguments."""
-    for number, case in enumerate(cases):
-        name: object = None
+    given = repeat(None) if ids is None or callable(ids) else iter(ids)
+    for case in cases:
+        name: Any = next(given)
         values = [case] if len(arguments) == 1 else case
         if isinstance(case, _PARAM):
             values, marks, name = case
             if marks:
                 raise ValueError(f"a case of a sweep cannot have marks: {case}")
-        if name is None and isinstance(ids, Sequence):
-            name = ids[number]
         if name is None:
-            name = "-".join(_name(value, ids) for value in values)
-        yield str(name), dict(zip(arguments, values, strict=True))
-
-
-def _name(value: Any, ids: Callable[[Any], object] | Sequence[str] | None) -> str:
-    name = ids(value) if callable(ids) else None
-    return repr(value)[:80] if name is None else str(name)
+            told = (ids(value) if callable(ids) else None for value in values)
+            pairs = zip(told, values, strict=True)
+            name = "-".join(repr(it)[:80] if one is None else str(one) for one, it in pairs)
+        yield name, dict(zip(arguments, values, strict=True))
 
 
 def _chosen(cases: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -109,7 +106,7 @@ class _Failures:
 
     def __init__(self) -> None:
         self.count = 0
-        self.raised: list[tuple[str, BaseException]] = []
+        self.raised: list[tuple[str, Exception]] = []
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
@@ -117,17 +114,22 @@ class _Failures:
         self.count += 1
         try:
             yield
+        except (pytest.fail.Exception, pytest.skip.Exception) as outcome:
+            failed = AssertionError(f"{type(outcome).__name__}: {outcome}")
+            self.raised.append((name, failed.with_traceback(outcome.__traceback__)))
+        except Exception as error:
+            self.raised.append((name, error))
         except BaseException as error:
             error.add_note(f"case: {name}")
-            if not isinstance(error, (Exception, pytest.fail.Exception, pytest.skip.Exception)):
-                raise
-            self.raised.append((name, error))
+            raise
 
     def end(self) -> None:
         """Raise what all cases raised."""
+        for name, error in self.raised:
+            error.add_note(f"case: {name}")
         if self.raised:
             names = ", ".join(name for name, _ in self.raised)
-            raise BaseExceptionGroup(
+            raise ExceptionGroup(
                 f"{len(self.raised)} of {self.count} cases failed: {names}",
                 [error for _, error in self.raised],
             )

@@ -64,6 +64,42 @@ def test_a_number_chooses_a_tenth_for_trio(tmp_path: Path) -> None:
     assert one & other == {"test_marked[trio]"}
 
 
+SWEEPS = (
+    "import pytest\n"
+    "from tests.sweep import sweep\n"
+    "@sweep(('n', 'half'), [(1, 1), pytest.param(2, 1, id='two'), (8, 3), (9, 9)])\n"
+    "def test_plain(tmp_path, n, half): assert tmp_path.exists() and n == 2 * half\n"
+    "@pytest.mark.anyio\n"
+    "@sweep('n', range(7), ids=lambda n: f'n{n}', parts=2)\n"
+    "async def test_async(n): assert n != 3\n"
+    "@sweep('a', [1, 2])\n"
+    "@sweep('b', 'xy', ids=['first', 'second'])\n"
+    "def test_two(a, b):\n"
+    "    if a == 2 and b == 'y': pytest.fail('both')\n"
+)
+
+
+def test_a_sweep_names_all_cases_that_failed(tmp_path: Path) -> None:
+    run = collect(tmp_path, SWEEPS, "--every-loop")
+    assert "4 failed, 2 passed" in run.stdout
+    assert "3 of 4 cases failed: 1-1, 8-3, 9-9 (3 sub-exceptions)" in run.stdout
+    assert "8 == (2 * 3)" in run.stdout
+    for failed in ("3 cases failed: n3", "2 cases failed: 2", "2 cases failed: second"):
+        assert f"1 of {failed} (1 sub-exception)" in run.stdout
+    assert "case: second" in run.stdout
+
+
+def test_one_case_of_a_sweep_runs_by_its_name(tmp_path: Path) -> None:
+    run = collect(tmp_path, SWEEPS, "-rs", "--case=n4")
+    assert "2 passed, 3 skipped" in run.stdout
+    assert "no case has 'n4' in its name" in run.stdout
+
+
+def test_a_sweep_without_cases_is_not_collected(tmp_path: Path) -> None:
+    source = SWEEPS + "@sweep('c', [])\ndef test_none(c): pass\n"
+    assert "the sweep of c has no cases" in collect(tmp_path, source).stdout
+
+
 @pytest.mark.parametrize("required", [False, True])
 def test_a_test_of_a_server_may_be_skipped_only_where_none_is_required(
     tmp_path: Path, required: bool

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.redis_server import PROGRAM, redis_program
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.process
 
@@ -241,7 +242,7 @@ def test_an_example_prints_what_it_promises(name: str, backend: str, tmp_path: P
     assert list(tmp_path.iterdir()) == []  # and leaves nothing behind
 
 
-@pytest.mark.parametrize("name", sorted(PRINTS))
+@sweep("name", sorted(PRINTS))
 def test_an_example_says_how_it_is_run(name: str) -> None:
     text = (EXAMPLES / name).read_text()
     assert f"python examples/{name}" in text.split('"""')[1]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from parley._crypto.errors import KeyExchangeError
 from parley._crypto.exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.registry import KEX
+from tests.sweep import sweep
 
 each_kex = pytest.mark.parametrize("kex", KEX.values(), ids=lambda kex: kex.name)
 
@@ -99,7 +100,7 @@ def test_a_reflected_share_is_no_agreement(kex: KexAlgorithm) -> None:
     assert other.derive(share) != secret
 
 
-@pytest.mark.parametrize("bad", SMALL_ORDER, ids=lambda bad: bad.hex()[:8] + bad.hex()[-2:])
+@sweep("bad", SMALL_ORDER, ids=lambda bad: bad.hex()[:8] + bad.hex()[-2:])
 def test_an_all_zero_x25519_result_is_refused(bad: bytes) -> None:
     with pytest.raises(KeyExchangeError):
         X25519.respond(bad)

@@ -8,6 +8,7 @@ import pytest
 from parley._crypto.errors import InvalidKeyError, SignatureError
 from parley._crypto.registry import SIGNING
 from parley._crypto.signing import SigningAlgorithm
+from tests.sweep import sweep
 
 each_algorithm = pytest.mark.parametrize(
     "algorithm", SIGNING.values(), ids=lambda algorithm: algorithm.name
@@ -129,13 +130,13 @@ def test_rfc_8032_test_2() -> None:
     )
 
 
-@pytest.mark.parametrize("public", SMALL_ORDER, ids=bytes.hex)
+@sweep("public", SMALL_ORDER, ids=bytes.hex)
 def test_small_order_ed25519_keys_are_refused(public: bytes) -> None:
     with pytest.raises(InvalidKeyError):
         ED25519.verifier(public)
 
 
-@pytest.mark.parametrize("public", NOT_CANONICAL, ids=bytes.hex)
+@sweep("public", NOT_CANONICAL, ids=bytes.hex)
 def test_non_canonical_ed25519_keys_are_refused(public: bytes) -> None:
     with pytest.raises(InvalidKeyError):
         ED25519.verifier(public)

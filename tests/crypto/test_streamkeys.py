@@ -9,6 +9,7 @@ from parley._crypto.kdf import label
 from parley._crypto.registry import CIPHERS, HASHES, Suite
 from parley._crypto.streamkeys import StreamKey
 from tests.crypto.given_key import given_key
+from tests.sweep import sweep
 
 AAD = b"\0\0\0\1\0"
 SECRET = b"\x33" * 32
@@ -33,8 +34,8 @@ def test_events_open_in_their_order(suite: Suite) -> None:
 
 
 @each_suite
-@pytest.mark.parametrize("stream", [0, 1, 2**32 - 1])
-@pytest.mark.parametrize("counter", [0, 1, 255, 256, 2**63, 2**64 - 1])
+@sweep("stream", [0, 1, 2**32 - 1])
+@sweep("counter", [0, 1, 255, 256, 2**63, 2**64 - 1])
 def test_key_and_nonce_are_those_of_section_6(suite: Suite, stream: int, counter: int) -> None:
     cipher, context = suite.cipher_algorithm, stream.to_bytes(4, "big")
     key = label(suite.hash_algorithm, SECRET, "stream key", context, cipher.key_size)

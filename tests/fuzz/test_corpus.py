@@ -5,10 +5,9 @@ What a fuzzer found once stays in the corpus, and is taken by its target.
 
 from pathlib import Path
 
-import pytest
-
 from tests.fuzz.seeds import CORPUS, main
 from tests.fuzz.targets import TARGETS, load
+from tests.sweep import sweep
 
 INPUTS = sorted(path for target in TARGETS for path in (CORPUS / target).iterdir())
 
@@ -17,7 +16,7 @@ def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
-@pytest.mark.parametrize("path", INPUTS, ids=name_of)
+@sweep("path", INPUTS, ids=name_of, parts=4)
 def test_an_input_is_taken(path: Path) -> None:
     target, data = load(path.parent.name), path.read_bytes()
     assert len(data) <= target.max_size
@@ -25,7 +24,7 @@ def test_an_input_is_taken(path: Path) -> None:
     target.run(data)  # nothing of the first run is left that could be in its way
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@sweep("name", TARGETS)
 def test_no_input_at_all_is_taken(name: str) -> None:
     target = load(name)
     for data in (b"", b"\0", bytes(target.max_size), b"\xff" * target.max_size):

@@ -25,6 +25,7 @@ from tests.reference.peer import ReferencePeer, Side
 from tests.reference.rekeying import Rekeying
 from tests.reference.sealing import Opened
 from tests.reference.wire import CELLS, CODES, TYPES, cells_payload
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -289,8 +290,8 @@ async def rekeys(peer: Peer, code: str) -> None:
     assert error.value.code == CODES[code]
 
 
-@pytest.mark.parametrize("fault", TO_OUR_OFFER)
-@pytest.mark.parametrize("side", SIDES)
+@sweep("fault", TO_OUR_OFFER)
+@sweep("side", SIDES)
 async def test_a_wrong_answer_to_our_offer(side: Side, fault: str) -> None:
     step, code = TO_OUR_OFFER[fault]
 
@@ -315,8 +316,8 @@ async def test_a_wrong_answer_to_our_offer(side: Side, fault: str) -> None:
         assert ours.called == []
 
 
-@pytest.mark.parametrize("fault", OF_THEIR_OWN)
-@pytest.mark.parametrize("side", SIDES)
+@sweep("fault", OF_THEIR_OWN)
+@sweep("side", SIDES)
 async def test_a_wrong_rekey_of_theirs(side: Side, fault: str) -> None:
     step, code = OF_THEIR_OWN[fault]
 

@@ -18,6 +18,7 @@ from tests.interop.meeting import SIDES, our_config, our_node, their_config, wit
 from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side
 from tests.reference.wire import CELLS, CODES, RESULT_CODES, TYPES, Event, cells_payload
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -93,8 +94,8 @@ CALLS_REFUSED: dict[str, tuple[str, bytes, str, int | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS_REFUSED)
-@pytest.mark.parametrize("side", SIDES)
+@sweep("name", CALLS_REFUSED)
+@sweep("side", SIDES)
 async def test_the_one_answer_to_a_request_that_is_refused(side: Side, name: str) -> None:
     kind, payload, answer, code = CALLS_REFUSED[name]
 
@@ -179,9 +180,9 @@ NOT_ANSWERED: dict[str, list[tuple[int, int, tuple[int, int], bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_ANSWERED)
-@pytest.mark.parametrize("encrypted", [True, False])
-@pytest.mark.parametrize("side", SIDES)
+@sweep("name", NOT_ANSWERED)
+@sweep("encrypted", [True, False])
+@sweep("side", SIDES)
 async def test_what_is_not_answered_and_does_not_hurt(
     side: Side, name: str, encrypted: bool
 ) -> None:

@@ -16,6 +16,7 @@ from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side
 from tests.reference.streams import cost
 from tests.reference.wire import CELLS, RESET_CODES, TYPES
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -150,8 +151,8 @@ STEPS: dict[str, Steps] = {
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("side", SIDES)
+@sweep("name", STEPS)
+@sweep("side", SIDES)
 async def test_what_a_stream_may_go_through(side: Side, name: str) -> None:
     def act(peer: ReferencePeer) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         peer.handshake()

@@ -21,6 +21,7 @@ from tests.reference.peer import ReferencePeer, Side
 from tests.reference.primitives import SigningKey
 from tests.reference.recorded import seed
 from tests.reference.wire import CELLS, CODES, TYPES, Event, cells_payload
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -538,8 +539,8 @@ def say_more(peer: ReferencePeer) -> None:
         return  # our node was faster
 
 
-@pytest.mark.parametrize(("config", "fault", "code"), CASES)
-@pytest.mark.parametrize("side", SIDES)
+@sweep(("config", "fault", "code"), CASES, parts=8)
+@sweep("side", SIDES)
 async def test_a_violation_ends_its_connection_and_no_other(
     side: Side, config: Config, fault: Fault, code: str
 ) -> None:

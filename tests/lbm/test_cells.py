@@ -17,6 +17,7 @@ from parley._lbm.cells import (
 )
 from parley._lbm.codec import Value
 from parley._lbm.errors import LbmDecodeError
+from tests.sweep import sweep
 
 Reader = Callable[..., Any]
 
@@ -54,7 +55,7 @@ each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: read
 
 
 @each_reader
-@pytest.mark.parametrize("position", range(len(VALUES)))
+@sweep("position", range(len(VALUES)))
 def test_types(reader: Reader, position: int) -> None:
     value = VALUES[position]
     cells = {21: value}

@@ -14,6 +14,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._lbm.heads import ARRAY, BYTES, encode_head
 from parley._lbm.limits import HANDSHAKE_LIMITS, LbmLimits, most_containers
 from parley._lbm.values import Value
+from tests.sweep import sweep
 
 CANONICAL_NAN = "fb7ff8000000000000"
 
@@ -127,7 +128,7 @@ REFUSED_VALUES = {
 }
 
 
-@pytest.mark.parametrize(("text", "value"), ACCEPTED_VALUES)
+@sweep(("text", "value"), ACCEPTED_VALUES)
 def test_accepted(text: str, value: object) -> None:
     data = bytes.fromhex("a116" + text)
     # repr tells True from 1 and 1.0, and -0.0 from 0.0; two NaN are alike.
@@ -136,7 +137,7 @@ def test_accepted(text: str, value: object) -> None:
     assert encode(decode(data)) == data
 
 
-@pytest.mark.parametrize("text", REFUSED_VALUES.values(), ids=REFUSED_VALUES.keys())
+@sweep("text", REFUSED_VALUES.values(), ids=REFUSED_VALUES.keys())
 def test_refused(text: str) -> None:
     value = bytes.fromhex(text)
     # As the last value, before another one, in an array, in a map of each kind.
@@ -154,7 +155,7 @@ def test_refused(text: str) -> None:
         decode_value(value)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "text",
     [
         "",
@@ -357,7 +358,7 @@ def test_what_honest_programs_send_is_within_the_bounds(data: list[Any]) -> None
     assert decode(encode({22: data})) == {22: data}
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("data", "found"),
     [
         (encode({21: "a.b", 22: [1]}), "a.b"),

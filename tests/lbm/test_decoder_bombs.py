@@ -9,6 +9,7 @@ from parley._lbm.decoder import decode, decode_value
 from parley._lbm.encoder import encode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS
+from tests.sweep import sweep
 
 MEBIBYTE = 1024 * 1024
 
@@ -53,7 +54,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
+@sweep("text", BOMBS.values(), ids=BOMBS.keys())
 def test_bombs_are_refused_cheaply(text: str) -> None:
     value = bytes.fromhex(text)
     for data in (b"\xa1\x16" + value, b"\xa2\x16" + value + b"\x17\x00", b"\xa1" + value + b"\x00"):
@@ -62,7 +63,7 @@ def test_bombs_are_refused_cheaply(text: str) -> None:
         refused_cheaply(data)
 
 
-@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
+@sweep("text", BOMBS.values(), ids=BOMBS.keys())
 def test_bombs_are_refused_before_the_proofs(text: str) -> None:
     with pytest.raises(LbmDecodeError):
         decode(b"\xa1\x16" + bytes.fromhex(text), HANDSHAKE_LIMITS)

@@ -14,6 +14,7 @@ import pytest
 
 from parley._lbm.encoder import encode, encode_value
 from parley._lbm.errors import LbmEncodeError
+from tests.sweep import sweep
 
 
 class Number(IntEnum):
@@ -114,7 +115,7 @@ ACCEPTED_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "text"), [case for case in ACCEPTED_VALUES if case[1]])
+@sweep(("value", "text"), [case for case in ACCEPTED_VALUES if case[1]])
 def test_accepted(value: Any, text: str) -> None:
     assert encode_value(value).hex() == text
     assert encode({22: value}).hex() == "a116" + text
@@ -181,7 +182,7 @@ REFUSED_VALUES = {
 }
 
 
-@pytest.mark.parametrize("value", REFUSED_VALUES.values(), ids=REFUSED_VALUES.keys())
+@sweep("value", REFUSED_VALUES.values(), ids=REFUSED_VALUES.keys())
 def test_refused(value: Any) -> None:
     for around in (value, [value], {1: value}, {"a": [value]}):
         with pytest.raises(LbmEncodeError):

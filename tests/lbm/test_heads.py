@@ -18,6 +18,7 @@ from parley._lbm.heads import (
     UINT_HEADS,
     encode_head,
 )
+from tests.sweep import sweep
 
 TABLES = {
     UINT: UINT_HEADS,
@@ -29,7 +30,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("n", "info", "size"),
     [
         (0, 0, 0),
@@ -44,7 +45,7 @@ TABLES = {
         (0xFFFFFFFFFFFFFFFF, 27, 8),
     ],
 )
-@pytest.mark.parametrize("major", TABLES)
+@sweep("major", TABLES)
 def test_the_shortest_form(major: int, n: int, info: int, size: int) -> None:
     argument = n.to_bytes(size, "big") if size else b""
     assert encode_head(major, n) == bytes([major * 32 + info]) + argument

@@ -8,6 +8,7 @@ from parley._lbm.codec import Value, decode, encode, encode_head, encode_value
 from parley._lbm.errors import LbmError
 from parley._lbm.limits import LbmLimits
 from parley._lbm.noise import NO_PADDING, PADME, Padding, pad, parse_padding
+from tests.sweep import sweep
 
 BUCKETS = [Padding("bucket", size) for size in (1, 7, 16, 64, 100, 256, 1000, 1024)]
 RULES = [PADME, *BUCKETS]
@@ -69,10 +70,8 @@ def test_every_length_reaches_the_least_size(padding: Padding) -> None:
         assert encode(decode(padded, keep_noise=True)) == padded
 
 
-@pytest.mark.parametrize(
-    ("cells", "growth"), [(22, 0), (23, 1), (24, 0), (254, 0), (255, 1), (256, 0)]
-)
-@pytest.mark.parametrize("padding", [PADME, Padding("bucket", 64)], ids=str)
+@sweep(("cells", "growth"), [(22, 0), (23, 1), (24, 0), (254, 0), (255, 1), (256, 0)])
+@sweep("padding", [PADME, Padding("bucket", 64)], ids=str)
 def test_the_growth_of_the_header_is_counted(padding: Padding, cells: int, growth: int) -> None:
     shortest = 4 * cells + 40
     for length in range(shortest, shortest + 70):
@@ -172,7 +171,7 @@ def test_rules_are_parsed(text: str) -> None:
     assert padding == parse_padding(str(padding))
 
 
-@pytest.mark.parametrize(
+@sweep(
     "text",
     [
         "",

@@ -13,6 +13,7 @@ from parley._node.config import RANGES, STREAM_WINDOW
 from parley._node.errors import ConfigError
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.limits import Limits
+from tests.sweep import sweep
 
 IDENTITY = Identity.create()
 
@@ -47,7 +48,7 @@ def test_every_setting_reaches_the_core() -> None:
     assert NodeConfig(padding="padme").core(IDENTITY).padding == PADME
 
 
-@pytest.mark.parametrize(
+@sweep(
     "settings",
     [
         {"role": "boss"},
@@ -71,7 +72,7 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
     assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("settings", "text"),
     [
         ({"half_open": 0}, "half_open"),

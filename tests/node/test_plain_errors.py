@@ -15,6 +15,7 @@ from parley.errors import BusUnavailableError
 from parley.federation import Federation
 from parley.testing import FaultyLink, FaultyProxy, MemoryNetwork, connected_nodes
 from tests.node.network import Meeting, meeting, new_node
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,7 @@ ENTERED: dict[str, Entered] = {
 }
 
 
-@pytest.mark.parametrize("what", ENTERED)
+@sweep("what", ENTERED)
 async def test_what_is_raised_inside_comes_out_as_it_is(what: str) -> None:
     error = ValueError("a bug of the program")
     async with meeting() as met:

@@ -15,6 +15,7 @@ from parley._node.testing import connected_nodes
 from parley._node.testing.pair import ConnectedNodes
 from parley.errors import ConfigError, LbmEncodeError, LocalProtocolError, ParleyError
 from tests.node.network import new_node
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -75,15 +76,15 @@ MISTAKES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-@pytest.mark.parametrize("decorator", REGISTER)
+@sweep("mistake", MISTAKES)
+@sweep("decorator", REGISTER)
 def test_functions_that_cannot_work(decorator: str, mistake: str) -> None:
     register, _ = REGISTER[decorator]
     with pytest.raises(ConfigError, match=r"must|not a function|generator|coroutine|allow= takes"):
         register(new_node(), "name", MISTAKES[mistake]())
 
 
-@pytest.mark.parametrize("decorator", [name for name, (_, count) in REGISTER.items() if count])
+@sweep("decorator", [name for name, (_, count) in REGISTER.items() if count])
 def test_functions_without_parameters(decorator: str) -> None:
     with pytest.raises(ConfigError, match="must be callable with"):
         REGISTER[decorator][0](new_node(), "name", too_few)
@@ -130,8 +131,8 @@ def test_a_method_of_a_namespace_without_parentheses() -> None:
         on_event(fine)  # type: ignore[arg-type]  # that is the test
 
 
-@pytest.mark.parametrize("decorator", ["on_call", "on_stream", "on", "on_subscribe"])
-@pytest.mark.parametrize("name", [None, 5, b"name", ["name"]])
+@sweep("decorator", ["on_call", "on_stream", "on", "on_subscribe"])
+@sweep("name", [None, 5, b"name", ["name"]])
 def test_names_that_are_not_text(decorator: str, name: object) -> None:
     with pytest.raises(ConfigError, match="a name is text"):
         getattr(new_node(), decorator)(name)
@@ -325,7 +326,7 @@ async def use(what: str, peer: Peer, option: str, value: object) -> None:
         await made
 
 
-@pytest.mark.parametrize(("what", "option", "values"), WRONG)
+@sweep(("what", "option", "values"), WRONG)
 async def test_values_that_an_option_cannot_have(
     what: str, option: str, values: tuple[Any, ...], anyio_backend: str
 ) -> None:

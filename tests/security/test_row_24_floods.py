@@ -30,6 +30,7 @@ from tests.node.protocol.pair import Pair, open_pair
 from tests.reference.channel import ConnectionLost
 from tests.reference.peer import ReferencePeer
 from tests.reference.wire import TYPES
+from tests.sweep import sweep
 
 ROOT: Final = Path(__file__).parents[2]
 SETTINGS: Final = ROOT / "docs" / "reference" / "settings.md"
@@ -351,7 +352,7 @@ def test_every_limit_that_is_listed_has_its_test() -> None:
     assert own - set(EXCEEDED) == set()
 
 
-@pytest.mark.parametrize("name", EXCEEDED)
+@sweep("name", EXCEEDED)
 def test_its_test_is_there(name: str) -> None:
     for test in EXCEEDED[name]:
         path, _, function = test.partition("::")

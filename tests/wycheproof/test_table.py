@@ -5,8 +5,7 @@ Rule: every file that concerns an algorithm of our registry stands in one of its
 
 from pathlib import Path
 
-import pytest
-
+from tests.sweep import sweep
 from tests.wycheproof import (
     test_ciphers,
     test_ecdsa,
@@ -60,7 +59,7 @@ def row(found: Tally) -> list[str]:
     return [f"{n:,}" for n in (found.verdicts.total(), found.run, found.left_out)]
 
 
-@pytest.mark.parametrize("file", RUNS)
+@sweep("file", RUNS)
 def test_a_row_tells_the_truth(file: str) -> None:
     found = tally(file, RUNS[file])
     *numbers, remarks = table("Files that are run")[file]

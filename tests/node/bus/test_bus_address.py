@@ -10,6 +10,7 @@ from parley._node.bus.redis.format import DOCUMENTED
 from parley._node.bus.redis.redis_store import RedisStore
 from parley._node.bus.sqlite.sqlite_store import SqliteStore
 from parley._node.errors import AddressError, ConfigError
+from tests.sweep import sweep
 
 
 def test_a_file() -> None:
@@ -98,7 +99,7 @@ def test_what_is_no_bus(address: str) -> None:
         open_store(address)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "query",
     [
         "depth=3",

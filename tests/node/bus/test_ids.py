@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from parley._node.bus.errors import InvalidEventError
 from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL, EventId, after, first_id_at, parse_id
+from tests.sweep import sweep
 
 IDS = st.builds(EventId, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 
@@ -37,7 +38,7 @@ def test_without_a_number_it_is_the_first_of_its_millisecond() -> None:
     assert parse_id("1700000000000") == (1_700_000_000_000, 0)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "text",
     [
         "",

@@ -15,6 +15,7 @@ from parley._node.bus.names import (
     dead_name,
     split_name,
 )
+from tests.sweep import sweep
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_name_is_of_an_api_and_an_event(name: str, parts: tuple[str, str]) -> 
     assert split_name(dead_name(name)) == (name, "dead")
 
 
-@pytest.mark.parametrize(
+@sweep(
     "name",
     ["", "auth", ".a", "a.", "a..b", "a.*", "a b.c", "a.b:stream", "ä.b", "a.b\n", "-a.b", None, 3],
 )
@@ -59,10 +60,8 @@ def test_how_long_they_may_be(check: Callable[[str], object], longest: int) -> N
     assert len(str(caught.value)) < 250
 
 
-@pytest.mark.parametrize(
-    "word", ["", "two words", "tab\t", "line\n", "bell\a", "größe", None, b"x"]
-)
-@pytest.mark.parametrize("check", [check_group, check_key])
+@sweep("word", ["", "two words", "tab\t", "line\n", "bell\a", "größe", None, b"x"])
+@sweep("check", [check_group, check_key])
 def test_words_are_printable_and_of_one_piece(
     check: Callable[[object], None], word: object
 ) -> None:

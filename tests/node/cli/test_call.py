@@ -8,11 +8,12 @@ import pytest
 from parley._node.cli.call import write_raw
 from tests.node.cli.conftest import Parley
 from tests.node.cli.serve_topics import HOSTILE
+from tests.sweep import sweep
 
 ELSEWHERE = "tcp://127.0.0.1:1"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("data", "answer"),
     [
         (["hello"], "hello\n"),
@@ -141,7 +142,7 @@ def test_a_timeout_without_end(parley: Parley, server: str, timeout: str) -> Non
     assert parley("call", server, "parley.echo", "x", "--timeout", timeout).out == "x\n"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("arguments", "sentence"),
     [
         (["x", "--timeout", "0"], "cannot use --timeout 0: "),
@@ -167,7 +168,7 @@ def test_data_that_cannot_be_sent(
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("address", "code", "sentence"),
     [
         ("", 2, "cannot use the address"),
@@ -203,7 +204,7 @@ def test_data_that_cannot_be_sent(
         ),
     ],
 )
-@pytest.mark.parametrize("command", [["call", "parley.echo"], ["ping"]])
+@sweep("command", [["call", "parley.echo"], ["ping"]])
 def test_an_address_where_nobody_is(
     parley: Parley, command: list[str], address: str, code: int, sentence: str
 ) -> None:

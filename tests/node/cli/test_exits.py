@@ -51,6 +51,7 @@ from parley._node.logs import one_line
 from parley._node.messaging.formats import FormatError
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from tests.sweep import sweep
 
 EXPECTED: list[tuple[Exception, int, int, str]] = [
     (CallRefused(1), Exit.ANSWERED, 1, "topic-not-found"),
@@ -101,9 +102,7 @@ EXPECTED: list[tuple[Exception, int, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "number", "name"), EXPECTED, ids=[repr(case[0]) for case in EXPECTED]
-)
+@sweep(("error", "code", "number", "name"), EXPECTED, ids=[repr(case[0]) for case in EXPECTED])
 def test_each_error_has_its_exit(error: Exception, code: int, number: int, name: str) -> None:
     found = failure(error)
     assert found is not None

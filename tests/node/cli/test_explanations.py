@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 
-import pytest
-
 from parley._node.cli.exits import Exit
 from parley._node.cli.explanations import EXPLANATIONS, explain
 from parley._node.dialects.relay.codec import RelayCode
 from parley._node.protocol.codes import EVENT_FAILED, RESULT_SENTENCES, CloseCode, ResultCode
+from tests.sweep import sweep
 
 
 def test_every_code_is_explained_once() -> None:
@@ -37,7 +36,7 @@ def test_results_keep_their_sentences() -> None:
             assert e.meaning == RESULT_SENTENCES[e.code]
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("code", "expected"),
     [
         ("17", {("result", 17)}),

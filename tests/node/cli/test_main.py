@@ -11,6 +11,7 @@ from parley._node.cli import ping as ping_command
 from parley._node.cli.options import TABLE
 from parley._node.errors import PeerClosedError
 from tests.node.cli.conftest import Parley
+from tests.sweep import sweep
 
 DIALS = "tcp://127.0.0.1:1"
 NAMES = {"as_json": "json", "identity_path": "identity"}
@@ -55,7 +56,7 @@ def test_help_shows_every_shared_option(parley: Parley, command: str, own: list[
         assert option in done.out, option
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("command", "own"),
     [
         ([], ["id", "serve", "call", "ping", "demo", "--version"]),

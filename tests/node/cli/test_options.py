@@ -19,6 +19,7 @@ from parley._node.settings import Settings
 from parley._node.settings.serve import ServeSettings
 from parley._node.trust.policies import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
+from tests.sweep import sweep
 
 PLACE = "tcp://127.0.0.1:1"
 KEY = bytes(range(32))
@@ -66,15 +67,15 @@ def test_a_list_is_an_order_of_preference(parameter: str) -> None:
     assert dict(repeated.algorithms) == {parameter: names[:2]}
 
 
-@pytest.mark.parametrize("parameter", PARAMETERS)
-@pytest.mark.parametrize("name", ["rot13", "AES-256-GCM", "none", "null"])
+@sweep("parameter", PARAMETERS)
+@sweep("name", ["rot13", "AES-256-GCM", "none", "null"])
 def test_an_unknown_name_is_refused(parameter: str, name: str) -> None:
     with pytest.raises(UnknownAlgorithmError, match=f"no {parameter} '{name}'"):
         common(**{parameter: f"{NAMES[parameter][0]},{name}"}).config()
 
 
-@pytest.mark.parametrize("option", [*PARAMETERS, "require"])
-@pytest.mark.parametrize("text", ["", " ", ",,"])
+@sweep("option", [*PARAMETERS, "require"])
+@sweep("text", ["", " ", ",,"])
 def test_a_list_that_names_nothing_is_no_default(option: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"the {option} list is empty"):
         common(**{option: text}).config()
@@ -276,8 +277,8 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("command", [["serve"], ["call", PLACE, "topic"], ["ping", PLACE]])
-@pytest.mark.parametrize(("options", "code", "sentence"), REFUSED)
+@sweep("command", [["serve"], ["call", PLACE, "topic"], ["ping", PLACE]])
+@sweep(("options", "code", "sentence"), REFUSED)
 def test_a_wrong_option_is_one_sentence(
     parley: Parley, command: list[str], options: list[str], code: int, sentence: str
 ) -> None:

@@ -18,6 +18,7 @@ from parley._node.cli.log_lines import set_up_logging
 from parley._node.cli.output import CommandFailure, Output, as_text, plain, show_value
 from parley._node.cli.stages import staged
 from parley._node.cli.terminal import table_of
+from tests.sweep import sweep
 
 FAILURE = CommandFailure(
     Exit.ANSWERED, 64, "refused", "refused (code 64)", "result", {"why": b"\xff"}
@@ -29,7 +30,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("value", "shown"),
     [
         ("text", "text"),

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from parley._node.dialects.limits import RANGES, NamedLimits, RelayLimits, SimProtoLimits
+from tests.sweep import sweep
 
 ALL = (SimProtoLimits(), NamedLimits(), RelayLimits())
 EACH = [(limits, field.name) for limits in ALL for field in fields(limits)]
 
 
-@pytest.mark.parametrize(("limits", "name"), EACH, ids=lambda value: str(value)[:24])
+@sweep(("limits", "name"), EACH, ids=lambda value: str(value)[:24])
 def test_each_number_has_a_range_and_a_default_inside(limits: Any, name: str) -> None:
     least, greatest = RANGES[name]
     assert least <= getattr(limits, name) <= greatest
@@ -20,7 +21,7 @@ def test_each_number_has_a_range_and_a_default_inside(limits: Any, name: str) ->
         assert getattr(replace(limits, **{name: value}), name) == value
 
 
-@pytest.mark.parametrize(("limits", "name"), EACH, ids=lambda value: str(value)[:24])
+@sweep(("limits", "name"), EACH, ids=lambda value: str(value)[:24])
 def test_what_is_outside_is_refused(limits: Any, name: str) -> None:
     least, greatest = RANGES[name]
     below = least - 1 if type(getattr(limits, name)) is int else least / 2

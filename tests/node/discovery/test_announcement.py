@@ -18,6 +18,7 @@ from parley._node.discovery.announcement import (
 )
 from parley._node.errors import ConfigError
 from parley._node.transport.address import Address
+from tests.sweep import sweep
 
 ID = NodeId(bytes(range(32)))
 HERE = ["127.0.0.1", "192.0.2.7", "::1", "fd00::7", "fe80::7", "2001:db8::7"]
@@ -82,7 +83,7 @@ def test_a_name_that_does_not_do(name: str) -> None:
 ADDRESS = "a0=tcp://192.0.2.7:7000"
 
 
-@pytest.mark.parametrize(
+@sweep(
     "record",
     [
         b"",

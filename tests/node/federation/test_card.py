@@ -10,6 +10,7 @@ from parley._node.federation.card import read_card, sign_card
 from parley._node.federation.envelopes import sign_envelope
 from parley._node.federation.limits import CARD_VALID, LARGEST_CARD, MOST_LINKS
 from tests.node.federation.servers import MS, identity, node_id
+from tests.sweep import sweep
 
 HOUR = int(CARD_VALID * 1000)
 GOOD: dict[int, Encodable] = {
@@ -45,7 +46,7 @@ def test_exports_and_addresses_may_be_absent() -> None:
     assert (card.exports, card.addresses) == ((), ())
 
 
-@pytest.mark.parametrize(
+@sweep(
     "cells",
     [
         {keys.KIND: "prekey"},

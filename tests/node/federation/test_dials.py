@@ -25,6 +25,7 @@ from parley._node.federation.paths import Path
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.federation_types import DIAL
 from tests.node.federation.servers import TRACE, node_id
+from tests.sweep import sweep
 
 US, BEFORE, AFTER, FURTHER, PARTED = map(node_id, range(5))
 ACCOUNT, AWAY, STRANGER = map(node_id, range(10, 13))
@@ -74,7 +75,7 @@ def test_others_go_on_to_the_next_server_or_account() -> None:
     assert isinstance(judge(BEFORE, US, ACCOUNT, dials=new_dials(carry=())), Onward)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("path", "by", "refused"),
     [
         # Not a path, or not one that we stand in.

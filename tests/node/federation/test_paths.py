@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from random import Random  # noqa: TID251 - seeded: which links there are
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from parley._node.federation.paths import (
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.federation_types import LONGEST_PATH
 from tests.node.federation.servers import card, node_id
+from tests.sweep import sweep
 
 # Who says to have a link with whom, and whether it carries for it.
 Said = Mapping[int, Mapping[int, bool]]
@@ -242,7 +242,7 @@ def test_what_is_avoided_is_bounded() -> None:
 A, B, C, D = map(node_id, range(4))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("code", "hop", "blamed"),
     [
         (ResultCode.UNREACHABLE, 0, [(A, B), (B, A)]),

@@ -13,6 +13,7 @@ from parley._lbm.codec import Encodable, Value
 from parley._node.errors import ConfigError
 from parley._node.handlers.hints import checked
 from parley._node.remote.requests import Call
+from tests.sweep import sweep
 
 if TYPE_CHECKING:
     from decimal import Decimal as Absent
@@ -81,7 +82,7 @@ UNTOUCHED: list[Callable[..., Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("handler", UNTOUCHED)
+@sweep("handler", UNTOUCHED)
 def test_a_handler_that_names_no_types_is_left_as_it_is(handler: Callable[..., Any]) -> None:
     assert checked(handler, "it", Call) is handler
 

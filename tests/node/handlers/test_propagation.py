@@ -8,6 +8,7 @@ from parley import Call, Stream
 from parley._node.handlers.trace_context import TraceContext
 from parley.interceptors import current_request_id, current_trace
 from tests.node.network import introduce, meeting, new_node
+from tests.sweep import sweep
 
 # The example of the recommendation, section 3.2.
 EXAMPLE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -31,7 +32,7 @@ def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
     assert str(trace) == EXAMPLE[:-2] + "00"
 
 
-@pytest.mark.parametrize(
+@sweep(
     "text",
     [
         None,

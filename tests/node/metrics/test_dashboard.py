@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from parley._node.metrics.catalogue import CATALOGUE
 from parley._node.metrics.families import Measure
+from tests.sweep import sweep
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "parley.json").read_text())
@@ -24,7 +23,7 @@ def asked_for(text: str) -> Iterator[tuple[str, Measure]]:
         yield series, MEASURES[name]  # a KeyError: there is no such metric
 
 
-@pytest.mark.parametrize("panel", DASHBOARD["panels"], ids=lambda panel: panel["title"])
+@sweep("panel", DASHBOARD["panels"], ids=lambda panel: panel["title"])
 def test_each_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
     for target in panel.get("targets", ()):
         found = list(asked_for(target["expr"]))

@@ -2,11 +2,10 @@
 
 import re
 
-import pytest
-
 from parley._node.metrics.catalogue import CATALOGUE
 from parley._node.metrics.families import MOST_NAMES, Histogram, Measure, named
 from parley._node.metrics.metrics import MOST_CODES, OTHER, RequestTally
+from tests.sweep import sweep
 
 
 def test_a_histogram_counts_up_to_each_bound_and_beyond_the_last() -> None:
@@ -55,7 +54,7 @@ def test_a_tally_has_so_many_codes_and_counts_the_others_as_one() -> None:
     assert tally.by_label == {"other": MOST_CODES + 6}
 
 
-@pytest.mark.parametrize("measure", CATALOGUE.values(), ids=lambda measure: measure.name)
+@sweep("measure", CATALOGUE.values(), ids=lambda measure: measure.name)
 def test_each_measure_has_a_name_and_a_sentence(measure: Measure) -> None:
     assert re.fullmatch(r"parley_[a-z][a-z_]*[a-z]", measure.full_name)
     assert measure.help.endswith(".")

@@ -37,6 +37,7 @@ from parley._node.protocol.limits import (
 from parley._node.protocol.rekey import PlainUpdates
 from parley._node.protocol.reports import KeysUpdated
 from tests.node.protocol.pair import ALIVE, Pair, open_pair
+from tests.sweep import sweep
 
 Flood = Callable[[Pair], None]
 GONE = 2  # a stream that was opened and is gone
@@ -86,8 +87,8 @@ def with_gone_stream(**settings: Any) -> Pair:
     return pair.forget()
 
 
-@pytest.mark.parametrize("sealing", ["chain", "each"])
-@pytest.mark.parametrize(
+@sweep("sealing", ["chain", "each"])
+@sweep(
     ("flood", "rate"),
     [
         (key_update, KEY_UPDATES),

@@ -10,6 +10,7 @@ from parley._node.protocol.batch_event import parse_batch, serialise_batch
 from parley._node.protocol.codes import BATCH, STREAM, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import Event
+from tests.sweep import sweep
 
 # The example of section 8: two Results, on stream 1.
 EXAMPLE = bytes.fromhex("0007 03 05 0000000a a21000164568656c6c6f 0008 03 05 00000003 a11000")
@@ -64,7 +65,7 @@ def test_the_largest() -> None:
 TWO = inner() * 2
 
 
-@pytest.mark.parametrize(
+@sweep(
     "wrong",
     [
         batch(b"\x00"),

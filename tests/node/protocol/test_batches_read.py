@@ -13,6 +13,7 @@ from parley._node.protocol.codes import BATCH, CHUNK, SIM, STREAM, CloseCode
 from parley._node.protocol.reports import EventReceived, StreamReset
 from parley._node.protocol.session import STEP_COST
 from tests.node.protocol.pair import ALIVE, Pair, assert_ended, assert_violation, open_pair
+from tests.sweep import sweep
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 
@@ -60,8 +61,8 @@ MALFORMED = [
 
 
 @EACH_KIND
-@pytest.mark.parametrize("place", ["main", "open", "reset"])
-@pytest.mark.parametrize("payload", MALFORMED)
+@sweep("place", ["main", "open", "reset"])
+@sweep("payload", MALFORMED)
 def test_of_what_is_none_nothing_is_delivered(plaintext: str, place: str, payload: bytes) -> None:
     pair, stream = with_stream(plaintext=plaintext)
     if place == "reset":

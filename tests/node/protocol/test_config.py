@@ -9,6 +9,7 @@ from parley._crypto.identity import Identity
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._node.protocol.config import CoreConfig
 from tests.node.protocol.pair import ALICE
+from tests.sweep import sweep
 
 HYBRID = "x25519-mlkem768"
 
@@ -70,7 +71,7 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
+@sweep("what", BAD)
 def test_what_is_refused(what: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         CoreConfig(**{"identity": ALICE, **BAD[what]})

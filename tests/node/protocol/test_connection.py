@@ -31,6 +31,7 @@ from tests.node.protocol.pair import (
     make_config,
     open_pair,
 )
+from tests.sweep import sweep
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 
@@ -165,7 +166,7 @@ def test_ones_own_frames_reflected() -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("size", range(9))
+@sweep("size", range(9))
 def test_an_event_shorter_than_any_can_be(plaintext: str, size: int) -> None:
     pair = open_pair(plaintext=plaintext)
     pair.deliver(pair.b, size.to_bytes(4, "big") + bytes(size))

@@ -14,6 +14,7 @@ from parley._node.protocol.cells import Cells
 from parley._node.protocol.event_types import EVENT_TYPES
 from tests.reference import vectors_events
 from tests.reference.wire import CELLS, TYPES
+from tests.sweep import sweep
 
 PROTOCOL: Final = Path(__file__).parents[3] / "docs" / "protocol.md"
 _ROW: Final = re.compile(r"^\| (\d)/(\d+) \w+ (\|.*)", re.MULTILINE)
@@ -69,7 +70,7 @@ def test_there_is_a_type_for_each_event_after_the_handshake() -> None:
     assert {(number >> 8, number & 255) for number in EVENT_TYPES} == names
 
 
-@pytest.mark.parametrize("number", WITH_CELLS)
+@sweep("number", WITH_CELLS)
 def test_cells_of_other_types_are_as_good_as_absent(number: int) -> None:
     own = least_of(number)
     strange = {key: value for key, value in STRANGE.items() if key not in WITH_CELLS[number].kinds}
@@ -77,7 +78,7 @@ def test_cells_of_other_types_are_as_good_as_absent(number: int) -> None:
     assert WITH_CELLS[number].read(encode({**strange, **own, 1_000: None})) == own
 
 
-@pytest.mark.parametrize("number", WITH_CELLS)
+@sweep("number", WITH_CELLS)
 def test_each_cell_of_its_own_is_checked(number: int) -> None:
     cells = WITH_CELLS[number]
     for key in cells.kinds:

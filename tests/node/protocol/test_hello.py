@@ -20,6 +20,7 @@ from parley._node.protocol.hello import (
     retry_payload,
 )
 from tests.node.protocol.pair import ALICE, make_config
+from tests.sweep import sweep
 
 CONFIG = make_config(ALICE, role="server", max_payload=2_048, algorithms={})
 SUITE = Suite(**{parameter: NAMES[parameter][-1] for parameter in PARAMETERS})
@@ -51,7 +52,7 @@ def test_retry() -> None:
     assert parse_retry(decode(retry_payload("x25519"))) == "x25519"
 
 
-@pytest.mark.parametrize("code", range(14))
+@sweep("code", range(14))
 def test_reject_carries_the_fixed_sentence(code: int) -> None:
     number, text = parse_code_and_text(decode(reject_payload(code, "kex" if code == 6 else "")))
     assert number == code

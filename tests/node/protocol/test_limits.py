@@ -8,6 +8,7 @@ import pytest
 
 from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol.limits import NEGOTIATED, Limits, frame_limit
+from tests.sweep import sweep
 
 NAMES = sorted(NEGOTIATED)
 # Section 5, written out again.
@@ -37,8 +38,8 @@ def test_our_own_must_be_in_range(name: str) -> None:
     assert getattr(Limits(), name) == default
 
 
-@pytest.mark.parametrize("kind", [float, Fraction, str])
-@pytest.mark.parametrize("name", NAMES)
+@sweep("kind", [float, Fraction, str])
+@sweep("name", NAMES)
 def test_our_own_must_be_ints(name: str, kind: Callable[[int], object]) -> None:
     """What equals an int but is none has another encoding, and hashes like it."""
     with pytest.raises(ValueError, match=name):

@@ -33,6 +33,7 @@ from parley._node.protocol.reports import (
 )
 from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, Pair, Side, assert_ended, assert_violation, open_pair
+from tests.sweep import sweep
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 LABEL = {keys.LABEL: "app/test"}
@@ -133,8 +134,8 @@ def test_when_memory_is_short_open_names_less() -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("who", ["a", "b"])
-@pytest.mark.parametrize("subcategory", [WINDOW, FINISH, RESET, DATA, 6, 7, 255])
+@sweep("who", ["a", "b"])
+@sweep("subcategory", [WINDOW, FINISH, RESET, DATA, 6, 7, 255])
 def test_only_open_opens(plaintext: str, who: str, subcategory: int) -> None:
     pair = open_pair(plaintext=plaintext)
     sender = getattr(pair, who)
@@ -195,7 +196,7 @@ def test_the_greatest_window_in_open() -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("subcategory", [OPEN, WINDOW, RESET, 6, 7, 255])
+@sweep("subcategory", [OPEN, WINDOW, RESET, 6, 7, 255])
 def test_what_does_not_belong_on_an_open_stream(plaintext: str, subcategory: int) -> None:
     pair, stream = with_stream(plaintext=plaintext)
     payload = {**LABEL, keys.STREAM: stream, keys.CREDIT: 1, keys.CODE: 0}
@@ -212,7 +213,7 @@ def test_category_1_off_stream_0(plaintext: str, stream: int) -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("subcategory", [OPEN, WINDOW, FINISH, RESET, 6, 255])
+@sweep("subcategory", [OPEN, WINDOW, FINISH, RESET, 6, 255])
 def test_stream_1_is_never_opened_finished_or_reset(plaintext: str, subcategory: int) -> None:
     pair = open_pair(plaintext=plaintext)
     pair.inject(pair.a, 1, STREAM, subcategory, {**LABEL, keys.STREAM: 1, keys.CODE: 0})
@@ -255,8 +256,8 @@ def act(side: Side, stream: int, what: str) -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize(
+@sweep("ending", ENDINGS)
+@sweep(
     ("category", "subcategory", "payload"),
     [
         (STREAM, OPEN, LABEL),
@@ -338,9 +339,9 @@ ACTS = ("finish", "reset")
 
 
 @EACH_KIND
-@pytest.mark.parametrize("first", ACTS)
-@pytest.mark.parametrize("second", [*ACTS, ""])
-@pytest.mark.parametrize("crossing", [False, True])
+@sweep("first", ACTS)
+@sweep("second", [*ACTS, ""])
+@sweep("crossing", [False, True])
 def test_reset_and_finish_combined(plaintext: str, first: str, second: str, crossing: bool) -> None:
     pair, stream = with_stream(plaintext=plaintext)
     seen = [watch(side) for side in pair.sides]
@@ -435,8 +436,8 @@ def test_the_codes_of_reset(code: int) -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("stream", [0, 1, 2, 3, 5, 2**32 - 1, 2**32, 2**64 - 1])
-@pytest.mark.parametrize("subcategory", [WINDOW, RESET])
+@sweep("stream", [0, 1, 2, 3, 5, 2**32 - 1, 2**32, 2**64 - 1])
+@sweep("subcategory", [WINDOW, RESET])
 def test_window_and_reset_of_what_was_never_opened(
     plaintext: str, stream: int, subcategory: int
 ) -> None:
@@ -487,7 +488,7 @@ CELLS: list[tuple[int, bytes | dict[int, Value]]] = [
 ]
 
 
-@pytest.mark.parametrize(("subcategory", "payload"), CELLS)
+@sweep(("subcategory", "payload"), CELLS)
 def test_malformed_window_and_reset(subcategory: int, payload: bytes | dict[int, Value]) -> None:
     pair, stream = with_stream()
     assert stream == 3
@@ -496,7 +497,7 @@ def test_malformed_window_and_reset(subcategory: int, payload: bytes | dict[int,
 
 
 @EACH_KIND
-@pytest.mark.parametrize(
+@sweep(
     ("category", "subcategory"),
     [
         (STREAM, OPEN),

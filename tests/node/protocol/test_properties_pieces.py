@@ -10,7 +10,6 @@ from functools import cache
 from itertools import pairwise
 from unittest.mock import patch
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from parley._node.protocol.reports import (
     Report,
 )
 from tests.node.protocol.pair import ALICE, BOB, START, fed, make_config
+from tests.sweep import sweep
 
 INITIATOR, RESPONDER = True, False
 
@@ -152,9 +152,9 @@ def test_pieces_of_a_connection(kind: tuple[bool, str, str], places: list[int]) 
     assert outcome(*kind, cut(data, places)) == whole
 
 
-@pytest.mark.parametrize("deliver", ["opened", "sealed"])
-@pytest.mark.parametrize("sealing", ["chain", "each", "plaintext"])
-@pytest.mark.parametrize("receiver", [INITIATOR, RESPONDER])
+@sweep("deliver", ["opened", "sealed"])
+@sweep("sealing", ["chain", "each", "plaintext"])
+@sweep("receiver", [INITIATOR, RESPONDER])
 def test_byte_by_byte(receiver: bool, sealing: str, deliver: str) -> None:
     data = recorded(receiver, sealing)
     single = [bytes([byte]) for byte in data]

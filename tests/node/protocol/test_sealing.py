@@ -13,6 +13,7 @@ from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import Event
 from parley._node.protocol.sealing import Receiver, Sender
 from tests.node.protocol.pair import ALICE, events_of
+from tests.sweep import sweep
 
 SECRET, CHAIN, COMMIT = bytes([1]) * 32, bytes([2]) * 32, bytes([3]) * 32
 STRANGER = Identity.create(NAMES["signing"])
@@ -57,9 +58,9 @@ def refuses(line: Line, event: bytes, code: CloseCode) -> None:
 
 
 @every_form
-@pytest.mark.parametrize("signing", NAMES["signing"])
-@pytest.mark.parametrize("cipher", NAMES["cipher"])
-@pytest.mark.parametrize("hash_name", NAMES["hash"])
+@sweep("signing", NAMES["signing"])
+@sweep("cipher", NAMES["cipher"])
+@sweep("hash_name", NAMES["hash"])
 def test_an_event_has_its_form_and_opens(
     sealing: str, sealed: bool, signing: str, cipher: str, hash_name: str
 ) -> None:

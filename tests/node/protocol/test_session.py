@@ -21,6 +21,7 @@ from parley._node.protocol.outbox import Wire
 from parley._node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
 from parley._node.protocol.waker import Waker
 from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
+from tests.sweep import sweep
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 
@@ -39,7 +40,7 @@ def test_wire_keeps_order_and_counts() -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("subcategory", [1, 2, 3, 4, 5, 13, 14, 100, 255])
+@sweep("subcategory", [1, 2, 3, 4, 5, 13, 14, 100, 255])
 def test_handshake_events_and_unknown_ones(plaintext: str, subcategory: int) -> None:
     pair = open_pair(plaintext=plaintext)
     pair.inject(pair.a, 0, 1, subcategory, {keys.CODE: 0, keys.TEXT: ""}, sealed=True)
@@ -55,8 +56,8 @@ def test_unknown_stream_events(plaintext: str, category: int, subcategory: int) 
 
 
 @EACH_KIND
-@pytest.mark.parametrize(("category", "subcategory"), [(0, 1), (1, 0), (64, 0), (0, 0)])
-@pytest.mark.parametrize("stream", [0, 1])
+@sweep(("category", "subcategory"), [(0, 1), (1, 0), (64, 0), (0, 0)])
+@sweep("stream", [0, 1])
 def test_type_0(plaintext: str, category: int, subcategory: int, stream: int) -> None:
     pair = open_pair(plaintext=plaintext)
     pair.inject(pair.a, stream, category, subcategory)
@@ -106,7 +107,7 @@ def test_the_greatest_payload_fits_the_greatest_frame(sealed: bool) -> None:
 
 
 @EACH_KIND
-@pytest.mark.parametrize("code", [*range(14), 32, 50, 64, 2**32 - 1])
+@sweep("code", [*range(14), 32, 50, 64, 2**32 - 1])
 def test_close_ends_it_with_its_code(plaintext: str, code: int) -> None:
     pair = open_pair(plaintext=plaintext)
     pair.inject(pair.a, 0, 1, CLOSE, {keys.CODE: code, keys.TEXT: "bye"}, sealed=True)

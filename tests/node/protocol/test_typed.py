@@ -24,6 +24,7 @@ from parley._node.settings.dialects import NamedSettings, RelaySettings, SimProt
 from parley._node.settings.federation import FederationSettings
 from parley._node.settings.journal import JournalSettings
 from parley._node.settings.serve import ServeSettings
+from tests.sweep import sweep
 
 # All that applications set: `Settings` holds what files can.
 CLASSES: tuple[Any, ...] = (
@@ -39,7 +40,7 @@ def test_no_class_is_missing() -> None:
     assert {type(getattr(Settings(), each.name)) for each in fields(Settings)} <= set(CLASSES)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("settings", "name"),
     [(settings, each.name) for settings in CLASSES for each in fields(settings) if each.init],
 )
@@ -88,7 +89,7 @@ def test_what_is_natural_becomes_what_it_should_be(name: str, value: object, fou
     assert type(getattr(example, name)) is type(found)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "value", "text"),
     [
         ("count", True, "count is True; it must be a whole number"),

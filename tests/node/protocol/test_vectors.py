@@ -1,5 +1,8 @@
 """The checked-in vectors of events, payloads and sealed events against the core."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from parley._crypto.registry import SIGNING, Suite
@@ -209,7 +212,7 @@ def test_how_long_a_batch_may_be(vector: Vector) -> None:
 # tables.json
 
 
-def table(name: str) -> pytest.MarkDecorator:
+def table(name: str) -> Callable[[Callable[..., Any]], Any]:
     return vectors("tables", lambda vector: vector["table"] == name, fails=False)
 
 

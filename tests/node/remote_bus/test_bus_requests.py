@@ -34,6 +34,7 @@ from parley._node.remote_bus.bus_requests import (
     encode_request,
     milliseconds,
 )
+from tests.sweep import sweep
 
 U64 = 2**64 - 1
 ids = st.builds(lambda a, b: f"{a}-{b}", st.integers(0, U64), st.integers(0, U64))
@@ -147,7 +148,7 @@ WRONG: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@sweep("name", WRONG)
 def test_what_no_cell_may_be(name: str) -> None:
     key = FIELDS[name].key
     kinds = [kind for kind, request in REQUESTS.items() if name in request._fields]
@@ -158,7 +159,7 @@ def test_what_no_cell_may_be(name: str) -> None:
                 decode_request(kind, encode({**cells, key: value}))
 
 
-@pytest.mark.parametrize("kind", REQUESTS)
+@sweep("kind", REQUESTS)
 def test_what_is_required(kind: int) -> None:
     """Without any one cell: malformed, or what stands for it when it is absent."""
     request = REQUESTS[kind]

@@ -29,6 +29,7 @@ from parley._node.remote_bus.remote_store import RemoteStore
 from parley._node.streams.stream import Stream
 from tests.node.network import Meeting, eventually, introduce, meeting, settled, started
 from tests.node.remote_bus.offered import GROUP, NAME, Between, between, new
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -165,7 +166,7 @@ async def answering(met: Meeting, answer: bytes) -> RemoteStore:
     return store
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("answer", "error"),
     [
         (Answer(ResultCode.HANDLER_FAILED), BusUnavailableError),

@@ -23,6 +23,7 @@ from parley._node.tunnels.writer import TunnelWriter
 from tests.node.network import config, introduce
 from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_reach import logged_in, ticking
+from tests.sweep import sweep
 
 TRACE = bytes(16)
 
@@ -211,8 +212,8 @@ async def test_a_server_that_is_silent_over_slow_links_is_blamed_alone(anyio_bac
             assert avoided(four, 0) == steps
 
 
-@pytest.mark.parametrize("hop", [0, 1, 2, 3, 4, 7, None])
-@pytest.mark.parametrize(
+@sweep("hop", [0, 1, 2, 3, 4, 7, None])
+@sweep(
     "code",
     [
         ResultCode.UNREACHABLE,

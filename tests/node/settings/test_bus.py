@@ -8,11 +8,12 @@ from parley._crypto.identity import Identity
 from parley._node.errors import ConfigError
 from parley._node.settings import BusSettings, Settings, load_settings
 from parley._node.settings.bus import parse_right
+from tests.sweep import sweep
 
 ONE, OTHER = (Identity.create().node_id for _ in range(2))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("entry", "action", "name", "group", "allowed"),
     [
         ("*=publish:shop.*", "publish", "shop.order", "", True),

@@ -23,6 +23,7 @@ from parley._node.settings.journal import JournalSettings
 from parley._node.settings.serve import ServeSettings, parse_forward
 from parley._node.settings.sources import variables
 from parley._node.settings.values import kind_of
+from tests.sweep import sweep
 
 KEY = bytes(range(32))
 NOTHING: Mapping[str, str] = {}
@@ -323,7 +324,7 @@ def as_toml(value: object) -> str:
     return repr(value)
 
 
-@pytest.mark.parametrize(("path", "value", "text"), WRONG)
+@sweep(("path", "value", "text"), WRONG)
 def test_a_wrong_value_in_a_file(write: Write, path: str, value: object, text: str) -> None:
     table, _, name = path.rpartition(".")
     file = write(f"[{table}]\n{name} = {as_toml(value)}\n")
@@ -333,7 +334,7 @@ def test_a_wrong_value_in_a_file(write: Write, path: str, value: object, text: s
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize(("path", "value", "text"), WRONG)
+@sweep(("path", "value", "text"), WRONG)
 def test_a_wrong_value_in_a_variable(path: str, value: object, text: str) -> None:
     if path == "node.role" and value == 1:
         text = "it must be one of"  # every variable is text
@@ -364,7 +365,7 @@ def test_a_network_key_stands_in_a_file_of_its_own(write: Write) -> None:
     assert secret not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("toml", "text"),
     [
         ("[node]\nroll = 1", r"there is no setting node\.roll \(did you mean node\.role\?\)"),

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from parley._crypto.identity import NodeId
 from parley._node.errors import AddressError
 from parley._node.transport.address import MAX_PATH_SIZE, MAX_TEXT_SIZE, Address
+from tests.sweep import sweep
 
 NODE_ID = NodeId(hashlib.sha256(b"somebody").digest())
 OTHER_ID = NodeId(hashlib.sha256(b"somebody else").digest())
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "address"),
     [
         ("tcp://localhost:4000", Address("tcp", "localhost", 4000)),
@@ -65,7 +66,7 @@ def test_other_spellings_become_the_one(text: str, spelling: str) -> None:
     assert Address.parse(spelling) == address
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("text", "sentence"),
     [
         ("", "it must start with tcp://, unix:// or via://"),
@@ -181,7 +182,7 @@ def test_a_host_gets_its_one_spelling_however_it_is_given() -> None:
     assert Address("tcp", "LOCALHOST", 1) == Address("tcp", "localhost", 1)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "fields",
     [
         ("udp", "h", 1),

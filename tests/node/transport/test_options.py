@@ -9,6 +9,7 @@ from parley import Node
 from parley._node.errors import ConfigError
 from parley._node.handlers.registry import Namespace, on_event
 from tests.node.network import new_node
+from tests.sweep import sweep
 
 SURROGATES = ["\ud800", "a\udfff", "file-\udc80.txt"]
 
@@ -43,8 +44,8 @@ OFFERS: dict[str, Callable[[Node, str], object]] = {
 }
 
 
-@pytest.mark.parametrize("offer", OFFERS.values(), ids=OFFERS)
-@pytest.mark.parametrize("name", SURROGATES, ids=ascii)
+@sweep("offer", OFFERS.values(), ids=OFFERS)
+@sweep("name", SURROGATES, ids=ascii)
 def test_a_name_that_cannot_be_encoded_is_refused(
     offer: Callable[[Node, str], object], name: str
 ) -> None:

@@ -22,6 +22,7 @@ from parley._lbm.errors import LbmEncodeError
 from parley._node.errors import ConfigError, MalformedDataError
 from parley._node.typed.conversion import MOST_TOLD
 from parley._node.typed.data_type import LONGEST_TEXT, data_type, plain_cells
+from tests.sweep import sweep
 
 
 @dataclass
@@ -87,7 +88,7 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value"), WHOLE, ids=[str(hint) for hint, _ in WHOLE])
+@sweep(("hint", "value"), WHOLE, ids=[str(hint) for hint, _ in WHOLE])
 def test_a_value_arrives_as_it_was_sent(hint: Any, value: object) -> None:
     kind = data_type(hint)
     assert kind.read(sent(kind.write(value))) == value
@@ -114,7 +115,7 @@ MISFITS: list[tuple[Any, Encodable, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("hint", "data", "told"), MISFITS)
+@sweep(("hint", "data", "told"), MISFITS)
 def test_a_misfit_is_told_with_its_place(hint: Any, data: Encodable, told: str) -> None:
     with pytest.raises(MalformedDataError) as caught:
         data_type(hint).read(sent(data))

@@ -22,6 +22,7 @@ from parley._node.logs import LINES
 from parley._node.web.limits import WebLimits
 from parley._node.web.server import serving
 from tests.node.network import PATIENCE
+from tests.sweep import sweep
 
 
 async def echo(request: Request) -> Response:
@@ -230,8 +231,8 @@ async def test_a_request_that_is_being_answered_is_not_evicted(anyio_backend: An
         assert (await rest(first)).endswith(b"done")
 
 
-@pytest.mark.parametrize("size", [15_000, 16_384, 16_385, 20_000, 32_700, 40_000])
-@pytest.mark.parametrize("first", [b"", b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"])
+@sweep("size", [15_000, 16_384, 16_385, 20_000, 32_700, 40_000])
+@sweep("first", [b"", b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"])
 async def test_a_head_has_16_kib_in_whatever_pieces_it_comes(
     anyio_backend: Any, size: int, first: bytes
 ) -> None:

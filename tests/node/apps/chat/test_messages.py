@@ -15,6 +15,7 @@ from parley._node.apps.chat.messages import (
     clean_name,
     require_text,
 )
+from tests.sweep import sweep
 
 ID = Identity.create().node_id
 ANN = Person(ID, "ann")
@@ -39,7 +40,7 @@ def test_names(name: str, clean: str) -> None:
     assert clean_name(clean) == clean
 
 
-@pytest.mark.parametrize(
+@sweep(
     "name",
     [
         *("", " ", "x" * (NAME_LENGTH + 1), "x" * 10_000, None, 5, b"ann", ["ann"]),
@@ -72,7 +73,7 @@ def test_a_message_comes_back(message: Message) -> None:
 PERSON = ANN.encode()
 
 
-@pytest.mark.parametrize(
+@sweep(
     "value",
     [
         *(None, 1, "text", [], {}),

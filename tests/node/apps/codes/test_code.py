@@ -6,6 +6,7 @@ from parley._node.apps.codes import code
 from parley._node.apps.codes.code import Code, draw_slot, looks_like_code
 from parley._node.apps.codes.errors import CodeTextError
 from parley._node.trust.words import EVEN, ODD
+from tests.sweep import sweep
 
 
 def test_every_code_is_as_likely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,9 +25,7 @@ def test_every_slot_is_as_likely(monkeypatch: pytest.MonkeyPatch) -> None:
         draw_slot()  # what is left would be more likely
 
 
-@pytest.mark.parametrize(
-    "dash", "-\u00ad\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
-)
+@sweep("dash", "-\u00ad\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d")
 def test_a_dash_may_be_typographic(dash: str) -> None:
     text = dash.join(["7", "crossover", "clockwork"])
     assert looks_like_code(text)

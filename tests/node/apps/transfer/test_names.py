@@ -16,9 +16,10 @@ from parley._node.apps.transfer.names import (
     sender_key,
     split_partial,
 )
+from tests.sweep import sweep
 
 
-@pytest.mark.parametrize(
+@sweep(
     "name",
     [
         "a",
@@ -40,7 +41,7 @@ def test_usual_names_are_taken(name: str) -> None:
     assert require_safe(name) == name
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("name", "why"),
     [
         ("", "is empty"),

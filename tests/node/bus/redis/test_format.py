@@ -23,6 +23,7 @@ from parley._node.bus.redis.format import (
     lightbus_json,
 )
 from parley._node.errors import ConfigError
+from tests.sweep import sweep
 
 NAME = "auth.user_registered"
 BARE = [b"id", b"m1", b"api_name", b"auth", b"event_name", b"user_registered", b"version", b"1"]
@@ -122,7 +123,7 @@ def test_a_stream_begins_with_nothing(fields: list[bytes]) -> None:
     assert RedisFormat().read(NAME, "5-0", fields) is Skipped.EMPTY
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("fields", "why"),
     [
         ([b"a", b"1"], "without its metadata: a=1"),
@@ -139,7 +140,7 @@ def test_a_stream_begins_with_nothing(fields: list[bytes]) -> None:
         ([*JSON[:3], b"[" * 100_000, *JSON[4:]], ""),
     ],
 )
-@pytest.mark.parametrize("form", ALL_FORMATS)
+@sweep("form", ALL_FORMATS)
 def test_what_is_no_event_is_one_that_cannot_be_read(
     form: RedisFormat, fields: list[bytes], why: str
 ) -> None:
@@ -180,8 +181,8 @@ def test_other_events_of_an_api() -> None:
     assert own.name == "auth.other"
 
 
-@pytest.mark.parametrize("fields", [COLON, BARE, JSON])
-@pytest.mark.parametrize("form", ALL_FORMATS)
+@sweep("fields", [COLON, BARE, JSON])
+@sweep("form", ALL_FORMATS)
 def test_all_kinds_of_fields_are_read(form: RedisFormat, fields: list[bytes]) -> None:
     data = b":a" if fields is BARE else b"a"
     found = form.read(NAME, "5-0", [*fields, data, b"[1]", b"" if fields is BARE else b":", b"x"])

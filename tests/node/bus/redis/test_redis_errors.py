@@ -30,9 +30,10 @@ from parley._node.bus.redis.redis_errors import (
     is_too_old,
 )
 from parley._node.errors import ConfigError
+from tests.sweep import sweep
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("error", "kind"),
     [
         (ResponseError("OOM command not allowed when used memory > 'maxmemory'."), BusFullError),

@@ -15,6 +15,7 @@ from parley._node.bus.errors import (
 )
 from parley._node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full, is_of_disk
 from parley._node.errors import ConfigError
+from tests.sweep import sweep
 
 
 def said(code: int) -> sqlite3.Error:
@@ -23,7 +24,7 @@ def said(code: int) -> sqlite3.Error:
     return error
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("error", "kind", "common"),
     [
         (said(sqlite3.SQLITE_BUSY), BusBusyError, True),

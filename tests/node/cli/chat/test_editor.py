@@ -10,6 +10,7 @@ from prompt_toolkit.output import DummyOutput
 
 from parley._node.apps.chat.messages import TEXT_LENGTH
 from parley._node.cli.chat.editor import AHEAD, REMEMBERED, LineEditor, RecentLines
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ async def editing() -> AsyncIterator[tuple[LineEditor, PipeInput]]:
             yield editor, keys
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("keys", "lines"),
     [
         ("hello\r", ["hello"]),

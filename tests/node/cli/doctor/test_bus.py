@@ -7,6 +7,7 @@ import pytest
 from parley._crypto.identity import Identity
 from parley._node.cli.doctor.bus import check_bus, check_store
 from tests.node.cli.conftest import Parley
+from tests.sweep import sweep
 
 ID = Identity.create().node_id
 
@@ -94,7 +95,7 @@ def test_a_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert str(found.level) == "problem"
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("url", "expected"),
     [
         ("redis://127.0.0.1/0", ["note"]),

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import pytest
-
 from parley._node.cli.topics.type_names import LONGEST, fields_of, type_name
+from tests.sweep import sweep
 
 TEXT = {"type": "string"}
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("schema", "words"),
     [
         (TEXT, "text"),

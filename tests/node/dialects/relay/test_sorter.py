@@ -13,6 +13,7 @@ from parley._node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
 from parley._node.dialects.relay.sorter import MEMBERS_A_COST, MOST_PARTS, TURN_COST
 from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, faults, message
+from tests.sweep import sweep
 
 NOWHERE = bytes([9]) * 16
 TARGETS = (A, B, C, BROADCAST, NOWHERE)
@@ -94,7 +95,7 @@ def test_every_change_of_one_byte_is_forwarded_or_answered(piece: int) -> None:
             assert all(sender == A for _, sender, _ in hall.read(B) + hall.read(C))
 
 
-@pytest.mark.parametrize("size", range(len(message(B, A, b"pay"))))
+@sweep("size", range(len(message(B, A, b"pay"))))
 def test_a_message_that_is_cut_goes_to_nobody(size: int) -> None:
     hall = Hall(A, B)
     hall.send(A, message(B, A, b"pay")[:size])
@@ -118,8 +119,8 @@ def test_who_poses_as_another_is_closed(piece: int) -> None:
         assert A not in hall.router.members
 
 
-@pytest.mark.parametrize("piece", [1, 1 << 20])
-@pytest.mark.parametrize("length", range(32))
+@sweep("piece", [1, 1 << 20])
+@sweep("length", range(32))
 def test_a_message_that_is_too_short_is_stepped_over(length: int, piece: int) -> None:
     hall = Hall(A, B)
     short = pack(">I", length) + b"\xee" * length

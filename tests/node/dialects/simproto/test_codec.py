@@ -22,6 +22,7 @@ from parley._node.dialects.simproto.codec import (
 )
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError, RemoteProtocolError
+from tests.sweep import sweep
 
 LIMIT = 64
 
@@ -36,21 +37,21 @@ def test_a_message_says_its_size(kind: int, dialog: int, payload: bytes, before:
     assert HeadReader(LIMIT).measure(before + message, len(before)) == len(message)
 
 
-@pytest.mark.parametrize("size", range(1, HEAD_SIZE))
+@sweep("size", range(1, HEAD_SIZE))
 def test_a_cut_head_asks_for_the_rest_of_it(size: int) -> None:
     head = serialise_message(RESPONSE, LAST_ID, b"x" * LIMIT)
     assert HeadReader(LIMIT).measure(head[:size], 0) == HEAD_SIZE
 
 
-@pytest.mark.parametrize("size", range(1, HEAD_SIZE + 1))
-@pytest.mark.parametrize("kind", [4, 128, 255])
+@sweep("size", range(1, HEAD_SIZE + 1))
+@sweep("kind", [4, 128, 255])
 def test_a_type_is_judged_alone(kind: int, size: int) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         HeadReader(LIMIT).measure(bytes([kind, *range(16)])[:size], 0)
     assert caught.value.code == CloseCode.PROTOCOL_ERROR
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("kind", "limit"),
     [
         (REQUEST, LIMIT),
@@ -59,7 +60,7 @@ def test_a_type_is_judged_alone(kind: int, size: int) -> None:
         (PONG, LONGEST_PING_PAYLOAD),
     ],
 )
-@pytest.mark.parametrize("excess", [1, 2**32, 2**63, None])
+@sweep("excess", [1, 2**32, 2**63, None])
 def test_a_length_is_judged_from_the_head(kind: int, limit: int, excess: int | None) -> None:
     reader = HeadReader(LIMIT)
     assert reader.measure(bytes([kind]) + bytes(8) + limit.to_bytes(8, "little"), 0) == 17 + limit
