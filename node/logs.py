@@ -31,10 +31,10 @@ def visible(text: str) -> str:
 
 
 def needs_extra(what: str, extra: str) -> str:
-    """The sentence for what is not installed. No index has the package: its name is not enough."""
+    """Return the sentence that says which extra to install."""
     return (
-        f"{what} needs Parley's extra {extra!r}: in a clone `uv run --extra {extra}`, "
-        f"elsewhere `pip install 'WHEEL[{extra}]'` with the path of Parley's wheel"
+        f"{what} needs the extra {extra!r}: pip install 'parley-node[{extra}]', "
+        f"or in a clone: uv run --extra {extra}"
     )
 
 

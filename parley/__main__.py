@@ -1,13 +1,15 @@
-"""`parley` from its first moment on, while the imports of all the rest take their time.
+"""Run the command line. Signals end it without a traceback from the first import on.
 
-Until the commands are loaded, whatever ends the program does so without a traceback, be it a
-signal. Imports here come before that, so they are few.
+Imports at the top of this module run before signals are handled, so they are few.
 """
 
 import gc
 import os
 import signal
 import sys
+from importlib.util import find_spec
+
+NEEDED = ("prompt_toolkit", "rich", "typer")
 
 
 def main() -> None:
@@ -16,6 +18,11 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # Not as an exception: some of what is imported would swallow it, or tell of it.
         signal.signal(signal.SIGINT, _leave)
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        from parley._node.logs import needs_extra
+
+        print(f"parley: {needs_extra(f'the command line ({missing[0]})', 'cli')}", file=sys.stderr)
+        sys.exit(2)
     if "_PARLEY_COMPLETE" in os.environ:
         from parley._node.cli.completion.answering import answered
 

@@ -48,6 +48,9 @@ SERVERS: Final = ("redis", "lightbus", "mounts", "browser", "shells", "bare")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--wheel", metavar="FILE", help="a wheel that tests of installed copies install too"
+    )
+    parser.addoption(
         "--fuzz-examples",
         type=int,
         metavar="N",

@@ -1,6 +1,6 @@
-"""Every command that needs an extra, in an environment that has none: it names the extra.
+"""Every command that needs an extra, in an environment that has only `cli`: it names the extra.
 
-The environment is made once for all of these tests, with the project's base dependencies alone.
+The environment is made once for all of these tests.
 """
 
 import os
@@ -42,7 +42,7 @@ print(*map(_function, places(COMMANDS)))
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of programs of an environment without extras."""
+    """The directory of programs of an environment with the command line alone."""
     uv = os.environ.get("UV") or which("uv")
     if uv is None:
         pytest.skip("uv is not installed")
@@ -50,7 +50,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = place / "bin" / "python"
     for command in (
         ["venv", "--quiet", "--python", sys.executable, str(place)],
-        ["pip", "install", "--quiet", "--python", str(python), "--editable", str(ROOT)],
+        ["pip", "install", "--quiet", "--python", str(python), "--editable", f"{ROOT}[cli]"],
     ):
         made = subprocess.run([uv, *command], capture_output=True, text=True, cwd=place.parent)
         if made.returncode != 0:
