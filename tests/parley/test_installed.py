@@ -133,9 +133,9 @@ def test_a_library_install_is_light(tmp_path: Path) -> None:
     assert uv is not None
     venv = tmp_path / "venv"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
-    pip = [uv, "pip", "install", "--quiet", "--python", venv, ROOT]
+    pip = [uv, "pip", "install", "--quiet", "--python", str(venv), str(ROOT)]
     subprocess.run(pip, check=True, timeout=300)
-    listed = [uv, "pip", "list", "--quiet", "--python", venv]
+    listed = [uv, "pip", "list", "--quiet", "--python", str(venv)]
     found = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     assert len(found.splitlines()[2:]) <= 12
     (tmp_path / "main.py").write_text(
