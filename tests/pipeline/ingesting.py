@@ -1,6 +1,6 @@
-"""A program that takes journals in, for tests that kill it, or give it no Java.
+"""A program that takes journals in, for tests that kill it.
 
-    python -m tests.pipeline.ingesting JOURNALS TABLES [--no-java] [--hang-in N FILE]
+    python -m tests.pipeline.ingesting JOURNALS TABLES [--hang-in N FILE]
 
 What it prints are the home of Spark's Java, and the number of rows of bronze.
 """
@@ -10,9 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
-from parley._pipeline import java
 from parley._pipeline.bronze import Step, ingest
 from parley._pipeline.silver import SilverStep
 from parley._pipeline.spark import open_session
@@ -46,13 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("journals")
     parser.add_argument("tables")
     parser.add_argument("--hang-in", nargs=2)
-    parser.add_argument("--no-java", action="store_true")
     told = parser.parse_args(arguments)
     steps: list[Step] = [Count(), SilverStep()]
     if told.hang_in:
         steps.append(Hang(int(told.hang_in[0]), told.hang_in[1]))
-    with patch.object(java, "PLACES", () if told.no_java else java.PLACES):
-        spark = open_session(master="local[2]", memory="1g", java_options=JAVA_OPTIONS)
+    spark = open_session(master="local[2]", memory="1g", java_options=JAVA_OPTIONS)
     home = spark.sql("select java_method('java.lang.System', 'getProperty', 'java.home')").first()
     print(*home or (), flush=True)
     ingest(spark, told.journals, told.tables, steps=steps, max_files=1)

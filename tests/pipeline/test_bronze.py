@@ -74,7 +74,7 @@ class Killed:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
-    """Of a process that finds no Java, neither on its PATH nor where Javas usually are."""
+    """Of a process that has no Java on its PATH or in JAVA_HOME."""
     place = tmp_path_factory.mktemp("killed")
     segments = tuple(make_segment(number) for number in range(2))
     for made in segments:
@@ -85,7 +85,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     environment |= {"PATH": str(place / "bin"), "XDG_CACHE_HOME": str(place / "cache")}
     arguments = [str(place / name) for name in ("journals", "tables")]
-    arguments += ["--no-java", "--hang-in", "1", str(place / "mark")]
+    arguments += ["--hang-in", "1", str(place / "mark")]
     with (place / "said").open("wb") as said:
         run = subprocess.Popen(
             [sys.executable, "-m", "tests.pipeline.ingesting", *arguments],
@@ -109,7 +109,7 @@ def test_a_machine_without_java_runs_jobs_on_the_packages(
     killed: Killed, spark: SparkSession
 ) -> None:
     # All that was printed is what the program itself said.
-    assert killed.said == f"{find_java({}, ()).home}\n"
+    assert killed.said == f"{find_java({})}\n"
     first = Tables(spark, killed.root).bronze(0)
     assert first.count() == len(killed.segments[0].offsets)
 
