@@ -118,9 +118,12 @@ def type_text(node: ast.expr | None) -> str:
 
 
 class _Unquoted(ast.NodeTransformer):
-    """Takes the quotes from names that the source has to quote."""
+    """Takes the quotes from names that the source has to quote, and metadata from types."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if ast.unparse(node.value) == "Annotated":
+            inner: ast.AST = self.visit(cast(ast.Tuple, node.slice).elts[0])
+            return inner
         return node if ast.unparse(node.value) == "Literal" else self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:

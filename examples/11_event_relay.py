@@ -12,7 +12,7 @@ from uuid import UUID
 import anyio
 from anyio import to_thread
 
-from parley.dialects import Relay, RelayClient, RelayFault, RelayLimits
+from parley.dialects import DialectLimits, Relay, RelayClient, RelayFault
 
 SENSOR, DISPLAY, OLD = (UUID(int=number) for number in (0x5E, 0xD1, 0x01D))
 
@@ -33,7 +33,7 @@ def tell(fault: RelayFault) -> None:
 async def main() -> None:
     logging.getLogger("parley").setLevel(logging.ERROR)  # that it drops a client is a warning
     # More than 64 KiB that wait for a client are too much here, and the client goes.
-    async with Relay(limits=RelayLimits(write_buffer=65_536)) as relay:
+    async with Relay(limits=DialectLimits(write_buffer=65_536)) as relay:
         address = await relay.listen("tcp://127.0.0.1:0")
         async with (
             RelayClient(address, SENSOR, on_fault=tell) as sensor,

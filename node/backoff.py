@@ -5,9 +5,8 @@ the same node. Nothing is random here: the caller draws the fraction.
 
 from dataclasses import dataclass
 
-from parley._node.config import Range, require_in_range
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.typed import Seconds, check_types
 
 # More doublings than this change nothing, and would overflow at last.
 _MOST_DOUBLINGS = 64
@@ -23,14 +22,12 @@ class Pauses:
         ConfigError: a number is not above 0, or `longest` is less than `first`.
     """
 
-    first: float = 0.5
-    longest: float = 30.0
-    steady: float = 10.0
+    first: Seconds = 0.5
+    longest: Seconds = 30.0
+    steady: Seconds = 10.0
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
-        for name in ("first", "longest", "steady"):
-            require_in_range(name, getattr(self, name), Range(0, above=True))
         if self.longest < self.first:
             raise ConfigError(f"longest is {self.longest:g}; it must be {self.first:g} or more")
 

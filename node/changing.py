@@ -56,7 +56,7 @@ class Changing(Meeting):
         await self.review()
 
     def change_limits(self, config: NodeConfig) -> None:
-        """Have the limits of `config` from now on: its numbers, `limits` and `limit_loopback`.
+        """Apply the limits of `config`: the settings that are reloadable, and `tuning`.
         Those of connections, handshakes and all memory hold at once; what a peer is told, and what
         is kept for it, from its next connection on. A topic's longest note stays what it was.
 
@@ -72,7 +72,8 @@ class Changing(Meeting):
         self.config = config
         self._host = replace(self._host, config=config)
         self._held.limit = config.memory
-        self._once.change_limits(config.once_results, config.once_peer_memory, config.once_memory)
+        results = config.tuning.once_results
+        self._once.change_limits(results, config.once_peer_memory, config.once_memory)
         self._admission.change(config)
         self._sessions.config = config
 

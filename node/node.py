@@ -113,7 +113,7 @@ class Node(Changing):
         self._held = Account(self.config.memory)
         self._once = OnceMemory(
             b"",
-            results=self.config.once_results,
+            results=self.config.tuning.once_results,
             peer_memory=self.config.once_peer_memory,
             memory=self.config.once_memory,
             total=self._held,
@@ -313,7 +313,7 @@ class Node(Changing):
         peer = self._peer(self.trust, name, initiator=False)
         self._admission.entered(peer, name)
         address, _ = address_key(name)
-        while len(self._half_open) >= self.config.half_open:
+        while len(self._half_open) >= self.config.tuning.half_open:
             evicted = self._half_open.evict_for(address, now)
             assert evicted is not None  # none of them is busy
             evicted.live.drop(CloseCode.OVERLOADED)

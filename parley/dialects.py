@@ -1,6 +1,6 @@
 """SimProto, the named events of bromine, and the event relay: gateways, clients and limits."""
 
-from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import Flavour
 from parley._node.dialects.relay.codec import RelayCode, RelayFault, RelayMessage
 from parley._node.dialects.values import Rest
@@ -19,24 +19,22 @@ from parley._node.offering import Offering
 
 __all__ = [
     "Bridge",
+    "DialectLimits",
     "Flavour",
     "FlavourName",
     "Guest",
     "NamedClient",
     "NamedGateway",
-    "NamedLimits",
     "NamedPeer",
     "Offering",
     "Relay",
     "RelayClient",
     "RelayCode",
     "RelayFault",
-    "RelayLimits",
     "RelayMessage",
     "Rest",
     "SimProtoClient",
     "SimProtoGateway",
-    "SimProtoLimits",
     "SimProtoPeer",
     "SimProtoSubscription",
     "offer_simproto",

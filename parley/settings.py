@@ -3,6 +3,7 @@
 from parley._lbm.noise import Padding, parse_padding
 from parley._node.settings import (
     BusSettings,
+    DialectSettings,
     FederationSettings,
     JournalSettings,
     NamedSettings,
@@ -17,6 +18,7 @@ from parley._node.settings.bus import BusRight
 __all__ = [
     "BusRight",
     "BusSettings",
+    "DialectSettings",
     "FederationSettings",
     "JournalSettings",
     "NamedSettings",

@@ -2,43 +2,24 @@
 
 import re
 import runpy
-import tomllib
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer
 
-from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
-from parley._node.bus.config import RANGES as BUS_RANGES
 from parley._node.bus.config import BusConfig
 from parley._node.cli.main import app
-from parley._node.config import RANGES, NodeConfig
-from parley._node.dialects.limits import RANGES as DIALECT_RANGES
-from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from parley._node.federation.limits import MOST_LINKS
+from parley._node.config import NodeConfig
 from parley._node.protocol import limits
 from parley._node.protocol.allowance import Rate
 from parley._node.protocol.codes import CloseCode, code_name
 from parley._node.protocol.config import CoreConfig
-from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
-from parley._node.settings import (
-    BusSettings,
-    FederationSettings,
-    NamedSettings,
-    RelaySettings,
-    Settings,
-    SimProtoSettings,
-    load_settings,
-)
-from parley._node.settings.federation import ACCOUNT_RULES, MOST_ACCOUNTS, MOST_PLACES
-from parley._node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSettings
-from parley._node.settings.serve import CLOCK_INTERVALS, ServeSettings
-from parley._node.settings.sources import variables
+from parley._node.tuning import Tuning
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -120,22 +101,9 @@ def limit(text: str) -> float | Rate:
     return Rate(number(burst), number(seconds) / number(count))
 
 
-def test_the_settings_of_a_node() -> None:
-    table = {row[0]: row for row in rows("docs/reference/settings.md", "NodeConfig")}
-    assert list(table) == [field.name for field in fields(NodeConfig)]
-    usual = NodeConfig()
-    for name, row in table.items():
-        value = getattr(usual, name)
-        if isinstance(value, bool):
-            assert row[2] == str(value).lower(), name
-        elif isinstance(value, int | float):
-            assert number(row[2]) == value, name
-            assert row[1] == str(RANGES[name]), name
-
-
 def test_the_settings_of_a_core() -> None:
-    table = {row[0]: row for row in rows("docs/reference/settings.md", "CoreConfig")}
-    shared = {field.name for field in fields(NodeConfig)} | {"node_info"}
+    table = {row[0]: row for row in rows("docs/reference/limits.md", "CoreConfig")}
+    shared = {field.name for made in (NodeConfig, Tuning) for field in fields(made)} | {"node_info"}
     assert list(table) == [f.name for f in fields(CoreConfig) if f.init and f.name not in shared]
     usual = CoreConfig(identity=Identity.create())
     for name, row in table.items():
@@ -143,59 +111,17 @@ def test_the_settings_of_a_core() -> None:
             assert number(row[2]) == getattr(usual, name), name
 
 
-def test_the_settings_of_serve() -> None:
-    table = {row[0]: row for row in rows("docs/reference/settings.md", "ServeSettings")}
-    assert list(table) == [field.name for field in fields(ServeSettings)]
-    usual = ServeSettings()
-    assert table["listen"][2] == ",".join(usual.listen)
-    assert table["trust"][2] == usual.trust
-    assert number(table["clock_interval"][2]) == usual.clock_interval
-    assert (table["forward"][2], usual.forward) == ("none", ())
-    assert table["clock_interval"][1] == str(CLOCK_INTERVALS)
-
-
-def test_the_settings_of_a_journal() -> None:
-    table = {row[0]: row for row in rows("docs/reference/settings.md", "JournalSettings")}
-    assert list(table) == [field.name for field in fields(JournalSettings)]
-    usual = JournalSettings()
-    for name, allowed in JOURNAL_RANGES.items():
-        assert table[name][1].removeprefix("bytes, ") == str(allowed), name
-        assert number(table[name][2]) == getattr(usual, name), name
-    for name, words in (("fsync", FSYNC), ("on_failure", ON_FAILURE)):
-        assert table[name][1].replace("`", "") == ", ".join(words)
-        assert table[name][2] == getattr(usual, name)
-
-
-def test_the_settings_of_a_bus() -> None:
-    table = rows("docs/reference/settings.md", "BusSettings")
-    assert [(row[0], row[2]) for row in table] == [("url", "none"), ("allow", "none")]
-    assert [field.name for field in fields(BusSettings)] == ["url", "allow"]
-    assert BusSettings() == BusSettings(url=None, allow=())
-
-
-def test_the_settings_of_a_server() -> None:
-    table = {row[0]: row for row in rows("docs/reference/settings.md", "FederationSettings")}
-    assert list(table) == [field.name for field in fields(FederationSettings)]
-    usual = FederationSettings()
-    for name, row in table.items():
-        assert (row[2].replace("none", "") or ()) == getattr(usual, name), name
-    for name, most in (
-        ("links", (MOST_LINKS, MOST_PLACES)),
-        ("members", (MOST_SERVERS - 1,)),
-        ("exports", (MOST_EXPORTS, LONGEST_EXPORT)),
-        ("accounts", (MOST_ACCOUNTS,)),
-    ):
-        said = [number(word) for word in re.findall(r"[\d,]*\d", "".join(table[name][1:4:2]))]
-        assert set(most) <= set(said), name
-    assert table["accounts"][1].replace("`", "").startswith(", ".join(ACCOUNT_RULES))
-
-
 def test_the_settings_of_the_bus_itself() -> None:
     table = {row[0]: row for row in rows("docs/bus.md", "Settings")}
     assert list(table) == [field.name for field in fields(BusConfig)]
-    for name, allowed in BUS_RANGES.items():
+    for name, hint in get_type_hints(BusConfig, include_extras=True).items():
+        annotated = get_args(hint)[0] if type(None) in get_args(hint) else hint
+        meta = getattr(annotated, "__metadata__", ())
+        if not meta:
+            continue
         value = getattr(BusConfig(), name)
-        assert table[name][1] == str(allowed), name
+        allowed = f"above {meta[0].gt}" if meta[0].ge is None else f"{meta[0].ge:,} or more"
+        assert table[name][1] == allowed, name
         assert (None if table[name][2] == "none" else number(table[name][2])) == value, name
 
 
@@ -208,89 +134,8 @@ def test_the_limits_of_the_bus() -> None:
         assert number(value) == getattr(import_module(f"parley._{module}"), name), limit
 
 
-def test_every_setting_has_its_variable() -> None:
-    table = rows("docs/reference/settings.md", "A TOML file and the environment")
-    assert {row[0]: row[1] for row in table} == variables()
-    for path, _, kind, default in table:
-        parts = path.split(".")
-        usual: object = Settings()
-        for part in parts if default not in ("none", "all") else []:
-            usual = getattr(usual, part)
-        if kind in ("count", "number"):
-            assert number(default) == usual, path
-
-
-def test_the_example_is_complete_and_has_the_defaults(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "reference" / "settings.md").read_text()
-    (example,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    file = tmp_path / "parley.toml"
-    file.write_text(example)
-    found, identity = (
-        load_settings(file, {}),
-        Identity.create(("ed25519", "ml-dsa-65", "ecdsa-p256")),
-    )
-    assert replace(found, node=NodeConfig()) == Settings()
-    assert found.node.core(identity) == NodeConfig().core(identity)
-    assert replace(found.node, algorithms={}) == NodeConfig()
-    # With what is commented out it names everything there is, and still loads.
-    key = tmp_path / "network.key"
-    key.write_bytes(bytes(range(32)))
-    key.chmod(0o600)
-    example = re.sub(r"^# (\w+ = )", r"\1", example, flags=re.MULTILINE)
-    example = example.replace("NODEID", str(identity.node_id))
-    example = example.replace("AUDITOR", AuditorPrivateKey.create().public.text)
-    file.write_text(example.replace("/etc/parley/network.key", str(key)))
-    assert load_settings(file, {}).node.network_key == bytes(range(32))
-    tables = tomllib.loads(example)
-    assert set(settings_in(tables)) == set(variables())
-
-
-def settings_in(table: dict[str, Any], above: str = "") -> Iterator[str]:
-    """The paths of a file's settings; `info` is one, though a table."""
-    for name, value in table.items():
-        path = f"{above}{name}"
-        if isinstance(value, dict) and path != "node.info":
-            yield from settings_in(value, f"{path}.")
-        else:
-            yield path
-
-
-@pytest.mark.parametrize("limits", [SimProtoLimits, NamedLimits, RelayLimits])
-def test_the_limits_of_the_dialects(limits: type[Any]) -> None:
-    table = rows("docs/reference/settings.md", limits.__name__)
-    assert [row[0] for row in table] == [field.name for field in fields(limits)]
-    for name, allowed, usual, *_ in table:
-        least, _, greatest = allowed.partition("..")
-        assert (number(least), number(greatest)) == DIALECT_RANGES[name], name
-        assert number(usual) == getattr(limits(), name), name
-
-
-def test_the_settings_of_the_dialects() -> None:
-    table = rows("docs/reference/settings.md", "The other dialects")
-    every: dict[str, Any] = {
-        "simproto": SimProtoSettings(),
-        "named": NamedSettings(),
-        "relay": RelaySettings(),
-    }
-    for name, settings in every.items():
-        own = {row[0]: row[3] for row in table if row[1] == "all" or name in row[1]}
-        assert own.keys() == {field.name for field in fields(settings)}
-        for setting, usual in own.items():
-            value = getattr(settings, setting)
-            if isinstance(value, str | bool):
-                assert usual == str(value).lower(), setting
-
-
-def test_the_negotiated_limits() -> None:
-    table = rows("docs/reference/settings.md", "Limits")
-    assert {row[0]: (row[2], number(row[3])) for row in table} == {
-        name: (f"{limit.minimum:,}..{limit.maximum:,}", limit.default)
-        for name, limit in limits.NEGOTIATED.items()
-    }
-
-
 def test_the_fixed_limits() -> None:
-    table = {row[0]: limit(row[1]) for row in rows("docs/reference/settings.md", "Fixed limits")}
+    table = {row[0]: limit(row[1]) for row in rows("docs/reference/limits.md", "Fixed limits")}
     ours = {name: value for name, value in vars(limits).items() if name.isupper()}
     numbers = {name: value for name, value in ours.items() if isinstance(value, int | float)}
     assert table == numbers | {name: rate for name, rate in ours.items() if type(rate) is Rate}

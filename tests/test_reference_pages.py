@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import overload
 
 import parley.errors
-from docs import errors_page, log_events
+from docs import errors_page, log_events, settings_page
 from docs.build_reference import OURS, build, find
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES
 from docs.reference_shown import SHOWN
 from docs.signatures import signatures
 from parley._node.cli.explanations import EXPLANATIONS
+from parley._node.settings import Settings, load_settings
+from parley._node.settings.catalogue import REMOVED, SETTINGS
 
 LISTED = [name for page in PAGES.values() for name in page.names]
 
@@ -164,3 +166,19 @@ def test_a_summary_is_a_sentence() -> None:
     assert (
         summary("One line\nand the next (section 9). More.") == "One line and the next (section 9)."
     )
+
+
+def test_the_page_of_settings_is_complete(tmp_path: Path) -> None:
+    text = settings_page.build()
+    sections = re.findall(r"^## ([a-z.]+)\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    assert {
+        f"{table}.{name}"
+        for table, section in sections
+        for name in re.findall(r"^\| `([\w.]+)` ", section, re.MULTILINE)
+    } == SETTINGS.keys()
+    # The example has the defaults.
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "parley.toml"
+    file.write_text(example)
+    assert load_settings(file, {}) == Settings()
+    assert all(f"`{name}`" in text for name in REMOVED)

@@ -50,8 +50,8 @@ from parley._node.bus.names import api_of, check_key, split_name
 from parley._node.bus.retry import publish_again
 from parley._node.bus.schemas import Schemas, When
 from parley._node.bus.store import Store
-from parley._node.config import Range, require_in_range
 from parley._node.errors import ConfigError
+from parley._node.protocol.typed import require_number
 from parley._node.transport.backend import Backend
 from parley._node.transport.options import require_callable
 from parley._node.transport.waiting import is_async
@@ -393,7 +393,7 @@ class Bus:
         limits = {"max_length": max_length, "max_bytes": max_bytes, "max_age": max_age}
         for kind, value in limits.items():
             if value is not None:
-                require_in_range(kind, value, Range(0))
+                require_number(kind, value, finite=True, error=ConfigError)
         since = None if max_age is None else self.config.clock() - max_age
         bounds = Trim(max_length, oldest_kept(before, since), max_bytes)
         return await (await self._lazy.opened()).trim(name, bounds)

@@ -3,29 +3,15 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from parley._node.bus.names import check_word
 from parley._node.bus.redis.format import RedisFormat
-from parley._node.config import Range, require_in_range
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.typed import Count, Seconds, check_types
 
-# Every setting of `BusConfig` that is a number; it may not be infinite or NaN. None, where the
-# type allows it, means without a bound.
-RANGES: Final[Mapping[str, Range]] = {
-    "max_length": Range(1),
-    "max_age": Range(0, above=True),
-    "max_bytes": Range(1024),
-    "max_event_bytes": Range(64),
-    "max_store_bytes": Range(2**20),
-    "idempotency_window": Range(0),
-    "idempotency_keys": Range(1),
-    "consumer_ttl": Range(1),
-    "busy_timeout": Range(0),
-    "timeout": Range(0, above=True),
-    "waiting": Range(1),
-}
 # How events look in Redis by default.
 _USUAL: Final = RedisFormat()
 
@@ -63,27 +49,23 @@ class BusConfig:
 
     service: str = ""
     consumer: str = ""
-    max_length: int | None = 100_000
-    max_age: float | None = None
-    max_bytes: int | None = None
+    max_length: Count | None = 100_000
+    max_age: Seconds | None = None
+    max_bytes: Annotated[int, Meta(ge=1024)] | None = None
     keep_unread: bool = True
-    max_store_bytes: int = 64 * 2**30
-    max_event_bytes: int = 2**20
-    idempotency_window: float = 86_400.0
-    idempotency_keys: int = 1_000_000
-    consumer_ttl: float = 2_592_000.0
-    busy_timeout: float = 5.0
-    timeout: float = 30.0
-    waiting: int = 10_000
+    max_store_bytes: Annotated[int, Meta(ge=2**20)] = 64 * 2**30
+    max_event_bytes: Annotated[int, Meta(ge=64)] = 2**20
+    idempotency_window: Annotated[float, Meta(ge=0)] = 86_400.0
+    idempotency_keys: Count = 1_000_000
+    consumer_ttl: Annotated[float, Meta(ge=1)] = 2_592_000.0
+    busy_timeout: Annotated[float, Meta(ge=0)] = 5.0
+    timeout: Seconds = 30.0
+    waiting: Count = 10_000
     formats: Mapping[str, RedisFormat] = field(default_factory=dict)
     clock: Callable[[], float] = time.time  # noqa: TID251 - ids are times that people read
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
-        for name, allowed in RANGES.items():
-            value = getattr(self, name)
-            if value is not None:
-                require_in_range(name, value, allowed)
         for kind, word in (("service", self.service), ("consumer", self.consumer)):
             if word:
                 try:

@@ -11,9 +11,9 @@ from parley._node.backoff import Pauses
 from parley._node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
 from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.store import Store
-from parley._node.config import Range, require_in_range
-from parley._node.errors import ParleyError
+from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import LogRation, one_line
+from parley._node.protocol.typed import require_number
 from parley._node.transport.loop import Loop
 from parley._node.transport.waiting import pause
 
@@ -107,7 +107,7 @@ async def publish_again(
         BusUnavailableError: nothing is known of one of the tries. BusError: it was not stored.
         ConfigError: the timeout is out of range.
     """
-    require_in_range("timeout", timeout, Range(0))
+    require_number("timeout", timeout, finite=True, error=ConfigError)
     deadline, failures = loop.now() + timeout, 0
     unknown: BusUnavailableError | None = None
     while True:

@@ -1,167 +1,111 @@
-"""The limits of the foreign dialects: one frozen class for each, checked when made.
+"""The limits of connections in foreign dialects. Sizes are in bytes, times in seconds."""
 
-Whatever a stranger can make grow is bounded by a number in this module. Sizes are in bytes, times
-in seconds.
-"""
+from dataclasses import dataclass
+from typing import Annotated, Final
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from math import isfinite
-from typing import Any, Final
+from msgspec import Meta
 
-# The range of each number: least and greatest.
-LEAST_FRAME: Final = 64
+from parley._node.protocol.typed import check_types, setting
+
 LARGEST_FRAME: Final = 1 << 30
-LARGEST_MEMORY: Final = 1 << 40
+_LEAST_BUFFER: Final = 1_024
 LARGEST_NAME: Final = 65_535  # lengths of names are u16 on the wire, in every dialect
-LARGEST_COUNT: Final = 1 << 20
-LONGEST_TIME: Final = 86_400.0 * 365
 
-_SIZES: Final = (LEAST_FRAME, LARGEST_FRAME)
-_COUNTS: Final = (1, LARGEST_COUNT)
-_TIMES: Final = (0.001, LONGEST_TIME)
-
-RANGES: Final[Mapping[str, tuple[float, float]]] = {
-    "longest_frame": _SIZES,
-    "longest_name": (1, LARGEST_NAME),
-    "client_memory": (1_024, LARGEST_FRAME),
-    "memory": (1 << 20, LARGEST_MEMORY),
-    "write_buffer": (1_024, LARGEST_FRAME),
-    "clients": _COUNTS,
-    "dialogs": _COUNTS,
-    "events": _COUNTS,
-    "subscriptions": _COUNTS,
-    "answer_timeout": _TIMES,
-    "idle_before_ping": _TIMES,
-    "ping_timeout": _TIMES,
-    "idle_timeout": _TIMES,
-    "uuid_timeout": _TIMES,
-    "patience": _TIMES,
-}
+_Count = Annotated[int, Meta(ge=1, le=1 << 20)]
+_Seconds = Annotated[float, Meta(ge=0.001, le=86_400.0 * 365)]
 
 
-class _Checked:
-    """Raises ValueError for a number outside its range."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectLimits:
+    """Limits of the connections of a gateway, a relay or a client of one.
 
-    __slots__ = ()
+    Files and options set the first five; the others are for programs.
+
+    Attributes:
+        longest_frame: the longest message, 64 to 1 GiB. SimProto: the payload of a dialog message;
+            named events: an event with its two length fields; relay: two UUIDs and the payload.
+        client_memory: bytes of memory that the node holds for one client, at least 1,024: requests
+            that are not answered, and data that the client does not read. Beyond it the node reads
+            nothing more from the client. Also bounds the unread messages of a `RelayClient` and
+            the unread replies to one emitted event.
+        memory: the same for all clients of a gateway or relay, at least 1 MiB; beyond it the node
+            reads nothing from a client that holds 64 KiB.
+        clients: connections to one gateway or relay.
+        idle_timeout: time without a byte in either direction, after which a connection is closed
+            (named events and relay).
+        write_buffer: bytes that wait to be written to one client, at least 1,024; 0 means half of
+            `client_memory`. Beyond it nothing more is read from the client, and callers wait. A
+            relay stops reading the senders at half of it, and drops the client beyond it.
+        longest_name: the longest topic, name or namespace, bytes of UTF-8, 1 to 65,535.
+        requests: requests of either side that wait for their response (SimProto), or events that
+            have handlers running or wait for replies (named events). A SimProto client that sends
+            more is disconnected; with named events the node reads nothing more for now.
+        answer_timeout: time for a response (SimProto); then the connection is closed.
+        idle_before_ping: time without anything received, after which a Ping is sent (SimProto).
+        ping_timeout: time for its Pong.
+        uuid_timeout: time in which a relay's client must send its UUID.
+        patience: time that a relay's senders wait for a client that reads nothing at all.
+
+    Raises:
+        ValueError: a value has another type or is outside its range.
+    """
+
+    longest_frame: Annotated[
+        int,
+        setting("Longest message of a client.", unit="bytes", ge=64, le=LARGEST_FRAME),
+    ] = 1 << 20
+    client_memory: Annotated[
+        int,
+        setting(
+            "Memory that the node holds for one client: requests without an answer and data that "
+            "the client doesn't read. Beyond it the node reads nothing more from the client; a "
+            "relay drops a client for which half of it waits.",
+            unit="bytes",
+            ge=1_024,
+            le=LARGEST_FRAME,
+        ),
+    ] = 8 << 20
+    memory: Annotated[
+        int,
+        setting(
+            "The same for all clients of a gateway or relay together. Beyond it the node reads "
+            "nothing from a client that holds 64 KiB.",
+            unit="bytes",
+            ge=1 << 20,
+            le=1 << 40,
+        ),
+    ] = 128 << 20
+    clients: Annotated[
+        int,
+        setting(
+            "Connections to one gateway or relay. A further one is closed, unless its address has "
+            "at least two fewer than another address, which then loses its oldest one.",
+            ge=1,
+            le=1 << 20,
+        ),
+    ] = 256
+    idle_timeout: Annotated[
+        float,
+        setting(
+            "Time without a byte in either direction, after which a connection with named events "
+            "or to a relay is closed.",
+            unit="seconds",
+            ge=0.001,
+            le=86_400.0 * 365,
+        ),
+    ] = 3_600.0
+    write_buffer: Annotated[int, Meta(ge=0, le=LARGEST_FRAME)] = 0
+    longest_name: Annotated[int, Meta(ge=1, le=LARGEST_NAME)] = 1_024
+    requests: _Count = 1_024
+    answer_timeout: _Seconds = 30.0
+    idle_before_ping: _Seconds = 15.0
+    ping_timeout: _Seconds = 10.0
+    uuid_timeout: _Seconds = 10.0
+    patience: _Seconds = 0.1
 
     def __post_init__(self) -> None:
-        own: Any = self
-        for setting in fields(own):
-            allowed = RANGES.get(setting.name)
-            if allowed is None:
-                continue
-            value = getattr(self, setting.name)
-            whole = setting.type is int
-            right = type(value) is int or (not whole and type(value) is float and isfinite(value))
-            if not right or not allowed[0] <= value <= allowed[1]:
-                kind = "a whole number" if whole else "a number"
-                raise ValueError(
-                    f"{setting.name} is {value!r}; it is {kind} from {allowed[0]:,} to "
-                    f"{allowed[1]:,}"
-                )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimProtoLimits(_Checked):
-    """Limits of SimProto connections.
-
-    Attributes:
-        longest_frame: payload of one dialog message, bytes, 64 to 1 GiB.
-        longest_name: a topic, bytes of UTF-8, 1 to 65,535.
-        dialogs: requests of either side that may wait for their response at once; a side that
-            starts one more has its connection closed.
-        client_memory: what the other side may have us hold, in bytes of memory, at least
-            1,024: its requests that are not answered, responses and notes that it does not read;
-            beyond it nothing more is read for now.
-        memory: the same for all clients of a gateway together, at least 1 MiB; beyond it a
-            client for which 64 KiB are held is not read for now.
-        write_buffer: bytes that wait to be written because the other side does not read,
-            at least 1,024; beyond it nothing more is read, and callers wait.
-        answer_timeout: seconds that a response may take; after that the connection is ended.
-        idle_before_ping: seconds without anything received, after which a Ping is sent.
-        ping_timeout: seconds that its Pong may take.
-        clients: connections to one gateway at once.
-
-    Raises:
-        ValueError: a number is outside its range.
-    """
-
-    longest_frame: int = 1 << 20
-    longest_name: int = 1_024
-    dialogs: int = 1_024
-    client_memory: int = 8 << 20
-    memory: int = 128 << 20
-    write_buffer: int = 2 << 20
-    answer_timeout: float = 30.0
-    idle_before_ping: float = 15.0
-    ping_timeout: float = 10.0
-    clients: int = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedLimits(_Checked):
-    """Limits of connections with byte-exact named events.
-
-    Attributes:
-        longest_frame: one event with its two length fields, bytes, 64 to 1 GiB.
-        longest_name: a name, and a namespace, bytes of UTF-8, 1 to 65,535.
-        events: how many events of the other side may have handlers that run, and how many
-            events of ours may wait for replies, at once; beyond the former nothing more is read
-            for now.
-        client_memory: what the other side may have us hold, in bytes of memory, at least
-            1,024: events whose handlers run, what it does not read; beyond it nothing more is
-            read for now. Also bounds the unread replies to one event of ours.
-        memory: the same for all clients of a gateway together, at least 1 MiB; beyond it a
-            client for which 64 KiB are held is not read for now.
-        write_buffer: bytes that wait to be written because the other side does not read,
-            at least 1,024; beyond it nothing more is read, and emitters wait.
-        idle_timeout: seconds without a byte either way, after which it is closed.
-        clients: connections to one gateway at once.
-
-    Raises:
-        ValueError: a number is outside its range.
-    """
-
-    longest_frame: int = 1 << 20
-    longest_name: int = 1_024
-    events: int = 1_024
-    client_memory: int = 8 << 20
-    memory: int = 128 << 20
-    write_buffer: int = 2 << 20
-    idle_timeout: float = 3_600.0
-    clients: int = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayLimits(_Checked):
-    """Limits of an event relay.
-
-    Attributes:
-        longest_frame: what follows the length of a message (two UUIDs and the payload),
-            bytes, 64 to 1 GiB.
-        write_buffer: bytes that wait for one client because it does not read, at least
-            1,024; a client for which more waits is dropped and counted. While more than half
-            of it waits, clients that send to that client are not read.
-        patience: seconds that senders wait for a client that takes nothing at all.
-        client_memory: messages that came to a client (`RelayClient`) and were not read,
-            each with 300 bytes, at least 1,024; beyond it nothing more is read for now.
-        memory: what waits for all clients of a relay together, bytes, at least 1 MiB; beyond
-            it senders wait for a client for which 64 KiB wait as if half of `write_buffer`
-            waited, and one that takes nothing is dropped.
-        uuid_timeout: seconds in which a client must send its UUID.
-        idle_timeout: seconds without a byte either way, after which it is closed.
-        clients: connections at once.
-
-    Raises:
-        ValueError: a number is outside its range.
-    """
-
-    longest_frame: int = 1 << 20
-    write_buffer: int = 4 << 20
-    patience: float = 0.1
-    client_memory: int = 8 << 20
-    memory: int = 128 << 20
-    uuid_timeout: float = 10.0
-    idle_timeout: float = 3_600.0
-    clients: int = 256
+        check_types(self)
+        if not self.write_buffer:
+            object.__setattr__(self, "write_buffer", max(self.client_memory // 2, _LEAST_BUFFER))
+        if self.write_buffer < _LEAST_BUFFER:
+            raise ValueError(f"write_buffer is {self.write_buffer}: expected 0, or int >= 1024")

@@ -1,15 +1,16 @@
 """The options of `Journal.open`, checked: sizes, ages, policies and auditors."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
 
 from parley._crypto.auditor import AUDITOR_KEY_SIZE, AuditorKey
 from parley._crypto.errors import InvalidKeyError
-from parley._node.config import Range, require_in_range
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.typed import Seconds, check_types
 
 Fsync = Literal["always", "interval", "never"]
 Clock = Callable[[], int]  # ns since the epoch, UTC
@@ -19,12 +20,7 @@ Auditor = AuditorKey | bytes | str
 SEGMENT_SIZE: Final = 64 * 2**20
 SEGMENT_AGE: Final = 3600.0
 BUFFER_SIZE: Final = 8 * 2**20
-_RANGES: Final[Mapping[str, Range]] = {
-    "segment_size": Range(4096),
-    "segment_age": Range(0, above=True),
-    "buffer_size": Range(64 * 1024),
-    "fsync_interval": Range(0, above=True),
-}
+LEAST_BUFFER_SIZE: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +33,16 @@ class JournalOptions:
 
     directory: Path
     auditors: tuple[AuditorKey, ...]
-    segment_size: int
-    segment_age: float
-    buffer_size: int
+    segment_size: Annotated[int, Meta(ge=4096)]
+    segment_age: Seconds
+    buffer_size: Annotated[int, Meta(ge=LEAST_BUFFER_SIZE)]
     fsync: Fsync
-    fsync_interval: float
+    fsync_interval: Seconds
     on_failure: OnFailure
     clock: Clock
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
-        for name, allowed in _RANGES.items():
-            require_in_range(name, getattr(self, name), allowed)
 
 
 def parse_auditors(given: Auditor | Iterable[Auditor]) -> tuple[AuditorKey, ...]:

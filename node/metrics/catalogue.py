@@ -36,7 +36,7 @@ CONNECTIONS_LIMIT: Final = _measure(
     "connections_limit", "gauge", "How many there may be (max_connections)."
 )
 HANDSHAKING_LIMIT: Final = _measure(
-    "handshaking_limit", "gauge", "Accepted connections that may be opening (half_open)."
+    "handshaking_limit", "gauge", "Accepted connections that may be opening."
 )
 CONNECTIONS_REFUSED: Final = _measure(
     "connections_refused", "counter", "Connections that a limit kept out.", "reason"
@@ -60,7 +60,7 @@ SESSIONS_WAITING: Final = _measure(
     "sessions_waiting", "gauge", "Sessions without a transport that may come back."
 )
 SESSIONS_WAITING_LIMIT: Final = _measure(
-    "sessions_waiting_limit", "gauge", "How many may be kept so (parted_sessions)."
+    "sessions_waiting_limit", "gauge", "How many may be kept so."
 )
 
 # What goes over them.

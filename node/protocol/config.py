@@ -7,7 +7,9 @@ Sizes are bytes, times seconds unless the name says otherwise.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from parley._crypto.identity import Identity
 from parley._crypto.registry import NAMES, PARAMETERS, require_name
@@ -17,20 +19,10 @@ from parley._lbm.noise import Padding, parse_padding
 from parley._node.protocol import limits as fixed
 from parley._node.protocol.codes import ROLES
 from parley._node.protocol.limits import Limits
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.typed import Count, Seconds, check_types
 
 Plaintext = Literal["never", "only", "both"]
 Deliver = Literal["opened", "sealed"]
-
-_TIMES = (
-    "handshake_timeout",
-    "idle_before_ping",
-    "ping_timeout",
-    "update_after_seconds",
-    "rekey_interval",
-    "close_drain",
-)
-_COUNTS = ("update_after_events", "update_after_bytes", "rekey_allowance", "peer_memory")
 
 
 def _default_names() -> Mapping[str, tuple[str, ...]]:
@@ -65,18 +57,18 @@ class CoreConfig:
     deliver: Deliver = "opened"
     padding: Padding = field(default_factory=lambda: parse_padding("off"))
     node_info: Mapping[str, Value] = field(default_factory=dict)
-    handshake_timeout: float = fixed.HANDSHAKE_TIMEOUT
-    idle_before_ping: float = fixed.IDLE_BEFORE_PING
-    ping_timeout: float = fixed.PING_TIMEOUT
-    update_after_events: int = fixed.UPDATE_AFTER_EVENTS
-    update_after_bytes: int = fixed.UPDATE_AFTER_BYTES
-    update_after_seconds: float = fixed.UPDATE_AFTER_SECONDS
-    rekey_interval: float = fixed.REKEY_INTERVAL
-    rekey_allowance: int = 1
-    peer_memory: int = fixed.PEER_MEMORY
-    close_drain: float = fixed.CLOSE_DRAIN
-    resume: float = 0.0
-    resume_buffer: int = fixed.RESUME_BUFFER
+    handshake_timeout: Seconds = fixed.HANDSHAKE_TIMEOUT
+    idle_before_ping: Seconds = fixed.IDLE_BEFORE_PING
+    ping_timeout: Seconds = fixed.PING_TIMEOUT
+    update_after_events: Count = fixed.UPDATE_AFTER_EVENTS
+    update_after_bytes: Count = fixed.UPDATE_AFTER_BYTES
+    update_after_seconds: Seconds = fixed.UPDATE_AFTER_SECONDS
+    rekey_interval: Seconds = fixed.REKEY_INTERVAL
+    rekey_allowance: Count = 1
+    peer_memory: Count = fixed.PEER_MEMORY
+    close_drain: Seconds = fixed.CLOSE_DRAIN
+    resume: Annotated[float, Meta(ge=0, le=fixed.RESUME_MS / 1000)] = 0.0
+    resume_buffer: Annotated[int, Meta(ge=fixed.LEAST_RESUME_BUFFER)] = fixed.RESUME_BUFFER
     # The same in each handshake: made once.
     _names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     proof_payload: bytes = field(init=False, repr=False, compare=False)
@@ -115,19 +107,6 @@ class CoreConfig:
         for parameter in PARAMETERS:
             if self.plaintext != "only" and not self.names(parameter):
                 raise ValueError(f"no {parameter} algorithm is left that this node may use")
-        for name in _TIMES:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 seconds")
-        if not 0 <= self.resume <= fixed.RESUME_MS / 1000:
-            raise ValueError(f"resume is {self.resume}; it must be 0..{fixed.RESUME_MS // 1000} s")
-        if self.resume_buffer < fixed.LEAST_RESUME_BUFFER:
-            raise ValueError(
-                f"resume_buffer is {self.resume_buffer}; "
-                f"it must be at least {fixed.LEAST_RESUME_BUFFER} bytes"
-            )
-        for name in _COUNTS:
-            if not getattr(self, name) >= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
     @property
     def resume_ms(self) -> int:

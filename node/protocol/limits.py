@@ -6,12 +6,15 @@ Sizes are bytes, times are seconds unless the name says otherwise.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from parley._lbm import keys
 from parley._lbm.cells import read_uint
 from parley._lbm.codec import Value
 from parley._node.protocol.allowance import Rate
+from parley._node.protocol.typed import setting
 
 # Frames (section 2).
 FRAME_HEADER_SIZE: Final = 4
@@ -132,22 +135,41 @@ NEGOTIATED: Final[dict[str, LimitRange]] = {
 }
 
 
+def _negotiated(name: str, help_text: str, unit: str = "") -> Meta:
+    limit = NEGOTIATED[name]
+    return setting(help_text, unit=unit, ge=limit.minimum, le=limit.maximum, reload=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What Hello and Reply state: each side its own, the minimum holds (section 5).
+    """What Hello and Reply state: the minimum of both sides applies (section 5).
 
-    `max_payload` and `stream_window` are bytes, `seal_delay_ms` milliseconds,
-    the others counts.
+    docs/reference/settings.md describes each limit.
 
     Raises:
         ValueError: a value is not an int, or is outside its range in `NEGOTIATED`.
     """
 
-    max_payload: int = NEGOTIATED["max_payload"].default
-    seal_events: int = NEGOTIATED["seal_events"].default
-    seal_delay_ms: int = NEGOTIATED["seal_delay_ms"].default
-    stream_window: int = NEGOTIATED["stream_window"].default
-    max_streams: int = NEGOTIATED["max_streams"].default
+    max_payload: Annotated[
+        int, _negotiated("max_payload", "Longest payload, padding included.", "bytes")
+    ] = NEGOTIATED["max_payload"].default
+    seal_events: Annotated[
+        int, _negotiated("seal_events", "Most events without a signature that covers them.")
+    ] = NEGOTIATED["seal_events"].default
+    seal_delay_ms: Annotated[
+        int, _negotiated("seal_delay_ms", "Longest time until that signature.", "milliseconds")
+    ] = NEGOTIATED["seal_delay_ms"].default
+    stream_window: Annotated[
+        int,
+        _negotiated(
+            "stream_window",
+            "Data on its way on one stream, and 64 bytes for each event.",
+            "bytes",
+        ),
+    ] = NEGOTIATED["stream_window"].default
+    max_streams: Annotated[
+        int, _negotiated("max_streams", "Streams that each side has open at once.")
+    ] = NEGOTIATED["max_streams"].default
 
     def __post_init__(self) -> None:
         for name, limit in NEGOTIATED.items():

@@ -1,73 +1,92 @@
-"""Settings are what their annotations say: checked when made, and converted from text or lists
-where these are natural.
+"""Check that the fields of a dataclass have the types and ranges of their annotations.
 
-Driven by the types of a dataclass's fields, so that a new setting is checked as well.
-Ranges, and what settings have to do with each other, are for each class to say.
+`setting` describes a field that a settings file can have: the range, unit and help text are
+written once, in the field's annotation. Checks of several fields together are in the classes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from parley._lbm.noise import Padding, parse_padding
+import msgspec
+
 from parley._lbm.values import Value
 
-_NAMES: Final[Mapping[Any, str]] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "True or False",
-    str: "text",
-    bytes: "bytes",
-    Path: "a path",
-    tuple: "a list",
-    frozenset: "a set",
-    Mapping: "a mapping",
-    type(None): "None",
-}
 _LONGEST_QUOTE: Final = 80  # characters of a wrong value
+# What msgspec calls types, and what Python does.
+_WORDS: Final = {"array": "list", "object": "mapping", " | null": " or None", "`": ""}
+_LARGEST: Final = sys.float_info.max
+
+# Types of limits.
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class _MisfitError(ValueError):
-    """A value is not of its type."""
+def setting(
+    help_text: str,
+    *,
+    unit: str = "",
+    reload: bool = False,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+) -> msgspec.Meta:
+    """Describe a setting, as metadata of an `Annotated` field.
+
+    `reload` says whether `parley serve` applies a new value while it runs. `ge`, `gt` and `le` are
+    the range: at least, greater than, at most.
+    """
+    bounds: Any = {"ge": ge, "gt": gt, "le": le}
+    extra = {"unit": unit, "reload": reload}
+    found: msgspec.Meta = msgspec.Meta(description=help_text, extra=extra, **bounds)
+    return found
 
 
-def _path(text: str) -> Path:
-    if not text:
-        raise _MisfitError
-    return Path(text)
+def setting_of(hint: Any) -> msgspec.Meta | None:
+    """Return the `setting` of an annotation, or None if it has none."""
+    found = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, msgspec.Meta)]
+    return next((each for each in found if each.description), None)
 
 
-# Types that have a text which everybody writes.
-_FROM_TEXT: Final[Mapping[Any, Callable[[str], object]]] = {Padding: parse_padding, Path: _path}
+def is_reloadable(hint: Any) -> bool:
+    """Return whether the annotation is that of a setting that can change while a node runs."""
+    found = setting_of(hint)
+    return found is not None and bool((found.extra or {})["reload"])
 
 
-def check_types(settings: Any, error: type[ValueError] = ValueError) -> None:
-    """Hold each field of a dataclass to its annotation; for its `__post_init__`.
+def check_types(checked: Any, error: type[ValueError] = ValueError) -> None:
+    """Check each field of a dataclass instance; for its `__post_init__`.
 
-    Text becomes a `Padding` or a `Path`, a list a tuple, a list or set a frozenset. Whatever
-    a field that is left out of the repr holds is left out of the error, too.
+    Converts a list to a tuple or frozenset, a text to a Path and a whole number to a float where
+    the annotation requires it. The error doesn't quote the value of a field with `repr=False`.
 
     Raises:
-        error: a value is of another type.
+        error: a value has another type or is outside its range.
     """
-    of: Any = type(settings)
-    for name, hint, shown in _hints(of):
-        value = getattr(settings, name)
+    made: Any = type(checked)
+    for name, hint, shown in _hints(made):
+        value = getattr(checked, name)
         try:
-            fitting = _fitted(value, hint)
-        except _MisfitError:
-            quote = repr(value)
-            if len(quote) > _LONGEST_QUOTE:
-                quote = quote[:_LONGEST_QUOTE] + "..."
-            found = f"{name} is {quote}" if shown else f"{name} is of another type"
-            raise error(f"{found}; it must be {_wanted(hint)}") from None
-        except ValueError as wrong:  # what a text was refused for
-            raise error(str(wrong)) from wrong
-        if fitting is not value:
-            object.__setattr__(settings, name, fitting)  # it is frozen
+            converted = _converted(value, hint)
+        except msgspec.ValidationError as wrong:
+            found = f"{name} is {quoted(value)}" if shown else name
+            reason = str(wrong)
+            for word, plain in _WORDS.items():
+                reason = reason.replace(word, plain)
+            if reason.startswith("Invalid enum value"):
+                reason = f"Expected {' or '.join(_choices(hint))}"
+            raise error(f"{found}: {reason[0].lower()}{reason[1:]}") from None
+        if type(converted) is not type(value) or converted != value:
+            object.__setattr__(checked, name, converted)  # it is frozen
+
+
+def quoted(value: object) -> str:
+    """Return the repr of a value for an error message, cut if it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
 
 
 def require_number(
@@ -76,115 +95,72 @@ def require_number(
     least: float = 0,
     *,
     whole: bool = False,
+    above: bool = False,
+    finite: bool = False,
     error: type[ValueError] = ValueError,
 ) -> None:
     """Check one number that isn't a field of a dataclass.
 
     Raises:
-        error: it isn't a number, isn't `whole`, or is less than `least`.
+        error: it isn't a number, isn't `whole`, isn't `finite`, or is less than `least` (or, with
+            `above`, not greater).
     """
     kinds = int if whole else int | float
-    if isinstance(value, kinds) and not isinstance(value, bool) and value >= least:
-        return
-    kind = "a whole number" if whole else "a number"
-    raise error(f"{name} is {value!r}; it must be {kind}, {least:,} or more")
+    if isinstance(value, kinds) and not isinstance(value, bool):
+        large_enough = value > least if above else value >= least
+        if large_enough and (not finite or value <= _LARGEST):
+            return
+    kind = "a whole number" if whole else "a finite number" if finite else "a number"
+    allowed = f"above {least:,}" if above else f"{least:,} or more"
+    raise error(f"{name} is {value!r}; it must be {kind}, {allowed}")
 
 
 @cache
-def _hints(settings: Any) -> tuple[tuple[str, Any, bool], ...]:
-    hints = get_type_hints(settings)
-    return tuple((f.name, hints[f.name], f.repr) for f in fields(settings) if f.init)
+def _hints(checked: Any) -> tuple[tuple[str, Any, bool], ...]:
+    hints = get_type_hints(checked, include_extras=True)
+    return tuple((f.name, _supported(hints[f.name]), f.repr) for f in fields(checked) if f.init)
 
 
-def _fitted(value: Any, hint: Any) -> Any:
-    """The value as its type has it."""
-    if hint == Value:
-        return value  # the encoder says what it takes
-    arms = tuple(_arms(hint))
-    for arm in arms:
-        if isinstance(value, str) and arm in _FROM_TEXT:
-            return _FROM_TEXT[arm](value)
-    for arm in arms:
-        try:
-            return _fitted_to(value, arm)
-        except _MisfitError:
-            continue
-    raise _MisfitError
+def _supported(hint: Any) -> Any:
+    """Return the annotation in a form that msgspec supports."""
+    if get_origin(hint) is Annotated:
+        inner, *metadata = get_args(hint)
+        return Annotated[_supported(inner), *metadata]
+    # The encoder checks values; msgspec doesn't support a union of several types of text.
+    return Mapping[str, Any] if hint == Mapping[str, Value] else hint
 
 
-def _fitted_to(value: Any, hint: Any) -> Any:
-    """The same for a type that is not a union."""
-    kind, inner = get_origin(hint) or hint, get_args(hint)
-    if kind is Mapping:
-        return _fitted_mapping(value, *inner)
-    if kind in (tuple, frozenset):
-        return _fitted_items(value, kind, inner)
-    if kind is Any:
+def _converted(value: Any, hint: Any) -> Any:
+    # msgspec would make a dataclass of any mapping.
+    if is_dataclass(hint):
+        _require_instances((value,), hint)
+    elif isinstance(value, Mapping):
+        for kind in filter(is_dataclass, get_args(hint)):
+            _require_instances(value.values(), kind)
+    converted = msgspec.convert(value, hint, dec_hook=_decode, builtin_types=(bytes,))
+    if isinstance(converted, int | float) and not abs(converted) <= _LARGEST:
+        raise msgspec.ValidationError("Expected a finite number")
+    return converted
+
+
+def _require_instances(values: Iterable[Any], kind: Any) -> None:
+    if not all(isinstance(each, kind) for each in values):
+        raise msgspec.ValidationError(f"Expected {kind.__name__}")
+
+
+def _choices(hint: Any) -> Iterator[str]:
+    """Yield the texts of the Literals in an annotation."""
+    for each in get_args(hint):
+        if get_origin(hint) is Literal:
+            yield each
+        else:
+            yield from _choices(each)
+
+
+def _decode(kind: type, value: object) -> object:
+    """Convert a text to a path; called for types that msgspec doesn't know."""
+    if isinstance(value, get_origin(kind) or kind):
         return value
-    if not _is_of(value, kind, inner):
-        raise _MisfitError
-    return value
-
-
-def _is_of(value: object, kind: Any, inner: tuple[Any, ...]) -> bool:
-    if kind is Literal:
-        return type(value) is str and value in inner
-    if kind is Callable:
-        return callable(value)
-    if kind in (int, bool):  # True is not a number here
-        return type(value) is kind
-    if kind is float:
-        return type(value) in (int, float)
-    return isinstance(value, kind)
-
-
-def _fitted_items(value: Any, kind: Callable[[Any], Any], inner: tuple[Any, ...]) -> Any:
-    allowed = (tuple, list) if kind is tuple else (frozenset, set, tuple, list)
-    if not isinstance(value, allowed):
-        raise _MisfitError
-    if kind is frozenset or inner[-1] is Ellipsis:
-        inner = inner[:1] * len(value)
-    elif len(inner) != len(value):
-        raise _MisfitError
-    items = [_fitted(each, of) for each, of in zip(value, inner, strict=True)]
-    return value if type(value) is kind and all(map(_same, items, value)) else kind(items)
-
-
-def _fitted_mapping(value: Any, key: Any, item: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise _MisfitError
-    found = {_fitted(each, key): _fitted(of, item) for each, of in value.items()}
-    return value if all(map(_same, found.values(), value.values())) else found
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other
-
-
-def _arms(hint: Any) -> Iterator[Any]:
-    """The types of a union, or the one."""
-    if get_origin(hint) in (Union, UnionType):
-        for arm in get_args(hint):
-            yield from _arms(arm)
-    else:
-        yield hint
-
-
-def _wanted(hint: Any) -> str:
-    """What a field of this type may be, for people."""
-    if hint in (Value, Any):
-        return "a value"
-    arms = list(_arms(hint))
-    if len(arms) > 1:
-        return " or ".join(map(_wanted, arms))
-    kind, inner = get_origin(arms[0]) or arms[0], get_args(arms[0])
-    if kind is Literal:
-        return f"one of {', '.join(map(str, inner))}"
-    if kind is Callable:
-        return "a function"
-    name = _NAMES.get(kind) or f"a {kind.__name__}"
-    if kind is Mapping:
-        return f"{name} of {_wanted(inner[0])} to {_wanted(inner[1])}"
-    if kind in (tuple, frozenset):
-        return f"{name} of {' and '.join(_wanted(item) for item in inner if item is not Ellipsis)}"
-    return name
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise msgspec.ValidationError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")

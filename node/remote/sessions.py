@@ -169,9 +169,9 @@ class SessionTable:
         """The session to end, if there are too many or they take too much memory."""
         waiting, config = self._waiting, self.config
         of_id = [one for one, its in waiting.items() if its.node_id == node_id]
-        if len(of_id) > config.parted_per_id:
+        if len(of_id) > config.tuning.parted_per_id:
             return of_id[0]
-        if len(waiting) > config.parted_sessions:
+        if len(waiting) > config.tuning.parted_sessions:
             counts = Counter(its.node_id for its in waiting.values())
             most = max(counts, key=counts.__getitem__)
             return next(one for one, its in waiting.items() if its.node_id == most)

@@ -6,12 +6,12 @@ Whatever no entry allows is refused. `node.bus.bus_address` decides which addres
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.typed import check_types, setting
 
 ACTIONS: Final = ("publish", "consume", "inspect", "manage")
 ANYBODY: Final = "*"
@@ -74,19 +74,28 @@ def parse_right(text: str) -> BusRight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusSettings:
-    """Which bus a node offers to others.
-
-    Attributes:
-        url: its address, such as `sqlite:////var/lib/parley/bus.db`; None: none is offered.
-        allow: who may do what, each `NODEID=publish+consume:EVENTS[:GROUPS]`; what no entry
-            allows is refused.
+    """Which bus a node offers to other nodes.
 
     Raises:
         ConfigError: a malformed entry.
     """
 
-    url: str | None = field(default=None, repr=False)  # it may hold a password
-    allow: tuple[str, ...] = ()
+    url: Annotated[
+        str | None,
+        setting(
+            "Address of the bus that is offered, such as sqlite:////var/lib/parley/bus.db; "
+            "relative paths start from the file's directory."
+        ),
+    ] = field(default=None, repr=False)  # it may hold a password
+    allow: Annotated[
+        tuple[str, ...],
+        setting(
+            "Who can do what: NODEID=ACTIONS:EVENTS[:GROUPS]. ACTIONS are publish, consume, "
+            "inspect and manage, joined by +; EVENTS and GROUPS are patterns with *; @ROLE names "
+            "the nodes with a role, and * any node. Everything else is refused.",
+            reload=True,
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)

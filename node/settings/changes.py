@@ -1,66 +1,31 @@
-"""What is different between two sets of settings, by name, and what of that a running server takes
-up when it is told to read them again; all else needs a restart.
-"""
+"""Compare two `Settings` at a reload, and select the changes that need no restart."""
 
 from collections import defaultdict
-from dataclasses import fields, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
-from parley._node.config import CHANGEABLE
-from parley._node.protocol.limits import Limits
+from parley._node.settings.catalogue import SETTINGS, value_of
 from parley._node.settings.sources import Settings
-from parley._node.settings.values import TABLES
-
-# Settings that `parley serve` takes up on SIGHUP.
-RELOADED: Final = frozenset(
-    {
-        "serve.roles",
-        "serve.trust",
-        "serve.log_level",
-        "serve.access_log",
-        "serve.log_requests",
-        "bus.allow",
-        "federation.members",
-        "federation.carry",
-        *(f"node.{name}" for name in CHANGEABLE - {"limits"}),
-        *(f"node.limits.{each.name}" for each in fields(Limits)),
-    }
-)
-
-# Settings whose value is the content of a file that another name stands for.
-_NAMED: Final = {"node.network_key": "node.network_key_file"}
 
 
 def changed(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
-    """The names of what differs: what is taken up, and what needs a restart; each in order."""
-    before, after = _flat(old), _flat(new)
-    names = sorted(name for name in after if before[name] != after[name])
-    taken = [name for name in names if name in RELOADED]
-    return taken, [name for name in names if name not in RELOADED]
+    """Return the names of settings that differ: those that are reloaded, and those that need a
+    restart; each sorted."""
+    names = sorted(name for name in SETTINGS if value_of(old, name) != value_of(new, name))
+    reloaded = [name for name in names if SETTINGS[name].reload]
+    return reloaded, [name for name in names if not SETTINGS[name].reload]
 
 
 def taken_up(old: Settings, new: Settings) -> Settings:
-    """What holds in a server that runs with `old` and has read `new`.
+    """Return the settings of a server that runs with `old` and has read `new`.
 
     Raises:
-        ConfigError: what is new does not go with what stays.
+        ConfigError: the reloaded settings don't fit those that stay.
     """
-    tables: defaultdict[str, dict[str, object]] = defaultdict(dict)
-    for name in RELOADED:
-        table, field, *inner = name.split(".")
-        if not inner:
-            tables[table][field] = getattr(getattr(new, table), field)
+    tables: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for name, setting in SETTINGS.items():
+        table, _, key = name.rpartition(".")
+        if setting.reload and "." not in table:
+            tables[table][key] = value_of(new, name)
     tables["node"]["limits"] = new.node.limits
     return replace(old, **{name: replace(getattr(old, name), **tables[name]) for name in tables})
-
-
-def _flat(settings: Any, above: str = "") -> dict[str, object]:
-    """The values by their whole names, such as `node.limits.max_payload`."""
-    found: dict[str, object] = {}
-    for each in fields(settings):
-        value, name = getattr(settings, each.name), above + each.name
-        if not above or name in TABLES:
-            found |= _flat(value, f"{name}.")
-        else:
-            found[_NAMED.get(name, name)] = value
-    return found

@@ -1,17 +1,17 @@
-"""Where a node speaks the other dialects, and within which limits: the tables `[simproto]`,
-`[named]` and `[relay]`.
+"""Where a node speaks the other dialects, and within which limits: the tables `[dialects]`,
+`[simproto]`, `[named]` and `[relay]`.
 
-`node.transport.gateway` decides whether an address may be listened on.
+`node.transport.gateway` decides whether an address can be listened on.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
-from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.typed import check_types, setting
 from parley._node.transport.address import Address
 
 Flavour = Literal["plain", "typed"]
@@ -20,26 +20,45 @@ FLAVOURS: Final[tuple[Flavour, ...]] = get_args(Flavour)
 Format = Literal["msgpack", "json", "raw"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
+Listen = Annotated[
+    tuple[str, ...],
+    setting("Addresses to listen on, tcp://host:port or unix:///path. These don't encrypt."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectSettings:
+    """What SimProto, named events and the event relay have in common.
+
+    Raises:
+        ConfigError: a value has another type.
+    """
+
+    allow_insecure: Annotated[
+        bool, setting("Allow addresses that other machines can reach, without encryption.")
+    ] = False
+    values: Annotated[
+        Rest,
+        setting(
+            "Form of answers and notes that are neither bytes nor text (SimProto, and a relay's "
+            "bridge): cbor, msgpack or json."
+        ),
+    ] = "cbor"
+    limits: DialectLimits = field(default_factory=DialectLimits)
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimProtoSettings:
-    """How a node speaks SimProto.
-
-    Attributes:
-        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: it does not.
-        allow_insecure: whether these may be addresses that other machines can reach.
-        values: the form of answers and notes that are neither bytes nor text: cbor, msgpack
-            or json.
-        limits: those of its connections.
+    """Where a node speaks SimProto.
 
     Raises:
-        ConfigError: a value that is none of these. AddressError: not an address.
+        ConfigError: a value has another type. AddressError: not an address.
     """
 
-    listen: tuple[str, ...] = ()
-    allow_insecure: bool = False
-    values: Rest = "cbor"
-    limits: SimProtoLimits = field(default_factory=SimProtoLimits)
+    listen: Listen = ()
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
@@ -50,23 +69,18 @@ class SimProtoSettings:
 class NamedSettings:
     """How a node speaks named events as the crate does.
 
-    Attributes:
-        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: it does not.
-        allow_insecure: whether these may be addresses that other machines can reach.
-        flavour: which header is spoken there: plain (versions 0.14 to 0.17) or typed (from
-            0.18 on).
-        format: that of replies, unless their handler says otherwise: msgpack, json or raw.
-        limits: those of its connections.
-
     Raises:
-        ConfigError: a value that is none of these. AddressError: not an address.
+        ConfigError: a value has another type. AddressError: not an address.
     """
 
-    listen: tuple[str, ...] = ()
-    allow_insecure: bool = False
-    flavour: Flavour = "plain"
-    format: Format = "msgpack"
-    limits: NamedLimits = field(default_factory=NamedLimits)
+    listen: Listen = ()
+    flavour: Annotated[
+        Flavour, setting("Header: plain (versions 0.14 to 0.17) or typed (from 0.18 on).")
+    ] = "plain"
+    format: Annotated[
+        Format,
+        setting("Format of replies, unless the handler chooses another: msgpack, json or raw."),
+    ] = "msgpack"
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
@@ -77,26 +91,19 @@ class NamedSettings:
 class RelaySettings:
     """The event relay of `parley serve`.
 
-    Attributes:
-        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: no relay.
-        bridge: the topic of the node that the relay's broadcasts are notes of, and whose notes
-            the relay broadcasts; None: no bridge.
-        allow_insecure: whether these may be addresses that other machines can reach.
-        feedback: whether a sender is told that its target is not connected.
-        values: the form of notes that are neither bytes nor text, at the other side of a
-            bridge: cbor, msgpack or json.
-        limits: those of its connections.
-
     Raises:
-        ConfigError: a value that is none of these. AddressError: not an address.
+        ConfigError: a value has another type. AddressError: not an address.
     """
 
-    listen: tuple[str, ...] = ()
-    allow_insecure: bool = False
-    bridge: str | None = None
-    feedback: bool = True
-    values: Rest = "cbor"
-    limits: RelayLimits = field(default_factory=RelayLimits)
+    listen: Listen = ()
+    bridge: Annotated[
+        str | None,
+        setting(
+            "Topic of the node whose notes the relay broadcasts, and that gets the relay's "
+            "broadcasts as notes."
+        ),
+    ] = None
+    feedback: Annotated[bool, setting("Notify a sender whose target is not connected.")] = True
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)

@@ -6,15 +6,15 @@ Nothing is offered, carried or followed unless it is named here.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError
 from parley._node.federation.exports import Exports
 from parley._node.federation.limits import MOST_LINKS
-from parley._node.protocol.federation_types import MOST_SERVERS
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
+from parley._node.protocol.typed import check_types, setting
 from parley._node.transport.address import Address
 
 # Who may have an account, where it is not said by node ids.
@@ -30,28 +30,48 @@ MOST_PLACES: Final = 16
 class FederationSettings:
     """The part that a server takes in a federation.
 
-    Attributes:
-        links: addresses of servers to keep a link with, each with its node id; several of
-            one server are tried in turn.
-        members: node ids of other servers whose cards are taken, and who may link here.
-        carry: node ids of servers whose tunnels pass on.
-        exports: what peers that come through a tunnel may ask for: names, and patterns
-            that end in `*`.
-        follow: topics elsewhere that accounts read with this server's right, likewise.
-        accounts: who may have an account: `off`, `known` (those in the file of accounts),
-            `any`, or a list of node ids.
-
     Raises:
         ConfigError: not a node id, an address without one, a pattern that is none, or more of
-            one kind than may be. AddressError: not an address.
+            one kind than allowed. AddressError: not an address.
     """
 
-    links: tuple[str, ...] = ()
-    members: tuple[str, ...] = ()
-    carry: tuple[str, ...] = ()
-    exports: tuple[str, ...] = ()
-    follow: tuple[str, ...] = ()
-    accounts: AccountRule | tuple[str, ...] = "off"
+    links: Annotated[
+        tuple[str, ...],
+        setting(
+            f"Addresses of servers to keep a link with, each with its node id: at most "
+            f"{MOST_LINKS} servers with {MOST_PLACES} addresses each, which are tried in turn."
+        ),
+    ] = ()
+    members: Annotated[
+        tuple[str, ...],
+        setting(
+            "Node ids of other servers whose cards are accepted and that can link here, at most "
+            f"{MOST_SERVERS - 1:,} with those of links.",
+            reload=True,
+        ),
+    ] = ()
+    carry: Annotated[
+        tuple[str, ...],
+        setting("Node ids of servers whose tunnels are forwarded.", reload=True),
+    ] = ()
+    exports: Annotated[
+        tuple[str, ...],
+        setting(
+            "What peers that come through a tunnel can request: at most "
+            f"{MOST_EXPORTS} names and patterns that end in *, of {LONGEST_EXPORT} bytes."
+        ),
+    ] = ()
+    follow: Annotated[
+        tuple[str, ...],
+        setting("Topics elsewhere that accounts read with this server's right, by patterns."),
+    ] = ()
+    accounts: Annotated[
+        AccountRule | tuple[str, ...],
+        setting(
+            "Who can have an account: off, known (nodes in the file of accounts), any, or "
+            f"a list of at most {MOST_ACCOUNTS:,} node ids."
+        ),
+    ] = "off"
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)

@@ -3,17 +3,13 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Annotated, Final, Literal, NamedTuple, get_args
 
-from parley._node.config import Range, require_in_range
 from parley._node.discovery.announcement import require_name
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.typed import check_types, setting
 from parley._node.transport.address import Address
 from parley._node.trust.policies import parse_trust
-
-# A note takes its time: less than a millisecond would leave none for anything else.
-CLOCK_INTERVALS: Final = Range(0.001)
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
@@ -42,46 +38,60 @@ def parse_forward(text: str) -> ForwardedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """What `parley serve` is told beyond its node's settings.
-
-    Attributes:
-        listen: addresses to listen on, `tcp://host:port` or `unix:///path`.
-        identity: a key file; None for the own key of whoever runs it (`parley id show`).
-        passphrase_file: a file with that key file's passphrase.
-        trust: any, first-use, known, or the path of a file of known peers.
-        clock_interval: seconds between two notes of the topic `parley.clock`, at least
-            0.001.
-        announce: whether the node is announced on the local network.
-        announce_name: what it calls itself there, at most 63 bytes of UTF-8.
-        console: where the console is served, `HOST:PORT` of this machine; None for nowhere.
-        metrics: where metrics are told by HTTP, `HOST:PORT`; None for nowhere.
-        forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
-        roles: a file of roles (`Roles.load`), which rights on the bus may name; None for no roles.
-        log_level: what is logged: debug, info, warning or error, and what is worse.
-        log_format: lines of the log as text, or as JSON.
-        access_log: whether connections and refused requests are logged whatever the level.
-        log_requests: whether each request that a handler answered is logged as well, with its
-            duration; the access log is then there, too.
+    """Settings of `parley serve` and `parley run` beyond those of the node.
 
     Raises:
         ConfigError: a value out of range. AddressError: not an address.
     """
 
-    listen: tuple[str, ...] = ("tcp://127.0.0.1:0",)
-    identity: Path | None = None
-    passphrase_file: Path | None = None
-    trust: str = "any"
-    clock_interval: float = 1.0
-    announce: bool = False
-    announce_name: str = ""
-    console: str | None = None
-    metrics: str | None = None
-    forward: tuple[str, ...] = ()
-    roles: Path | None = None
-    log_level: LogLevel = "warning"
-    log_format: LogFormat = "text"
-    access_log: bool = False
-    log_requests: bool = False
+    listen: Annotated[
+        tuple[str, ...], setting("Addresses to listen on, tcp://host:port or unix:///path.")
+    ] = ("tcp://127.0.0.1:0",)
+    identity: Annotated[
+        Path | None, setting("Key file; by default the user's own (`parley id show`).")
+    ] = None
+    passphrase_file: Annotated[
+        Path | None, setting("File with the passphrase of the key file.")
+    ] = None
+    trust: Annotated[
+        str,
+        setting(
+            "Which peers to let in: any, first-use, known, or the path of a file of known peers.",
+            reload=True,
+        ),
+    ] = "any"
+    announce: Annotated[bool, setting("Announce the node on the local network.")] = False
+    announce_name: Annotated[
+        str, setting("Its name in announcements, at most 63 bytes of UTF-8.")
+    ] = ""
+    console: Annotated[
+        str | None, setting("HOST:PORT of this machine where the console is served.")
+    ] = None
+    metrics: Annotated[str | None, setting("HOST:PORT where metrics are served by HTTP.")] = None
+    forward: Annotated[
+        tuple[str, ...],
+        setting("Topics of other nodes that are published here too, each TOPIC=ADDR."),
+    ] = ()
+    roles: Annotated[
+        Path | None,
+        setting("File of roles, which rights on the bus can name.", reload=True),
+    ] = None
+    log_level: Annotated[
+        LogLevel,
+        setting("Least severe level that is logged: debug, info, warning or error.", reload=True),
+    ] = "warning"
+    log_format: Annotated[LogFormat, setting("Log lines as text, or as JSON objects.")] = "text"
+    access_log: Annotated[
+        bool,
+        setting("Log connections and refused requests, whatever the level.", reload=True),
+    ] = False
+    log_requests: Annotated[
+        bool,
+        setting(
+            "Log each answered request with its duration as well; implies the access log.",
+            reload=True,
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
@@ -90,7 +100,6 @@ class ServeSettings:
         for address in self.listen:
             Address.parse(address)
         parse_trust(self.trust)
-        require_in_range("clock_interval", self.clock_interval, CLOCK_INTERVALS)
         require_name(self.announce_name)
         if self.metrics is not None:
             Address.parse_web(self.metrics)

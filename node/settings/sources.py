@@ -1,43 +1,51 @@
-"""All settings of a node and of the commands `serve` and `relay`, read from code, a TOML file and
-the environment.
+"""`load_settings`: the settings from code, a TOML file, the environment and options.
 
-The environment overrides the file, the file overrides the values given in code, and those override
-the defaults. docs/reference/settings.md lists every setting with its unit, range and default.
+All sources are merged and then checked once. Options override the environment, which overrides the
+file, which overrides values given in code. docs/reference/settings.md lists every setting.
 """
 
+import logging
 import os
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, get_args
+from urllib.parse import quote, unquote
 
-from parley._crypto.registry import PARAMETERS
+from parley._crypto.errors import CryptoError
+from parley._crypto.identity import Identity
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ParleyError, os_reason
+from parley._node.protocol.typed import quoted
 from parley._node.settings.bus import BusSettings
-from parley._node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.catalogue import PREFIX, REMOVED, SETTINGS, TABLES, VARIABLES, Setting
+from parley._node.settings.dialects import (
+    DialectSettings,
+    NamedSettings,
+    RelaySettings,
+    SimProtoSettings,
+)
+from parley._node.settings.federation import FederationSettings, parse_accounts
 from parley._node.settings.journal import JournalSettings
+from parley._node.settings.secret_files import read_network_key
 from parley._node.settings.serve import ServeSettings
-from parley._node.settings.values import TABLES, read_value
 
-PREFIX: Final = "PARLEY_"
 LIKENESS: Final = 0.75  # from which on a name is suggested in place of an unknown one, 0 to 1
+_FILE_URL: Final = "sqlite:///"
 
-_Given = dict[str, Any]  # settings such as "node.role", and their values
+logger = logging.getLogger("parley.settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a node, of the other dialects, of journal and bus, of its part in a
-    federation, and of `parley serve`."""
+    """The settings of a node and of the commands that run one, by the tables of a file."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
     serve: ServeSettings = field(default_factory=ServeSettings)
+    dialects: DialectSettings = field(default_factory=DialectSettings)
     simproto: SimProtoSettings = field(default_factory=SimProtoSettings)
     named: NamedSettings = field(default_factory=NamedSettings)
     relay: RelaySettings = field(default_factory=RelaySettings)
@@ -46,79 +54,90 @@ class Settings:
     federation: FederationSettings = field(default_factory=FederationSettings)
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value, and where it comes from: a file, a variable or an option."""
+
+    value: Any
+    source: str
+
+
 def load_settings(
     path: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
     *,
     code: Settings | None = None,
+    options: Mapping[str, tuple[str, object]] | None = None,
 ) -> Settings:
-    """Read the settings in the TOML file at `path` and in `environ`, over those of `code`.
+    """Read the settings in the TOML file at `path`, in `environ` and in `options`, over `code`.
 
-    `environ` is the process's environment by default; `{}` reads none. The file's tables
-    are `[node]` with `[node.limits]`, `[node.algorithms]`, `[node.require]` and
-    `[node.info]`, `[serve]`, `[journal]`, `[bus]`, `[federation]`, and `[simproto]`, `[named]` and
-    `[relay]`, each with its `limits`; the variable of `node.limits.max_payload` is
-    PARLEY_NODE_LIMITS_MAX_PAYLOAD. Tables of names and limits are merged key by key. Relative
-    paths start from the file's directory, in variables from the current one.
+    `environ` is the process's environment by default; `{}` reads none. The variable of
+    `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD. `options` maps the name of a
+    setting to the name of a command-line option and its value; None is not given. Relative paths
+    start from the file's directory, in variables from the current one.
 
     Raises:
-        ConfigError: the file cannot be read, a setting is unknown, or a value has another
-            type or is out of range; the text names the file and key, or the variable.
+        ConfigError: the file cannot be read, a setting is unknown, or a value has another type or
+            is out of range; the text names the setting, its value and its source.
     """
-    code = code or Settings()
-    given: _Given = {} if path is None else _from_file(Path(path))
+    given = {} if path is None else _from_file(Path(path))
     given |= _from_environment(os.environ if environ is None else environ)
-    tables: defaultdict[str, _Given] = defaultdict(dict)
-    for option, value in given.items():
-        table, _, name = option.rpartition(".")
-        tables[table][name] = value
-    for dialect in ("simproto", "named", "relay"):
-        limits = getattr(code, dialect).limits
-        tables[dialect]["limits"] = replace(limits, **tables[f"{dialect}.limits"])
-    return Settings(
-        node=_node(code.node, tables),
-        serve=replace(code.serve, **tables["serve"]),
-        simproto=replace(code.simproto, **tables["simproto"]),
-        named=replace(code.named, **tables["named"]),
-        relay=replace(code.relay, **tables["relay"]),
-        journal=replace(code.journal, **tables["journal"]),
-        bus=replace(code.bus, **tables["bus"]),
-        federation=replace(code.federation, **tables["federation"]),
-    )
+    for name, (option, value) in (options or {}).items():
+        if value is not None:
+            given[name] = _Given(value, option)
+    code = code or Settings()
+    try:
+        return _built(code, given)
+    except (ParleyError, CryptoError, ValueError) as error:
+        raise _explained(given, error) from error
 
 
-def variables() -> dict[str, str]:
-    """Every setting as TOML names it, and its environment variable."""
-    return {option: PREFIX + option.upper().replace(".", "_") for option in _options()}
+def _built(code: Settings, given: Mapping[str, _Given]) -> Settings:
+    tables: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for name, each in given.items():
+        table, _, key = name.rpartition(".")
+        tables[table][key] = each.value
+    node = tables["node"]
+    if "network_key_file" in node:
+        node["network_key"] = read_network_key(Path(node.pop("network_key_file")), _warn)
+    node["limits"] = replace(code.node.limits, **tables["node.limits"])
+    node["algorithms"] = {**code.node.algorithms, **tables["node.algorithms"]}
+    tables["dialects"]["limits"] = replace(code.dialects.limits, **tables["dialects.limits"])
+    names = [each.name for each in fields(Settings)]
+    made = {name: replace(getattr(code, name), **tables[name]) for name in names}
+    if any(name.startswith("node.") for name in given):
+        # The core checks the rest; it needs any identity that has one of the algorithms.
+        signing = node["algorithms"].get("signing", ("ed25519",))
+        made["node"].core(Identity.create(tuple(signing)))
+    return Settings(**made)
 
 
-@cache
-def _options() -> Mapping[str, Any]:
-    """Every setting, such as "node.limits.max_payload", and its type."""
-    tables = {name: get_type_hints(settings) for name, settings in TABLES.items()}
-    # Files of settings and environments are passed around: secrets stand in files of their own.
-    own = {"network_key_file": Path, "padding": str, "info": dict}  # TOML has no types for them
-    tables["node"] = get_type_hints(NodeConfig) | own
-    del tables["node"]["network_key"]
-    tables["node.algorithms"] = tables["node.require"] = dict.fromkeys(PARAMETERS, tuple[str, ...])
-    options = {f"{table}.{name}": hint for table in tables for name, hint in tables[table].items()}
-    return {option: hint for option, hint in options.items() if option not in tables}
+def _explained(given: Mapping[str, _Given], error: Exception) -> ConfigError:
+    """Return an error that names the setting that caused `error`, its value and its source."""
+    for name, each in given.items():
+        try:
+            _built(Settings(), {name: each})
+        except (ParleyError, CryptoError, ValueError) as reason:
+            table, _, key = name.rpartition(".")
+            hidden = {f.name for f in fields(TABLES.get(table, Settings)) if not f.repr}
+            value = "" if key in hidden else f" to {_shown(each.value)}"
+            text = str(reason).removeprefix(f"{key} is {_shown(each.value)}: ")
+            text = text.removeprefix(f"{key}: ")
+            return ConfigError(f"cannot set {name}{value}: {text}; correct {each.source}")
+    # Each is right alone.
+    named = [name for name in given if name.rpartition(".")[2] in str(error)] or list(given)
+    sources = ", ".join(f"{name} in {given[name].source}" for name in named)
+    return ConfigError(f"cannot use these settings together: {error}; correct {sources}")
 
 
-def _node(code: NodeConfig, tables: Mapping[str, _Given]) -> NodeConfig:
-    key = tables["node"].pop("network_key_file", code.network_key)
-    floors = {name: frozenset(floor) for name, floor in tables["node.require"].items()}
-    return replace(
-        code,
-        algorithms={**code.algorithms, **tables["node.algorithms"]},
-        require={**code.require, **floors},
-        limits=replace(code.limits, **tables["node.limits"]),
-        network_key=key,
-        **tables["node"],
-    )
+def _shown(value: object) -> str:
+    return quoted(str(value) if isinstance(value, Path) else value)
 
 
-def _from_file(path: Path) -> _Given:
+# Files.
+
+
+def _from_file(path: Path) -> dict[str, _Given]:
     try:
         with path.open("rb") as file:
             found = dict(_entries(tomllib.load(file)))
@@ -128,48 +147,96 @@ def _from_file(path: Path) -> _Given:
         raise ConfigError(f"cannot read the settings in {path}: {os_reason(error)}") from error
     except ValueError as error:  # neither UTF-8 nor TOML
         raise ConfigError(f"cannot read the settings in {path}: {error}") from error
-    unknown = [option for option in found if option not in _options()]
-    for option in unknown:
-        if any(known.startswith(f"{option}.") for known in _options()):
-            raise ConfigError(f"{path}: {option} must be a table")
-    if unknown:
-        names = ", ".join(option + _meant(option, _options()) for option in unknown)
-        raise ConfigError(f"{path}: there is no setting {names}")
+    _require_known(found, f" in {path}")
     directory = path.absolute().parent
     return {
-        option: _read(f"{path}, {option}", option, value, directory, text=False)
-        for option, value in found.items()
+        name: _Given(_located(name, value, directory), str(path)) for name, value in found.items()
     }
 
 
 def _entries(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """What the tables of a file hold, each under its whole name."""
+    """Yield the values in the tables of a file with their whole names."""
     for key, value in table.items():
-        option = above + key.replace("-", "_")
-        if isinstance(value, dict) and option not in _options():
-            yield from _entries(value, f"{option}.")
+        name = above + key.replace("-", "_")
+        if isinstance(value, dict) and name not in SETTINGS:
+            yield from _entries(value, f"{name}.")
         else:
-            yield option, value
+            yield name, value
 
 
-def _from_environment(environ: Mapping[str, str]) -> _Given:
-    known = {variable: option for option, variable in variables().items()}
+def _require_known(names: Iterable[str], place: str) -> None:
+    for name in names:
+        if name in SETTINGS:
+            continue
+        if name in REMOVED:
+            raise ConfigError(f"cannot set {name}{place}: {REMOVED[name]}")
+        if any(known.startswith(f"{name}.") for known in SETTINGS):
+            raise ConfigError(f"cannot set {name}{place}: it is a table; write [{name}]")
+        raise ConfigError(f"there is no setting {name}{place}{_meant(name, SETTINGS)}")
+
+
+# The environment.
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
     # Other names that begin with PARLEY_, such as PARLEY_HOME, are not settings.
-    ours = tuple(f"{PREFIX}{table.upper()}_" for table in ("node", *TABLES) if "." not in table)
-    given: _Given = {}
-    for name, value in environ.items():
-        if name in known:
-            given[known[name]] = _read(name, known[name], value, Path.cwd(), text=True)
-        elif name.startswith(ours):
-            raise ConfigError(f"there is no setting {name}{_meant(name, known)}")
+    ours = tuple(f"{PREFIX}{table.upper()}_" for table in TABLES if "." not in table)
+    removed = {PREFIX + name.upper().replace(".", "_"): hint for name, hint in REMOVED.items()}
+    given = {}
+    for variable, text in environ.items():
+        name = VARIABLES.get(variable)
+        if name is not None:
+            if not text.strip():
+                raise ConfigError(f"cannot set {name}: {variable} is empty; unset it")
+            value = _located(name, _parsed(SETTINGS[name], text.strip()), Path.cwd())
+            given[name] = _Given(value, variable)
+        elif variable in removed:
+            raise ConfigError(f"cannot use the variable {variable}: {removed[variable]}")
+        elif variable.startswith(ours):
+            raise ConfigError(f"there is no setting {variable}{_meant(variable, VARIABLES)}")
     return given
 
 
-def _read(where: str, option: str, value: object, directory: Path, *, text: bool) -> object:
-    try:
-        return read_value(option, _options()[option], value, directory, text=text)
-    except ParleyError as error:
-        raise ConfigError(f"{where}: {error}") from error
+def _parsed(setting: Setting, text: str) -> object:
+    """Return the value that a file would have; a text that is no such value stays a text."""
+    if setting.name == "federation.accounts":
+        return parse_accounts(text)
+    if setting.is_list:
+        return [name.strip() for name in text.split(",") if name.strip()]
+    kinds = {setting.hint, *get_args(setting.hint)}
+    if kinds & {int, float, bool} or setting.name == "node.info":
+        try:
+            found = tomllib.loads(f"value = {text}")
+        except ValueError:
+            return text
+        return found["value"] if found.keys() == {"value"} else text
+    return text
+
+
+# Paths.
+
+
+def _located(name: str, value: Any, directory: Path) -> Any:
+    """Return the value with a relative path in it made absolute."""
+    setting = SETTINGS[name]
+    if not isinstance(value, str) or not value:
+        return value
+    if name == "bus.url" and value.startswith(_FILE_URL):
+        path, mark, query = value.removeprefix(_FILE_URL).partition("?")
+        return _FILE_URL + quote(str(_path(unquote(path), directory))) + mark + query
+    if Path in (setting.hint, *get_args(setting.hint)):
+        return _path(value, directory)
+    if name == "serve.trust" and ("/" in value or "." in value):  # a file, as in `parse_trust`
+        return str(_path(value, directory))
+    return value
+
+
+def _path(value: str, directory: Path) -> Path:
+    return directory / Path(value).expanduser()
+
+
+def _warn(sentence: str) -> None:
+    logger.warning("%s", sentence, extra={"event": "secret.exposed"})
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

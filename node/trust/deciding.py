@@ -97,7 +97,7 @@ class Deciding:
             address=self._live.name,
             dialled=self._live.core.initiator,
         )
-        text = await hook.refusal(candidate, self._live.config.accept_timeout)
+        text = await hook.refusal(candidate, self._live.config.tuning.accept_timeout)
         return None if text is None else NotTrustedError(text)
 
     # Inside.

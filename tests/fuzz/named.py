@@ -8,7 +8,7 @@ how the transport cuts, and a script.
 from contextlib import suppress
 from typing import Final
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import Flavour
 from parley._node.dialects.named.core import NamedCore
 from tests.fuzz.allowed import APPLICATION
@@ -20,17 +20,17 @@ from tests.reference.dialects.named import KINDS, NamedEvent, error_payload
 
 MAX_SIZE: Final = 4096
 # Small ones, so that a short script reaches them.
-SMALL: Final = NamedLimits(
+SMALL: Final = DialectLimits(
     longest_frame=512,
     longest_name=8,
-    events=3,
+    requests=3,
     client_memory=1024,
     write_buffer=1024,
     idle_timeout=20.0,
 )
 SETTINGS: Final = (
-    (Flavour.PLAIN, NamedLimits()),
-    (Flavour.TYPED, NamedLimits()),
+    (Flavour.PLAIN, DialectLimits()),
+    (Flavour.TYPED, DialectLimits()),
     (Flavour.PLAIN, SMALL),
     (Flavour.TYPED, SMALL),
 )
@@ -51,7 +51,7 @@ def fuzz(data: bytes) -> None:
 
 
 class _Conversation:
-    def __init__(self, flavour: Flavour, limits: NamedLimits, piece: int) -> None:
+    def __init__(self, flavour: Flavour, limits: DialectLimits, piece: int) -> None:
         self._typed = flavour is Flavour.TYPED
         core = NamedCore(START, limits, flavour)
         self._ear = NamedEar(limits, typed=self._typed)

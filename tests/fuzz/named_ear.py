@@ -3,7 +3,7 @@
 Both are read by the reference, event by event. Knows no handlers.
 """
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import LENGTHS_SIZE, TOTAL_SIZE
 from parley._node.dialects.named.core import FIRST_ID
 from tests.reference.dialects.named import NamedEvent, read_error_payload, read_event
@@ -14,7 +14,7 @@ class NamedEar:
     """`heard` is the ids of our events, in order; `events` how many of theirs the core has
     whole."""
 
-    def __init__(self, limits: NamedLimits, *, typed: bool) -> None:
+    def __init__(self, limits: DialectLimits, *, typed: bool) -> None:
         self._limit = limits.longest_frame - LENGTHS_SIZE
         self._typed = typed
         self.heard: list[int] = []

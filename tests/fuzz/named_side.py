@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType
 from parley._node.dialects.named.core import NamedCore
 from parley._node.dialects.named.replies import NamedReply
@@ -28,7 +28,7 @@ class NamedSide:
     def __init__(
         self,
         core: NamedCore,
-        limits: NamedLimits,
+        limits: DialectLimits,
         hear: Callable[[bytes], None],
         now: Callable[[], float],
     ) -> None:
@@ -96,10 +96,10 @@ class NamedSide:
         core, limits = self.core, self._limits
         assert core.running == len(self._running)
         if not self._again:
-            assert core.running <= limits.events
+            assert core.running <= limits.requests
             size = sum(len(event.data) for event in self._running)
             assert size <= limits.client_memory + limits.longest_frame
-        assert core.waiting == sum(not emit.done for emit in self._asked) <= limits.events
+        assert core.waiting == sum(not emit.done for emit in self._asked) <= limits.requests
         assert all(emit.account.held <= limits.client_memory for emit in self._asked)
 
     def finish(self) -> bool:

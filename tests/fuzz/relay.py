@@ -9,7 +9,7 @@ step's stream says which client it is about.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.connection import RelayConnection
 from parley._node.dialects.relay.router import Piece, Router
 from parley._node.protocol.codes import CloseCode
@@ -22,9 +22,9 @@ from tests.reference.dialects.relay import BROADCAST, SERVER, RelayMessage
 MAX_SIZE: Final = 4096
 CLIENTS: Final = 4
 LIMITS: Final = (
-    RelayLimits(),
+    DialectLimits(),
     # Small ones, so that a short script reaches them.
-    RelayLimits(longest_frame=96, write_buffer=1024, uuid_timeout=2.0, idle_timeout=20.0),
+    DialectLimits(longest_frame=96, write_buffer=1024, uuid_timeout=2.0, idle_timeout=20.0),
 )
 # First byte of those in which nobody is told of targets that are not there.
 SILENT: Final = 128
@@ -78,7 +78,7 @@ class _Place:
     def __init__(
         self,
         router: Router,
-        limits: RelayLimits,
+        limits: DialectLimits,
         model: Model,
         piece: int,
         now: float,
@@ -123,7 +123,7 @@ class _Place:
                 self.client.told.append(Error(BROADCAST, 1))
             self.client.open = False
 
-    def check(self, limits: RelayLimits) -> None:
+    def check(self, limits: DialectLimits) -> None:
         """Compare it with the model."""
         self.part()
         ear, client, ended = self.ear, self.client, self.ear.ended
@@ -143,7 +143,7 @@ class _Place:
 class _Hall:
     """A router, those who are connected to it, and its bridge."""
 
-    def __init__(self, limits: RelayLimits, piece: int, *, feedback: bool) -> None:
+    def __init__(self, limits: DialectLimits, piece: int, *, feedback: bool) -> None:
         self._limits = limits
         self._piece = piece
         self._now = START

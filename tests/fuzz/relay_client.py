@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Final
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.client import MESSAGE_COST, RelayClientConnection
 from parley._node.dialects.relay.codec import RelayFault, RelayMessage
 from parley._node.protocol.codes import CloseCode
@@ -22,9 +22,9 @@ from tests.reference.dialects.relay import BROADCAST, SERVER, UUIDS
 
 MAX_SIZE: Final = 4096
 LIMITS: Final = (
-    RelayLimits(),
+    DialectLimits(),
     # Small ones, so that a short script reaches them.
-    RelayLimits(longest_frame=96, client_memory=1024, idle_timeout=20.0),
+    DialectLimits(longest_frame=96, client_memory=1024, idle_timeout=20.0),
 )
 OWN: Final = b"what I am called"
 OTHER: Final = b"what another is "
@@ -70,7 +70,7 @@ def _message(step: Step) -> bytes:
 class _Reader:
     """Reads messages when a script says so."""
 
-    def __init__(self, core: RelayClientConnection, limits: RelayLimits) -> None:
+    def __init__(self, core: RelayClientConnection, limits: DialectLimits) -> None:
         self._core = core
         self._limits = limits
         self._unread: deque[RelayMessage] = deque()

@@ -7,7 +7,7 @@ input is a byte for the limits, a byte for how the transport cuts, and a script.
 from contextlib import suppress
 from typing import Final
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.core import SimProtoCore
 from tests.fuzz.allowed import APPLICATION
 from tests.fuzz.line import PIECES, START, Event, Line
@@ -18,13 +18,13 @@ from tests.reference.dialects.simproto import KINDS, Message, request
 
 MAX_SIZE: Final = 4096
 LIMITS: Final = (
-    SimProtoLimits(),
+    DialectLimits(),
     # Small ones, so that a short script reaches them.
-    SimProtoLimits(
-        longest_frame=512, longest_name=8, dialogs=4, client_memory=1024, write_buffer=1024
+    DialectLimits(
+        longest_frame=512, longest_name=8, requests=4, client_memory=1024, write_buffer=1024
     ),
-    SimProtoLimits(
-        dialogs=1, answer_timeout=2.0, idle_before_ping=1.0, ping_timeout=1.0, longest_frame=64
+    DialectLimits(
+        requests=1, answer_timeout=2.0, idle_before_ping=1.0, ping_timeout=1.0, longest_frame=64
     ),
 )
 # What their requests name; the last is too long for small limits, the one before no text.
@@ -54,7 +54,7 @@ def fuzz(data: bytes) -> None:
 
 
 class _Conversation:
-    def __init__(self, limits: SimProtoLimits, piece: int) -> None:
+    def __init__(self, limits: DialectLimits, piece: int) -> None:
         core = SimProtoCore(START, limits)
         self._ear = SimProtoEar(limits)
         self._side = SimProtoSide(core, self._hear, lambda: self._line.now)

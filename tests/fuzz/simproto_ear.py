@@ -6,7 +6,7 @@ Pong its Ping, and each request of ours an id of its own. Knows no topics.
 
 from collections import deque
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import LONGEST_PING_PAYLOAD
 from tests.reference.dialects.reading import CLOSES, Wrong
 from tests.reference.dialects.simproto import (
@@ -20,7 +20,7 @@ from tests.reference.dialects.simproto import (
 class SimProtoEar:
     """`asked` and `pings` are what we sent and they have not answered, by id."""
 
-    def __init__(self, limits: SimProtoLimits) -> None:
+    def __init__(self, limits: DialectLimits) -> None:
         self._limits = limits
         self.asked: dict[int, str] = {}
         self.pings: dict[int, None] = {}
@@ -98,7 +98,7 @@ class SimProtoEar:
                     self._early.discard(message.id)
                     return
                 self.asked[message.id] = kind
-                assert len(self.asked) <= self._limits.dialogs
+                assert len(self.asked) <= self._limits.requests
             case "response":
                 kind = self._owed[message.id].popleft()
                 meaning, data = read_response(kind, message.payload)

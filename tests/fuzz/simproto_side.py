@@ -126,11 +126,11 @@ class SimProtoSide:
     def check(self) -> None:
         """Whether what waits is bounded, and belongs to somebody."""
         limits = self.core.limits
-        assert self.core.owed <= limits.dialogs
+        assert self.core.owed <= limits.requests
         # More only if what they ask about a topic waits for a decision about it.
         more = len(self.sim.incoming) - len(self._running)
         assert more == 0 or (more > 0 and any(call.subcategory != RPC for call in self._running))
-        assert 0 <= self.core.free_dialogs <= limits.dialogs
+        assert 0 <= self.core.free_dialogs <= limits.requests
         for reader in self._readers:
             assert len(reader.queue) * EVENT_COST <= 2 * WINDOW + EVENT_COST
         for feed in self._feeds:
@@ -157,7 +157,7 @@ class SimProtoSide:
         if self._ended:
             return
         assert not self.core.owed
-        if self.core.free_dialogs == self.core.limits.dialogs:
+        if self.core.free_dialogs == self.core.limits.requests:
             assert all(feed.left == (0, 0) for feed in self._feeds if feed.open)
         for topic, reader, call in self._subscribed:
             assert call.code not in REFUSED or not self.sim.subscriptions.reads(topic, reader)

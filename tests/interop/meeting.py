@@ -22,6 +22,7 @@ from parley._crypto.identity import Identity
 from parley._crypto.registry import PARAMETERS, SIGNING
 from parley._node.transport.address import Address
 from parley._node.trust.policies import AnyPeer, Pinned, TrustPolicy
+from tests.node.tuned import tuned
 from tests.reference.channel import ConnectionLost
 from tests.reference.establish import HONEST, Misbehaviour
 from tests.reference.handshake import Config
@@ -62,7 +63,7 @@ def our_config(suite: Suite | None = None, **settings: Any) -> NodeConfig:
         settings["algorithms"] = {name: (getattr(suite, name),) for name in PARAMETERS}
     settings.setdefault("algorithms", FAST)
     settings.setdefault("drain_timeout", 0.0)
-    return NodeConfig(**settings)
+    return tuned(**settings)
 
 
 def their_config(suite: Suite | None = None, **settings: Any) -> Config:

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import RelayRefusedError
 from parley.dialects import Relay, RelayClient
 from tests.node.network import PATIENCE
@@ -34,7 +34,7 @@ LIMIT: int = read("event_relay")["limit"]
 
 async def among_clients(talk: Callable[[Enter], T], place: str = "tcp://127.0.0.1:0") -> T:
     """Have raw clients talk at a relay; `enter` connects one that has said nothing."""
-    async with Relay(limits=RelayLimits(longest_frame=LIMIT)) as relay:
+    async with Relay(limits=DialectLimits(longest_frame=LIMIT)) as relay:
         address = await relay.listen(place)
 
         def run() -> T:

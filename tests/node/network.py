@@ -26,6 +26,7 @@ from parley._node.transport.eager import LentTask
 from parley._node.transport.ground import Ground
 from parley._node.trust.accept_hook import AcceptHook
 from parley._node.trust.policies import AnyPeer, TrustPolicy
+from tests.node.tuned import tuned
 
 PATIENCE = 10.0
 FAST = {"kex": ("x25519",)}
@@ -38,7 +39,7 @@ introduce = connect_nodes
 def config(**settings: Any) -> NodeConfig:
     """Settings for tests: the cheap key exchange, and connections that end with their transport,
     unless a test is about resuming."""
-    return NodeConfig(**{"algorithms": FAST, "resume": 0.0, **settings})
+    return tuned(**{"algorithms": FAST, "resume": 0.0, **settings})
 
 
 def new_node(trust: TrustPolicy | AcceptHook | None = None, **settings: Any) -> Node:

@@ -11,12 +11,13 @@ from parley._node.config import CHANGEABLE
 from parley._node.protocol.limits import Limits
 from parley.errors import ConfigError, ParleyError
 from tests.node.network import config, introduce, meeting, new_node
+from tests.node.tuned import changed as tuned_changed
 
 pytestmark = pytest.mark.anyio
 
 
 def changed(node: Node, **settings: Any) -> NodeConfig:
-    return replace(node.config, **settings)
+    return tuned_changed(node.config, **settings)
 
 
 async def test_limits_of_connections_hold_at_once() -> None:

@@ -1,7 +1,7 @@
 """Tests of node/config.py: every setting reaches the core, and no wrong one does."""
 
-from dataclasses import FrozenInstanceError, fields
-from typing import Any
+from dataclasses import FrozenInstanceError
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -9,10 +9,13 @@ from parley import Node, NodeConfig
 from parley._crypto.identity import Identity
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._lbm.noise import PADME, parse_padding
-from parley._node.config import RANGES, STREAM_WINDOW
+from parley._node.config import STREAM_WINDOW
 from parley._node.errors import ConfigError
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.limits import Limits
+from parley._node.protocol.typed import setting_of
+from parley._node.tuning import Tuning
+from tests.node.tuned import tuned
 from tests.sweep import sweep
 
 IDENTITY = Identity.create()
@@ -39,7 +42,7 @@ def test_every_setting_reaches_the_core() -> None:
         "ping_timeout": 3.0,
         "rekey_allowance": 4,
     }
-    core = NodeConfig(**settings, info={"name": "x"}).core(IDENTITY)
+    core = tuned(**settings, info={"name": "x"}).core(IDENTITY)
     assert core.node_info == {"name": "x"}
     assert core.algorithms == {**NAMES, **settings.pop("algorithms")}
     for name, value in settings.items():
@@ -68,7 +71,7 @@ def test_every_setting_reaches_the_core() -> None:
 )
 def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
-        Node(IDENTITY, config=NodeConfig(**settings))
+        Node(IDENTITY, config=tuned(**settings))
     assert isinstance(caught.value, ValueError)
 
 
@@ -76,17 +79,20 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
     ("settings", "text"),
     [
         ({"half_open": 0}, "half_open"),
-        ({"drain_timeout": -0.1}, "drain_timeout is -0.1; it must be 0 or more"),
-        ({"max_connections": 0}, "max_connections is 0; it must be 1 or more"),
+        ({"drain_timeout": -0.1}, "drain_timeout is -0.1: expected (int|float) >= 0"),
+        ({"max_connections": 0}, "max_connections is 0: expected (int|float) >= 1"),
         ({"connections_per_address": 0}, "connections_per_address"),
-        ({"handshakes_per_second": 0}, "handshakes_per_second is 0; it must be above 0"),
-        ({"handshakes_per_second": float("inf")}, "must be a finite number"),
-        ({"drain_timeout": 10**400}, "must be a finite number"),
-        ({"peer_memory": 65_535}, "peer_memory is 65,535; it must be 65,536 or more"),
-        ({"once_results": 0}, "once_results is 0; it must be 1 or more"),
-        ({"once_peer_memory": 131_071}, "once_peer_memory is 131,071; it must be 131,072 or more"),
-        ({"once_memory": 131_071}, "once_memory is 131,071; it must be 131,072 or more"),
-        ({"info": {"once": bytes(8)}}, "info has 'once', which a node says by itself"),
+        ({"handshakes_per_second": 0}, "handshakes_per_second is 0: expected float > 0"),
+        ({"handshakes_per_second": float("inf")}, "expected a finite number"),
+        ({"drain_timeout": 10**400}, "number out of range"),
+        ({"peer_memory": 65_535}, "peer_memory is 65535: expected (int|float) >= 65536"),
+        ({"once_results": 0}, "once_results is 0: expected (int|float) >= 1"),
+        (
+            {"once_peer_memory": 131_071},
+            "once_peer_memory is 131071: expected int >= 131072",
+        ),
+        ({"once_memory": 131_071}, "once_memory is 131071: expected (int|float) >= 131072"),
+        ({"info": {"once": bytes(8)}}, "info has 'once', which the node adds itself"),
         ({"write_buffer": 0}, "write_buffer"),
         (
             {"write_buffer": 16 * 2**20 + 1},
@@ -97,22 +103,22 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
             "limits.max_payload is 67,108,864; it must be at most half of peer_memory",
         ),
         ({"accept_timeout": 0.0}, "accept_timeout"),
-        ({"resume": 600.5}, r"resume is 600.5; it must be 0\.\.600"),
-        ({"resume_buffer": 2**20 - 1}, "resume_buffer is 1,048,575; it must be 1,048,576 or more"),
-        ({"parted_sessions": -1}, "parted_sessions is -1; it must be 0 or more"),
+        ({"resume": 600.5}, r"resume is 600.5: expected float <= 600"),
+        ({"resume_buffer": 2**20 - 1}, "resume_buffer is 1048575: expected (int|float) >= 1048576"),
+        ({"parted_sessions": -1}, "parted_sessions is -1: expected (int|float) >= 0"),
         ({"parted_per_id": -1}, "parted_per_id"),
         ({"parted_memory": -1}, "parted_memory"),
         ({"accept_timeout": float("nan")}, "accept_timeout"),
         ({"padding": "much"}, "'off', 'padme' or 'bucket:N'"),
-        ({"network_key": "x" * 32}, "network_key is of another type; it must be bytes or None"),
-        ({"algorithms": {"kex": "x25519"}}, "it must be a mapping of text to a list of text"),
+        ({"network_key": "x" * 32}, "network_key: expected bytes or None, got str"),
+        ({"algorithms": {"kex": "x25519"}}, "algorithms is .*: expected list, got str"),
         ({"algorithms": {"ciphers": ("aes-256-gcm",)}}, "algorithms has no parameter ciphers"),
         ({"require": {"kem": frozenset()}}, "require has no parameter kem"),
     ],
 )
 def test_what_is_checked_when_it_is_made(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        NodeConfig(**settings)
+        tuned(**settings)
 
 
 def test_settings_do_not_change_and_do_not_show_the_network_key() -> None:
@@ -123,18 +129,31 @@ def test_settings_do_not_change_and_do_not_show_the_network_key() -> None:
     assert "ZZZ" not in repr(config)
 
 
-def test_every_number_has_a_range_and_is_in_it() -> None:
+def test_every_number_has_a_range() -> None:
+    for made in (NodeConfig, Tuning):
+        for name, hint in get_type_hints(made, include_extras=True).items():
+            if hint in (int, float):
+                pytest.fail(f"{name} has no range")
+
+
+def test_budgets_follow_from_the_memory() -> None:
+    config = NodeConfig(peer_memory=16 << 20, memory=256 << 20)
+    assert (config.write_buffer, config.resume_buffer) == (2 << 20, 2 << 20)
+    assert (config.once_peer_memory, config.once_memory) == (4 << 20, 32 << 20)
+    assert config.parted_memory == 32 << 20
     usual = NodeConfig()
-    numbers = {
-        field.name
-        for field in fields(NodeConfig)
-        if isinstance(getattr(usual, field.name), int | float)
-    }
-    assert set(RANGES) == numbers - {"limit_loopback"}
-    assert all(getattr(usual, name) in allowed for name, allowed in RANGES.items())
+    assert (usual.write_buffer, usual.resume_buffer) == (4 << 20, 4 << 20)
+    assert (usual.once_peer_memory, usual.once_memory) == (8 << 20, 64 << 20)
+    assert usual.parted_memory == 64 << 20
+    assert usual.core(IDENTITY).resume_buffer == usual.resume_buffer
+    small = NodeConfig(peer_memory=64 << 10, memory=1 << 20, limits=Limits(max_payload=1_024))
+    assert (small.write_buffer, small.resume_buffer) == (8 << 10, 1 << 20)
+    assert (small.once_peer_memory, small.once_memory) == (128 << 10, 128 << 10)
 
 
 def test_all_settings_are_described() -> None:
     text = NodeConfig.__doc__ or ""
-    assert [field.name for field in fields(NodeConfig) if field.name not in text] == []
+    hints = get_type_hints(NodeConfig, include_extras=True)
+    undescribed = {name for name in hints if setting_of(hints[name]) is None and name not in text}
+    assert undescribed == set()
     assert set(PARAMETERS) == set(NAMES)

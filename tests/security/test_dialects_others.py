@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from parley import SubscribeRejected
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour
 from parley._node.dialects.named.core import NamedCore
 from parley._node.dialects.relay.codec import SERVER
@@ -39,7 +39,7 @@ PLACE: Final = "tcp://127.0.0.1:0"
 @pytest.mark.parametrize("kind", [BromineType.RESPONSE, BromineType.ERROR])
 def test_nobody_replies_to_what_was_emitted_to_another(flavour: Flavour, kind: BromineType) -> None:
     """Both connections count their events alike, so that guessing is easy."""
-    asked, other = (NamedCore(0.0, NamedLimits(), flavour) for _ in range(2))
+    asked, other = (NamedCore(0.0, DialectLimits(), flavour) for _ in range(2))
     emit = OutgoingEmit(lambda: None)
     asked.ask(emit, "secret", b"?", 0.0)
     name = "error" if kind is BromineType.ERROR else "pong"

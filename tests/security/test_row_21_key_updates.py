@@ -22,6 +22,7 @@ from parley._node.handlers.topic import Topic
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.limits import Limits
 from parley._node.testing import FakeClock, connect_nodes
+from parley._node.tuning import Tuning
 from tests.node.network import PATIENCE
 from tests.node.protocol.pair import open_pair
 from tests.security.key_search import Witnesses, kept_keys
@@ -64,7 +65,7 @@ async def both(limits: dict[str, Any], seal_events: int = 64) -> AsyncIterator[B
     config = OfCore(
         algorithms={"kex": ("x25519",)},
         limits=Limits(seal_events=seal_events),
-        rekey_allowance=1_000,
+        tuning=Tuning(rekey_allowance=1_000),
         limits_of_core=limits,
     )
     witnesses = Witnesses(), Witnesses()

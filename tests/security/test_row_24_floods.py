@@ -1,7 +1,7 @@
 """Row 24, a peer that floods: floods of a peer that reads nothing, against the core and against a
 whole node over a real socket, whose memory is watched.
 
-Each limit is tested where it is: docs/reference/settings.md lists them.
+Each limit is tested where it is: docs/reference/limits.md lists them.
 """
 
 import gc

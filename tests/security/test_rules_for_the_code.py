@@ -34,6 +34,7 @@ from parley._node.trust.policies import Pinned
 from tests.alone import alive
 from tests.node.network import PATIENCE, eventually
 from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair
+from tests.node.tuned import tuned
 from tests.security.key_search import Witnesses, kept_keys
 
 PACKAGES: Final = ("crypto", "lbm", "node", "parley", "pipeline")
@@ -191,7 +192,7 @@ async def test_nothing_that_is_shown_holds_a_secret(
         load_identity(path, passphrase[:-1])
 
     await failing(wrong_passphrase)
-    config = NodeConfig(network_key=network_key, rekey_allowance=10)
+    config = tuned(network_key=network_key, rekey_allowance=10)
 
     def observer() -> Showing:
         return Showing(shown)

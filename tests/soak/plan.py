@@ -11,6 +11,7 @@ from typing import Any, Final
 from parley._crypto.identity import Identity
 from parley._node.config import NodeConfig
 from parley._node.protocol.config import CoreConfig
+from parley._node.tuning import Tuning
 
 BACKENDS: Final = ("asyncio", "uvloop", "trio")
 # As often as the protocol lets a side update without an end, and twice as often as is checked,
@@ -83,7 +84,7 @@ class SoakConfig(NodeConfig):
 
 def soak_config(plan: Plan) -> NodeConfig:
     """The settings of both nodes."""
-    return SoakConfig(rekey_allowance=REKEY_ALLOWANCE, resume=plan.resume)
+    return SoakConfig(tuning=Tuning(rekey_allowance=REKEY_ALLOWANCE), resume=plan.resume)
 
 
 Tally = Mapping[str, Any]

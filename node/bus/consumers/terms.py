@@ -10,8 +10,8 @@ from parley._node.bus.ids import Position, after
 from parley._node.bus.model import Counters
 from parley._node.bus.names import DEAD, check_word, split_name
 from parley._node.bus.store import Store
-from parley._node.config import Range, require_in_range
 from parley._node.errors import ConfigError
+from parley._node.protocol.typed import require_number
 from parley._node.transport.loop import Loop
 from parley._node.typed.data_type import DataType
 
@@ -73,7 +73,7 @@ def read_terms(
     require_count("batch", batch)
     if batch > MOST_BATCH:
         raise ConfigError(f"batch is {batch:,}; it must be {MOST_BATCH:,} or less")
-    require_in_range("reclaim_after", reclaim_after, Range(0, above=True))
+    require_number("reclaim_after", reclaim_after, above=True, finite=True, error=ConfigError)
     if max_attempts is not None:
         require_count("max_attempts", max_attempts)
     if event == DEAD:

@@ -10,7 +10,7 @@ from parley._node.cli.options import Listen, NodeOptions, takes_node_options
 from parley._node.cli.serve.access_log import AccessLog, LogRequests
 from parley._node.cli.serve.announcing import Announce, AnnounceName
 from parley._node.cli.serve.application import Application
-from parley._node.cli.serve.command import ConfigOption, serve_by, told_by_options
+from parley._node.cli.serve.command import ConfigOption, serve_by, serve_told
 from parley._node.cli.serve.console import ConsoleAddress
 from parley._node.cli.serve.journal import (
     Auditors,
@@ -87,18 +87,12 @@ def run_application(
     application = Application(target, app_dir, tells=tells)
 
     def read() -> Settings:
-        return told_by_options(
-            load_settings(config),
-            serve={
-                "access_log": access_log,
-                "log_requests": log_requests,
-                "listen": listen,
-                "announce": announce,
-                "announce_name": announce_name,
-                "console": console,
-                "metrics": metrics,
-            },
-            journal=journal_told(journal, auditor, journal_fsync, journal_on_failure),
+        return load_settings(
+            config,
+            options=serve_told(
+                listen, announce, announce_name, console, metrics, access_log, log_requests
+            )
+            | journal_told(journal, auditor, journal_fsync, journal_on_failure),
         )
 
     serve_by(read, options, application)

@@ -47,7 +47,7 @@ def check_dialects(settings: Settings) -> Iterator[Diagnosis]:
         ("event relay", settings.relay),
     ):
         for address in dialect.listen:
-            yield check_address(name, address, allowed=dialect.allow_insecure)
+            yield check_address(name, address, allowed=settings.dialects.allow_insecure)
 
 
 def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis:

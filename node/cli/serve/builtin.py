@@ -47,6 +47,7 @@ def offer_builtin_calls(node: Node) -> None:
 
 
 CLOCK_TOPIC = "parley.clock"
+CLOCK_INTERVAL = 1.0  # seconds
 
 
 def offer_clock(node: Node) -> Topic:

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio
 import typer
@@ -24,7 +23,7 @@ from parley._node.cli.run import ending_signals, make_node, run, say_closed
 from parley._node.cli.serve.access_log import AccessLog, LogRequests
 from parley._node.cli.serve.announcing import Announce, AnnounceName, announced
 from parley._node.cli.serve.application import Application
-from parley._node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
+from parley._node.cli.serve.builtin import CLOCK_INTERVAL, offer_builtin_calls, offer_clock, tick
 from parley._node.cli.serve.bus import (
     BusAllow,
     BusRights,
@@ -70,10 +69,6 @@ ConfigOption = Annotated[
         help="TOML file with settings; variables PARLEY_NODE_... and PARLEY_SERVE_... "
         "go before it, options before both."
     ),
-]
-ClockIntervalOption = Annotated[
-    float | None,
-    typer.Option(help="Seconds between two notes of parley.clock, 0.001 or more. Default: 1."),
 ]
 ForwardOption = Annotated[
     list[str] | None,
@@ -126,7 +121,6 @@ def serve(
     options: NodeOptions,
     listen: Listen = None,
     config: ConfigOption = None,
-    clock_interval: ClockIntervalOption = None,
     forward: ForwardOption = None,
     announce: Announce = None,
     announce_name: AnnounceName = None,
@@ -159,33 +153,24 @@ def serve(
     """
 
     def read() -> Settings:
-        return told_by_options(
-            load_settings(config),
-            serve={
-                "listen": listen,
-                "clock_interval": clock_interval,
-                "forward": forward,
-                "announce": announce,
-                "announce_name": announce_name,
-                "console": console,
-                "metrics": metrics,
-                "access_log": access_log,
-                "log_requests": log_requests,
+        return load_settings(
+            config,
+            options=serve_told(
+                listen, announce, announce_name, console, metrics, access_log, log_requests
+            )
+            | journal_told(journal, auditor, journal_fsync, journal_on_failure)
+            | told(link, member, carry, export, follow, accounts)
+            | {
+                "serve.forward": ("--forward", forward or None),
+                "simproto.listen": ("--simproto", simproto or None),
+                "named.listen": ("--named", named or None),
+                "named.flavour": ("--named-flavour", named_flavour),
+                "relay.listen": ("--relay", relay or None),
+                "relay.bridge": ("--bridge", bridge),
+                "dialects.allow_insecure": ("--allow-insecure", allow_insecure or None),
+                "bus.url": ("--bus", bus),
+                "bus.allow": ("--bus-allow", bus_allow or None),
             },
-            simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
-            named={
-                "listen": named,
-                "flavour": named_flavour,
-                "allow_insecure": allow_insecure or None,
-            },
-            relay={
-                "listen": relay,
-                "bridge": bridge,
-                "allow_insecure": allow_insecure or None,
-            },
-            journal=journal_told(journal, auditor, journal_fsync, journal_on_failure),
-            bus={"url": bus, "allow": bus_allow},
-            federation=told(link, member, carry, export, follow, accounts),
         )
 
     serve_by(read, options)
@@ -262,7 +247,7 @@ async def _serving(
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(supervisor.keep_alive)
                         if clock is not None:
-                            tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                            tasks.start_soon(tick, clock, CLOCK_INTERVAL)
                         if kept is not None:
                             tasks.start_soon(watch_journal, out, kept)
                         name = (await anext(signals)).name
@@ -272,17 +257,25 @@ async def _serving(
     say_closed(out, name, **counts)
 
 
-def told_by_options(settings: Settings, **tables: dict[str, Any]) -> Settings:
-    """The settings, under what the options say; None is what they do not."""
-    over = {}
-    for name, given in tables.items():
-        values = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in given.items()
-            if value is not None and value != []
-        }
-        over[name] = replace(getattr(settings, name), **values)
-    return replace(settings, **over)
+def serve_told(
+    listen: list[str] | None,
+    announce: bool | None,
+    announce_name: str | None,
+    console: str | None,
+    metrics: str | None,
+    access_log: bool | None,
+    log_requests: bool | None,
+) -> dict[str, tuple[str, object]]:
+    """Return the options that set the table `[serve]`, for `load_settings`."""
+    return {
+        "serve.listen": ("--listen", listen or None),
+        "serve.announce": ("--announce", announce),
+        "serve.announce_name": ("--announce-name", announce_name),
+        "serve.console": ("--console", console),
+        "serve.metrics": ("--metrics", metrics),
+        "serve.access_log": ("--access-log", access_log),
+        "serve.log_requests": ("--log-requests", log_requests),
+    }
 
 
 def _announce(

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -82,15 +82,18 @@ def told(
     export: list[str] | None,
     follow: list[str] | None,
     accounts: str | None,
-) -> dict[str, Any]:
-    """What the options say of the table `[federation]`."""
+) -> dict[str, tuple[str, object]]:
+    """Return the options that set the table `[federation]`, for `load_settings`."""
     return {
-        "links": link,
-        "members": member,
-        "carry": carry,
-        "exports": export,
-        "follow": follow,
-        "accounts": None if accounts is None else parse_accounts(accounts),
+        "federation.links": ("--link", link or None),
+        "federation.members": ("--member", member or None),
+        "federation.carry": ("--carry", carry or None),
+        "federation.exports": ("--export", export or None),
+        "federation.follow": ("--follow", follow or None),
+        "federation.accounts": (
+            "--accounts",
+            None if accounts is None else parse_accounts(accounts),
+        ),
     }
 
 

@@ -17,7 +17,7 @@ from parley._node.gateways.relay.relay import Relay
 from parley._node.gateways.simproto.gateway import SimProtoGateway
 from parley._node.node import Node
 from parley._node.remote.requests import Call
-from parley._node.settings import RelaySettings, Settings
+from parley._node.settings import Settings
 from parley._node.settings.serve import parse_forward
 from parley._node.trust.policies import TrustPolicy
 
@@ -45,7 +45,8 @@ class Spoken:
             (self.relay, settings.relay),
         ):
             for address in spoken.listen:
-                await gateway.listen(address, allow_insecure=spoken.allow_insecure)
+                allow_insecure = settings.dialects.allow_insecure
+                await gateway.listen(address, allow_insecure=allow_insecure)
 
     def relay_counts(self) -> dict[str, int]:
         """Return how many clients and messages the relay dropped; nothing without a relay."""
@@ -66,26 +67,28 @@ async def joined(
         ConfigError: a topic cannot be forwarded.
     """
     async with AsyncExitStack() as stack:
-        simproto, named, relay = settings.simproto, settings.named, settings.relay
+        named, relay, dialects = settings.named, settings.relay, settings.dialects
+        limits, values = dialects.limits, dialects.values
         spoken = Spoken(
-            SimProtoGateway(node, limits=simproto.limits, values=simproto.values),
-            NamedGateway(node, flavour=named.flavour, format=named.format, limits=named.limits),
-            Relay(limits=relay.limits, feedback=relay.feedback),
+            SimProtoGateway(node, limits=limits, values=values),
+            NamedGateway(node, flavour=named.flavour, format=named.format, limits=limits),
+            Relay(limits=limits, feedback=relay.feedback),
             _forwards(node, settings.serve.forward, trust_of),
         )
         await stack.enter_async_context(spoken.simproto)
         await stack.enter_async_context(spoken.named)
         await stack.enter_async_context(spoken.relay)
         if relay.bridge is not None:
-            await stack.enter_async_context(_bridge(node, spoken.relay, relay, relay.bridge))
+            await stack.enter_async_context(_bridge(node, spoken.relay, settings))
         for forward in spoken.forwards:
             await stack.enter_async_context(forward)
         yield spoken
 
 
-def _bridge(node: Node, relay: Relay, settings: RelaySettings, name: str) -> Bridge:
+def _bridge(node: Node, relay: Relay, settings: Settings) -> Bridge:
     """Join the relay to a topic of the node, which also takes calls of that name."""
-    if not (name and settings.listen):
+    name = settings.relay.bridge
+    if not (name and settings.relay.listen):
         raise ConfigError(
             f"cannot bridge the topic '{name}': it is empty, or no relay listens; give --relay ADDR"
         )
@@ -96,7 +99,7 @@ def _bridge(node: Node, relay: Relay, settings: RelaySettings, name: str) -> Bri
         """Publish the data of the call."""
         await topic.publish(call.data)
 
-    return Bridge(relay, topic, node.node_id.uuid, values=settings.values)
+    return Bridge(relay, topic, node.node_id.uuid, values=settings.dialects.values)
 
 
 def _forwards(

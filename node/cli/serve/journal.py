@@ -4,7 +4,7 @@ A journal that fails is always reported; `on_failure` decides whether the node g
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -56,13 +56,13 @@ def journal_told(
     auditors: list[str] | None,
     fsync: str | None,
     on_failure: str | None,
-) -> dict[str, Any]:
-    """What the options say of the table `[journal]`."""
+) -> dict[str, tuple[str, object]]:
+    """Return the options that set the table `[journal]`, for `load_settings`."""
     return {
-        "directory": directory,
-        "auditors": auditors,
-        "fsync": fsync,
-        "on_failure": on_failure,
+        "journal.directory": ("--journal", directory),
+        "journal.auditors": ("--auditor", auditors or None),
+        "journal.fsync": ("--journal-fsync", fsync),
+        "journal.on_failure": ("--journal-on-failure", on_failure),
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
@@ -177,7 +177,7 @@ def serialise_head(
     namespace: str,
     name: str,
     data_size: int,
-    limits: NamedLimits,
+    limits: DialectLimits,
 ) -> bytes:
     """The bytes of an event before its data.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from parley._node.dialects.core import ForeignCore
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import (
     END_NAME,
     ERROR_NAME,
@@ -57,7 +57,7 @@ class NamedCore(ForeignCore):
     def __init__(
         self,
         now: float,
-        limits: NamedLimits,
+        limits: DialectLimits,
         flavour: Flavour = Flavour.PLAIN,
         total: Account | None = None,
     ) -> None:
@@ -109,8 +109,8 @@ class NamedCore(ForeignCore):
         Raises:
             As `emit`. LocalProtocolError: too many events wait for replies.
         """
-        if len(self._waiting) >= self._limits.events:
-            raise LocalProtocolError(f"{self._limits.events:,} events wait for replies already")
+        if len(self._waiting) >= self._limits.requests:
+            raise LocalProtocolError(f"{self._limits.requests:,} events wait for replies already")
         emit.account = Account(self._limits.client_memory, self.account)
         emit.async_id = self._send(_INITIATOR, name, data, namespace, None)
         self._waiting[emit.async_id] = emit

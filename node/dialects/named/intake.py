@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from parley._node.dialects.frames import FrameSplitter
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import (
     TOTAL_SIZE,
     BromineEvent,
@@ -47,7 +47,7 @@ class NamedIntake:
     def __init__(
         self,
         flavour: Flavour,
-        limits: NamedLimits,
+        limits: DialectLimits,
         take: Callable[[BromineEvent], None],
         account: Account,
     ) -> None:
@@ -106,7 +106,7 @@ class NamedIntake:
     def _has_room(self) -> bool:
         if not self.running:
             return True  # otherwise nothing would resume the intake
-        return self.running < self._limits.events and self._account.has_room()
+        return self.running < self._limits.requests and self._account.has_room()
 
     def _take_frames(self) -> None:
         """Take what was read, as far as there is room."""

@@ -5,7 +5,7 @@ for an answer. What comes is reported, and the reader says what it has read.
 """
 
 from parley._node.dialects.core import ForeignCore
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import (
     BROADCAST,
     HEAD,
@@ -39,7 +39,7 @@ class RelayClientConnection(ForeignCore):
     __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")
 
     def __init__(
-        self, uuid: bytes, limits: RelayLimits, now: float, unread: Account | None = None
+        self, uuid: bytes, limits: DialectLimits, now: float, unread: Account | None = None
     ) -> None:
         """`uuid` has 16 bytes; the relay decides whether it accepts it."""
         super().__init__(now, limits.write_buffer, Account(limits.client_memory))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from parley._node.dialects.core import ByteQueue, ForeignCore
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import (
     BROADCAST,
     NOBODY,
@@ -71,7 +71,7 @@ class RelayConnection(ForeignCore):
     )
 
     def __init__(
-        self, router: Router, limits: RelayLimits, now: float, total: Account | None = None
+        self, router: Router, limits: DialectLimits, now: float, total: Account | None = None
     ) -> None:
         # What waits for it is bounded below; this account bounds what waits for all clients.
         account = Account(2 * limits.write_buffer, total, SHARE)

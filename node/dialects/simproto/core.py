@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from parley._node.dialects.core import NEVER, ForeignCore
 from parley._node.dialects.frames import FrameSplitter
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import (
     HEAD,
     HEAD_SIZE,
@@ -82,7 +82,7 @@ class SimProtoCore(ForeignCore):
         "on_free",
     )
 
-    def __init__(self, now: float, limits: SimProtoLimits, total: Account | None = None) -> None:
+    def __init__(self, now: float, limits: DialectLimits, total: Account | None = None) -> None:
         account = Account(limits.client_memory, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
         self.limits = limits
@@ -103,7 +103,7 @@ class SimProtoCore(ForeignCore):
     @property
     def free_dialogs(self) -> int:
         """How many more requests of ours may wait for their responses."""
-        return self.limits.dialogs - len(self._asked)
+        return self.limits.requests - len(self._asked)
 
     def ask(self, kind: int, topic: str, data: bytes, now: float, asker: Asker) -> int:
         """Begin a dialog with a request packet; returns its id.
@@ -116,8 +116,8 @@ class SimProtoCore(ForeignCore):
         limits = self.limits
         packet = serialise_request(kind, topic, limits.longest_name)
         self._require_open()
-        if len(self._asked) >= limits.dialogs:
-            raise LocalProtocolError(f"{limits.dialogs:,} requests wait for their responses")
+        if len(self._asked) >= limits.requests:
+            raise LocalProtocolError(f"{limits.requests:,} requests wait for their responses")
         dialog = self._next_id
         self._send(REQUEST, dialog, packet, data)
         self._next_id = dialog + 1 if dialog < LAST_ID else 1
@@ -280,9 +280,9 @@ class SimProtoCore(ForeignCore):
         owed = self._owed
         if dialog in owed:
             raise violation(f"request {dialog} came twice")
-        if len(owed) >= self.limits.dialogs:
+        if len(owed) >= self.limits.requests:
             raise RemoteProtocolError(
-                CloseCode.OVERLOADED, f"more than {self.limits.dialogs:,} requests at once"
+                CloseCode.OVERLOADED, f"more than {self.limits.requests:,} requests at once"
             )
         weight = owed[dialog] = size + REQUEST_WEIGHT
         self.account.charge(weight)

@@ -28,7 +28,7 @@ class DialogRoom:
         self._core = core
         self._callers: dict[Callable[[], None], None] = {}
         self._feeds: dict[Pumped, None] = {}
-        dialogs = core.limits.dialogs
+        dialogs = core.limits.requests
         self._most_notes = max(1, dialogs - dialogs // KEPT_PART)
         self._notes = 0  # on their way
 

@@ -6,7 +6,7 @@ It is a complete peer: events that the server emits go to the handlers of its of
 from parley._lbm.codec import Encodable
 from parley._node.backoff import Pauses
 from parley._node.config import NodeConfig
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import Flavour
 from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
 from parley._node.gateways.named.peer import FlavourName, NamedPeer, NamedTerms
@@ -33,7 +33,7 @@ class NamedClient(DialectClient[NamedPeer]):
         *,
         flavour: FlavourName = "plain",
         format: FormatName = "msgpack",
-        limits: NamedLimits | None = None,
+        limits: DialectLimits | None = None,
         offering: Offering | None = None,
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,

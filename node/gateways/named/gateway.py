@@ -6,7 +6,7 @@ encrypted, so the gateway listens on loopback and Unix sockets unless told other
 
 import anyio
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.named.peer import FlavourName, NamedPeer, NamedTerms
 from parley._node.gateways.server import DialectServer
 from parley._node.messaging.formats import FormatName
@@ -31,7 +31,7 @@ class NamedGateway(DialectServer[NamedPeer]):
         *,
         flavour: FlavourName = "plain",
         format: FormatName = "msgpack",
-        limits: NamedLimits | None = None,
+        limits: DialectLimits | None = None,
     ) -> None:
         self.node = node
         self._terms = terms = NamedTerms.of(node.handlers, flavour, format, limits)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from parley._lbm.codec import Encodable
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, Flavour
 from parley._node.dialects.named.core import NamedCore
 from parley._node.errors import ConfigError
@@ -46,7 +46,7 @@ class NamedTerms:
     handlers: Handlers
     flavour: Flavour
     format: FormatName
-    limits: NamedLimits
+    limits: DialectLimits
 
     @classmethod
     def of(
@@ -54,7 +54,7 @@ class NamedTerms:
         handlers: Handlers,
         flavour: FlavourName,
         format: FormatName,
-        limits: NamedLimits | None,
+        limits: DialectLimits | None,
     ) -> "NamedTerms":
         """Check what a user gave.
 
@@ -67,7 +67,7 @@ class NamedTerms:
             raise ConfigError(f"the flavours are plain and typed, not {flavour!r}") from None
         if format not in FORMATS:
             raise ConfigError(f"the formats are {', '.join(FORMATS)}, not {format!r}")
-        return cls(handlers, known, format, limits or NamedLimits())
+        return cls(handlers, known, format, limits or DialectLimits())
 
 
 class NamedPeer(Guest):

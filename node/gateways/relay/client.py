@@ -15,7 +15,7 @@ import anyio
 
 from parley._crypto.randomness import random_bytes
 from parley._node.backoff import Pauses
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.client import RelayClientConnection
 from parley._node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
 from parley._node.errors import APPLICATION_ERRORS, ParleyError, PeerClosedError, RelayRefusedError
@@ -49,7 +49,7 @@ class RelayClient(DialectClient["_Link"]):
         address: str,
         uuid: UUID | None = None,
         *,
-        limits: RelayLimits | None = None,
+        limits: DialectLimits | None = None,
         on_fault: Callable[[RelayFault], None] | None = None,
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,
@@ -62,7 +62,7 @@ class RelayClient(DialectClient["_Link"]):
         super().__init__(address, timeout, pauses)
         self.uuid = uuid or UUID(bytes=random_bytes(16), version=4)
         self.faults = self.cuts = 0
-        self._limits = limits or RelayLimits()
+        self._limits = limits or DialectLimits()
         self._on_fault = on_fault
         self._inbox: deque[tuple[int, RelayMessage]] = deque()  # and how many cuts were before it
         self._unread = Account(self._limits.client_memory)

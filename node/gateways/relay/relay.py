@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 from uuid import UUID
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.connection import RelayConnection
 from parley._node.dialects.relay.router import RelayMember, Router
 from parley._node.errors import ConfigError
@@ -33,8 +33,8 @@ class Relay(DialectServer["RelayGuest"]):
     senders are slowed down as long as it reads.
     """
 
-    def __init__(self, *, limits: RelayLimits | None = None, feedback: bool = True) -> None:
-        self.limits = limits or RelayLimits()
+    def __init__(self, *, limits: DialectLimits | None = None, feedback: bool = True) -> None:
+        self.limits = limits or DialectLimits()
         self._router = Router(feedback=feedback)
         self._ground = Ground("the relay")
         self._drops = LogRation()

@@ -13,7 +13,7 @@ from anyio.abc import ByteStream
 from parley._lbm.codec import Encodable
 from parley._node.backoff import Pauses
 from parley._node.config import NodeConfig
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
 from parley._node.gateways.simproto.link import SimProtoTerms
@@ -39,7 +39,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         self,
         target: str | ByteStream,
         *,
-        limits: SimProtoLimits | None = None,
+        limits: DialectLimits | None = None,
         offering: Offering | None = None,
         values: Rest = "cbor",
         timeout: float = CONNECT_TIMEOUT,
@@ -53,14 +53,14 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         """
         super().__init__(target, timeout, pauses)
         self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
-        self._terms = SimProtoTerms(limits or SimProtoLimits(), self.offering, values)
+        self._terms = SimProtoTerms(limits or DialectLimits(), self.offering, values)
 
     @classmethod
     def over(
         cls,
         stream: ByteStream,
         *,
-        limits: SimProtoLimits | None = None,
+        limits: DialectLimits | None = None,
         offering: Offering | None = None,
         values: Rest = "cbor",
     ) -> Self:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import ByteStream
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.gateways.server import DialectServer
 from parley._node.gateways.simproto.link import SimProtoTerms
@@ -44,10 +44,10 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
     """
 
     def __init__(
-        self, node: Node, *, limits: SimProtoLimits | None = None, values: Rest = "cbor"
+        self, node: Node, *, limits: DialectLimits | None = None, values: Rest = "cbor"
     ) -> None:
         self.node = node
-        self.limits = limits or SimProtoLimits()
+        self.limits = limits or DialectLimits()
         self._terms = SimProtoTerms(self.limits, node, values)
         super().__init__("the gateway", self.limits.clients, self.limits.memory)
 
@@ -94,7 +94,7 @@ def offer_simproto(
     node: Node,
     label: str = LABEL,
     *,
-    limits: SimProtoLimits | None = None,
+    limits: DialectLimits | None = None,
     values: Rest = "cbor",
     allow: Allow | None = None,
 ) -> None:
@@ -107,7 +107,7 @@ def offer_simproto(
         ParleyError: the label has a handler, or is reserved. ConfigError: there is no such
             form of `values`.
     """
-    terms = SimProtoTerms(limits or SimProtoLimits(), node, values)
+    terms = SimProtoTerms(limits or DialectLimits(), node, values)
     there: Counter[Remote | None] = Counter()
 
     def came(guest: SimProtoPeer) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.core import SimProtoCore
 from parley._node.dialects.simproto.sim import Sim
 from parley._node.dialects.values import RESTS, Rest
@@ -21,7 +21,7 @@ class SimProtoTerms:
         ConfigError: `values` is not one of the three forms.
     """
 
-    limits: SimProtoLimits
+    limits: DialectLimits
     offering: Offering
     values: Rest
 

@@ -19,6 +19,7 @@ from parley._node.settings import Settings
 from parley._node.settings.serve import ServeSettings
 from parley._node.trust.policies import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
+from tests.node.tuned import tuned
 from tests.sweep import sweep
 
 PLACE = "tcp://127.0.0.1:1"
@@ -261,7 +262,7 @@ REFUSED = [
     (["--require", ""], 2, "the require list is empty"),
     (["--max-payload", "5"], 2, "--max-payload is 1024 to 67108864 bytes"),
     (["--role", "king"], 2, "role is 'king'"),
-    (["--resume", "601"], 2, "resume is 601.0; it must be 0..600"),
+    (["--resume", "601"], 2, "resume is 601.0: expected float <= 600"),
     (["--trust", "anyone"], 2, "trust is any, first-use, known"),
     (["--trust", "/proc/nonexistent/friends"], 6, "there is no file of known peers at"),
     (["--plaintext", "--trust", "known"], 2, "trust 'known' does not go with plaintext"),
@@ -294,7 +295,7 @@ def test_a_wrong_option_is_one_sentence(
 
 def settings_below(**serve: Any) -> Settings:
     return Settings(
-        node=NodeConfig(
+        node=tuned(
             role="server",
             half_open=7,
             network_key=KEY,
@@ -323,7 +324,7 @@ def test_options_go_before_the_settings(tmp_path: Path) -> None:
         network_key=key,
         trust="any",
     ).over(settings_below(trust="known"))
-    assert options.config() == NodeConfig(
+    assert options.config() == tuned(
         role="client",
         half_open=7,
         network_key=KEY[::-1],

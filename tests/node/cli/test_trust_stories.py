@@ -84,7 +84,7 @@ def test_a_friend_who_is_forgotten_is_gone(
     other, other_id = _identity(parley, tmp_path / "other")
     friends = tmp_path / "friends.txt"
     friends.write_text("".join(f"{one} 2026-01-01T00:00:00Z -\n" for one in (friend_id, other_id)))
-    running, (address,) = processes.serve("--trust", str(friends), "--clock-interval", "0.05")
+    running, (address,) = processes.serve("--trust", str(friends))
     listening = [
         processes.start("sub", address, "parley.clock", "--json", "--identity", identity)
         for identity in (friend, other)

@@ -1,35 +1,39 @@
 """Limits of the dialects: every number has a range, and one outside of it is refused."""
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 import pytest
 
-from parley._node.dialects.limits import RANGES, NamedLimits, RelayLimits, SimProtoLimits
-from tests.sweep import sweep
+from parley._node.dialects.limits import (
+    DialectLimits,
+)
 
-ALL = (SimProtoLimits(), NamedLimits(), RelayLimits())
-EACH = [(limits, field.name) for limits in ALL for field in fields(limits)]
-
-
-@sweep(("limits", "name"), EACH, ids=lambda value: str(value)[:24])
-def test_each_number_has_a_range_and_a_default_inside(limits: Any, name: str) -> None:
-    least, greatest = RANGES[name]
-    assert least <= getattr(limits, name) <= greatest
-    kind = type(getattr(limits, name))
-    for value in (kind(least), kind(greatest)):
-        assert getattr(replace(limits, **{name: value}), name) == value
+HINTS = get_type_hints(DialectLimits, include_extras=True)
 
 
-@sweep(("limits", "name"), EACH, ids=lambda value: str(value)[:24])
-def test_what_is_outside_is_refused(limits: Any, name: str) -> None:
-    least, greatest = RANGES[name]
-    below = least - 1 if type(getattr(limits, name)) is int else least / 2
-    for value in (below, greatest + 1, -1, float("nan"), float("inf"), True, "1", None):
+@pytest.mark.parametrize("name", HINTS)
+def test_each_number_has_a_range_and_a_default_inside(name: str) -> None:
+    (meta,) = HINTS[name].__metadata__
+    kind = type(getattr(DialectLimits(), name))
+    for value in (meta.ge, meta.le):
+        found = getattr(DialectLimits(**{name: kind(value)}), name)
+        assert found == value or (name, value) == ("write_buffer", 0)
+    below = meta.ge - 1 if kind is int else meta.ge / 2
+    wrong: tuple[Any, ...] = (below, meta.le + 1, -1, float("nan"), float("inf"), True, "1", None)
+    for value in wrong:
         with pytest.raises(ValueError, match=name):
-            replace(limits, **{name: value})
+            DialectLimits(**{name: value})
+
+
+def test_what_waits_to_be_written_is_half_of_the_memory_of_a_client() -> None:
+    assert DialectLimits(client_memory=1 << 20).write_buffer == 1 << 19
+    assert DialectLimits(client_memory=1_024).write_buffer == 1_024
+    with pytest.raises(ValueError, match="write_buffer is 1023"):
+        DialectLimits(write_buffer=1_023)
 
 
 def test_a_count_is_no_fraction() -> None:
-    with pytest.raises(ValueError, match="a whole number"):
-        SimProtoLimits(dialogs=1.5)  # type: ignore[arg-type]  # that is the test
+    with pytest.raises(ValueError, match=r"requests is 1\.5: expected int"):
+        DialectLimits(requests=1.5)  # type: ignore[arg-type]  # that is the test
+    assert {field.name for field in fields(DialectLimits)} == HINTS.keys()

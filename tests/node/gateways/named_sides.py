@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.named.client import NamedClient
 from parley._node.gateways.named.gateway import NamedGateway
 from parley._node.gateways.named.peer import FlavourName
@@ -21,7 +21,7 @@ async def gateway(flavour: FlavourName, **limits: Any) -> AsyncIterator[NamedGat
     """A gateway that listens, and its node."""
     async with (
         new_node() as node,
-        NamedGateway(node, flavour=flavour, limits=NamedLimits(**limits)) as served,
+        NamedGateway(node, flavour=flavour, limits=DialectLimits(**limits)) as served,
     ):
         await served.listen("tcp://127.0.0.1:0")
         yield served

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from anyio.abc import SocketStream
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import RelayMessage
 from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay
@@ -22,7 +22,7 @@ async def relaying(
 ) -> AsyncIterator[tuple[Relay, str]]:
     """A relay and its address."""
     with anyio.fail_after(PATIENCE):
-        async with Relay(limits=RelayLimits(**limits), feedback=feedback) as relay:
+        async with Relay(limits=DialectLimits(**limits), feedback=feedback) as relay:
             yield relay, await relay.listen(place)
 
 

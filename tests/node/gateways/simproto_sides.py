@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from parley import Call, CallRefused, Node
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.gateway import SimProtoGateway
 from parley._node.gateways.simproto.peer import SimProtoPeer
@@ -73,8 +73,8 @@ def offer(node: Node) -> None:
 async def served(
     *,
     transport: str = "tcp",
-    limits: SimProtoLimits | None = None,
-    client_limits: SimProtoLimits | None = None,
+    limits: DialectLimits | None = None,
+    client_limits: DialectLimits | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """A gateway with `limits` and a client that is connected, over tcp or unix."""

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from parley import Topic
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.gateways.relay.bridge import SENDER, Bridge
 from parley._node.gateways.relay.client import RelayClient
@@ -26,7 +26,7 @@ async def bridged(
     async with meeting() as met:
         topic = met.server.topic("news")
         async with (
-            Relay(limits=RelayLimits(**limits)) as relay,
+            Relay(limits=DialectLimits(**limits)) as relay,
             Bridge(relay, topic, met.server.node_id.uuid, values=values) as bridge,
         ):
             yield met, topic, relay, bridge, await relay.listen(PLACE)
@@ -110,7 +110,7 @@ async def test_a_broadcast_that_is_too_long_for_a_note_is_lost(anyio_backend: st
     async with anyio.create_task_group(), new_node() as node:
         topic = node.topic("news")
         longest = node.config.limits.max_payload
-        limits = RelayLimits(longest_frame=2 * longest, write_buffer=8 * longest)
+        limits = DialectLimits(longest_frame=2 * longest, write_buffer=8 * longest)
         with anyio.fail_after(PATIENCE):
             async with (
                 Relay(limits=limits) as relay,

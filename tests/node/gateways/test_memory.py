@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parley._node.dialects.core import ForeignCore
-from parley._node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import Flavour
 from parley._node.dialects.named.core import NamedCore
 from parley._node.dialects.relay.connection import RelayConnection
@@ -32,12 +32,12 @@ Client = tuple[ForeignCore, Callable[[int], bytes]]
 
 
 def simproto(total: Account) -> Client:
-    core = SimProtoCore(0.0, SimProtoLimits(), total)
+    core = SimProtoCore(0.0, DialectLimits(), total)
     return core, lambda number: request(RPC, "wait", bytes(PIECE), dialog=number)
 
 
 def named(total: Account) -> Client:
-    core = NamedCore(0.0, NamedLimits(), Flavour.PLAIN, total)
+    core = NamedCore(0.0, DialectLimits(), Flavour.PLAIN, total)
     return core, lambda number: on_wire(ask(data=bytes(PIECE), event_id=number), Flavour.PLAIN)
 
 
@@ -67,7 +67,7 @@ def test_the_clients_of_a_gateway_have_a_bound_together(
 
 
 def test_the_clients_of_a_relay_have_a_bound_together() -> None:
-    total, limits, router = Account(MEMORY), RelayLimits(), Router()
+    total, limits, router = Account(MEMORY), DialectLimits(), Router()
     uuids = [bytes([number]) * 16 for number in range(1, CLIENTS + 2)]
     cores = [RelayConnection(router, limits, 0.0, total) for _ in uuids]
     for core, uuid in zip(cores, uuids, strict=True):

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from parley import CallTimeout, NamedEvent, Node, ParleyError, PeerClosedError, UnreachableError
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.named.client import NamedClient
 from parley._node.gateways.named.peer import FlavourName
 from parley._node.protocol.errors import LocalProtocolError
@@ -57,7 +57,7 @@ async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parley._node.remote.emission.REPLY_TIMEOUT", 0.05)
-    limits = NamedLimits(events=2)
+    limits = DialectLimits(requests=2)
     async with gateway("plain") as served, client_of(served, limits=limits) as client:
 
         @served.node.on("ping")

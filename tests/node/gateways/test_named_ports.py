@@ -16,7 +16,7 @@ from parley import (
     UnreadRepliesError,
     formatted,
 )
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.named.peer import FlavourName
 from parley._node.messaging.payloads import FormattedPayload
 from parley._node.protocol.codes import ResultCode
@@ -148,7 +148,7 @@ async def test_replies_that_nobody_reads_are_bounded(
                 await event.emit("piece", bytes(100), format="raw")
 
         served.node.on("echo")(_echo)
-        async with client_of(served, limits=NamedLimits(client_memory=1_024)) as client:
+        async with client_of(served, limits=DialectLimits(client_memory=1_024)) as client:
             async with client.emit("flood").replies() as replies:
                 # What came after the bound was passed are events without a handler.
                 assert (await client.emit("echo", 1).reply(timeout=PATIENCE)).data == 1
@@ -229,7 +229,7 @@ async def test_a_handler_that_never_waits_lets_others_run(
 
 
 async def test_who_emits_waits_while_the_other_side_does_not_read(anyio_backend: str) -> None:
-    limits = NamedLimits(write_buffer=1_024)
+    limits = DialectLimits(write_buffer=1_024)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"
         async with NamedClient(address, limits=limits) as client:

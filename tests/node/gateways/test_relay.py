@@ -7,7 +7,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.sorter import Sorter
 from parley._node.errors import (
     AddressError,
@@ -154,7 +154,7 @@ async def test_a_cut_at_every_byte_leaves_nothing(anyio_backend: str) -> None:
 async def test_who_does_not_read_is_dropped_and_holds_nobody_up(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = RelayLimits(write_buffer=100_000)
+    limits = DialectLimits(write_buffer=100_000)
     async with (
         relaying(write_buffer=limits.write_buffer) as (relay, address),
         clients_of(relay, address, 2) as (one, two),

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import RelayFault, RelayMessage
 from parley._node.errors import (
     AddressError,
@@ -55,7 +55,7 @@ async def test_what_is_not_read_is_bounded_and_then_read_on(anyio_backend: str) 
     async with (
         relaying(write_buffer=32 << 20) as (relay, address),
         clients_of(relay, address, 1) as (sender,),
-        clients_of(relay, address, 1, limits=RelayLimits(client_memory=100_000)) as (reader,),
+        clients_of(relay, address, 1, limits=DialectLimits(client_memory=100_000)) as (reader,),
     ):
         for n in range(400):
             await sender.send(reader.uuid, n.to_bytes(4) + bytes(60_000))
@@ -98,7 +98,7 @@ async def test_a_sender_waits_for_who_does_not_read(anyio_backend: str) -> None:
 
 
 async def test_what_cannot_be_sent(anyio_backend: str) -> None:
-    limits = RelayLimits(longest_frame=1_000)
+    limits = DialectLimits(longest_frame=1_000)
     async with (
         relaying() as (relay, address),
         clients_of(relay, address, 1, limits=limits) as (client,),
@@ -295,7 +295,7 @@ async def numbers_of(client: RelayClient, count: int) -> list[int]:
 
 
 async def test_what_is_not_read_is_bounded_over_connections(anyio_backend: str) -> None:
-    limits = RelayLimits(client_memory=100_000)
+    limits = DialectLimits(client_memory=100_000)
     async with (
         flooding(59) as address,
         RelayClient(address, limits=limits, pauses=restarts.QUICK) as client,
@@ -313,7 +313,7 @@ async def test_what_is_not_read_is_bounded_over_connections(anyio_backend: str) 
 async def test_what_is_read_while_it_connects_makes_room(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = RelayLimits(client_memory=100_000)
+    limits = DialectLimits(client_memory=100_000)
     async with (
         flooding(17) as address,
         RelayClient(address, limits=limits, pauses=restarts.QUICK) as client,

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from parley import Call, CallRefused, Node, PeerClosedError, StreamResetError
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import ConfigError, InsecureAddressError, ParleyError
 from parley._node.federation.exports import Exports
 from parley._node.gateways.guest import Guest
@@ -172,7 +172,7 @@ async def test_a_gateway_serves_any_stream(anyio_backend: str) -> None:
 
 
 async def test_clients_are_bounded(anyio_backend: str) -> None:
-    async with served(limits=SimProtoLimits(clients=1)) as sides:
+    async with served(limits=DialectLimits(clients=1)) as sides:
         with pytest.raises(PeerClosedError):
             async with SimProtoClient(sides.address) as second:
                 await second.call("echo")

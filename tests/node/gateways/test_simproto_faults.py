@@ -5,7 +5,7 @@ import anyio
 import pytest
 
 from parley import SubscribeRejected
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.simproto.peer import SimProtoPeer
 from parley._node.protocol.codes import CloseCode
 from tests.node.gateways.simproto_sides import Served, raw, served
@@ -82,7 +82,7 @@ async def test_a_length_above_all(anyio_backend: str) -> None:
 
 @pytest.mark.slow
 async def test_who_stops_reading_is_read_no_more_and_then_closed(anyio_backend: str) -> None:
-    limits = SimProtoLimits(write_buffer=64 * 1024, idle_before_ping=0.3, ping_timeout=0.3)
+    limits = DialectLimits(write_buffer=64 * 1024, idle_before_ping=0.3, ping_timeout=0.3)
     async with served(limits=limits) as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
         peer, most = guest(sides), 0
@@ -101,7 +101,7 @@ async def test_who_stops_reading_is_read_no_more_and_then_closed(anyio_backend: 
 
 
 async def test_a_flood_of_requests_is_cut_off(anyio_backend: str) -> None:
-    limits = SimProtoLimits(dialogs=8)
+    limits = DialectLimits(requests=8)
     async with served(limits=limits) as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
         peer = guest(sides)
@@ -124,7 +124,7 @@ async def test_a_flood_of_pings_is_cut_off(anyio_backend: str) -> None:
 
 
 async def test_what_waits_for_handlers_is_bounded(anyio_backend: str) -> None:
-    limits = SimProtoLimits(client_memory=100_000, longest_frame=60_000)
+    limits = DialectLimits(client_memory=100_000, longest_frame=60_000)
     async with served(limits=limits) as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
         peer = guest(sides)
@@ -137,7 +137,7 @@ async def test_what_waits_for_handlers_is_bounded(anyio_backend: str) -> None:
 
 
 async def test_half_open_clients_are_pinged_away(anyio_backend: str) -> None:
-    limits = SimProtoLimits(idle_before_ping=0.02, ping_timeout=0.05, clients=4)
+    limits = DialectLimits(idle_before_ping=0.02, ping_timeout=0.05, clients=4)
     async with served(limits=limits) as sides:
         async with raw(sides.address), raw(sides.address), raw(sides.address):
             await eventually(lambda: len(sides.gateway.peers) == 4)

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from parley import Call, CallRefused, CallTimeout, PeerClosedError
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import NotSpokenError
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
@@ -51,7 +51,7 @@ async def test_a_caller_may_give_up(anyio_backend: str) -> None:
 
 
 async def test_a_response_that_takes_too_long_ends_the_connection(anyio_backend: str) -> None:
-    async with served(client_limits=SimProtoLimits(answer_timeout=0.05)) as sides:
+    async with served(client_limits=DialectLimits(answer_timeout=0.05)) as sides:
         with pytest.raises(PeerClosedError) as closed:
             await sides.client.call("wait", timeout=None)
         assert closed.value.code == CloseCode.TIMEOUT
@@ -64,7 +64,7 @@ async def test_a_response_that_takes_too_long_ends_the_connection(anyio_backend:
 
 
 async def test_callers_wait_for_dialogs(anyio_backend: str) -> None:
-    few = SimProtoLimits(dialogs=2)
+    few = DialectLimits(requests=2)
     async with served(limits=few, client_limits=few) as sides:
         answers: list[object] = []
 
@@ -116,7 +116,7 @@ async def test_a_ping_ends_with_the_connection(anyio_backend: str) -> None:
 
 
 async def test_silence_ends_it(anyio_backend: str) -> None:
-    limits = SimProtoLimits(idle_before_ping=0.02, ping_timeout=0.05)
+    limits = DialectLimits(idle_before_ping=0.02, ping_timeout=0.05)
     async with served(limits=limits) as sides, raw(sides.address) as client:
         await client.send("rpc", "echo", b"hi")
         assert (await client.read()).payload == b"\0hi"

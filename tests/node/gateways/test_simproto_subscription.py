@@ -13,7 +13,7 @@ from parley import (
     SubscribeRejected,
     SubscribeRequest,
 )
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import ConfigError, ParleyError, StreamResetError
 from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.subscription import SimProtoSubscription
@@ -198,7 +198,7 @@ async def test_a_reader_that_is_much_too_slow_is_cut_off(anyio_backend: str) -> 
 
 
 async def test_notes_leave_room_for_calls(anyio_backend: str) -> None:
-    few = SimProtoLimits(dialogs=4)
+    few = DialectLimits(requests=4)
     async with served(limits=few, client_limits=few) as sides:
         news = sides.node.topic("news")
         async with sides.client.subscribe("news") as notes:

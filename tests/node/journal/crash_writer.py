@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
+from parley._node.tuning import Tuning
+
 # What is on the disk: (inode, size) of the segment synced last; how many sessions the other
 # side saw begin, and how many events it got in each.
 SYNCED: Final = Struct("<QQ")
@@ -109,7 +111,7 @@ async def journal_under_load(spec: dict[str, Any], shared: mmap.mmap) -> None:
 
     identity = Identity.from_keys([SIGNING["ed25519"].load(bytes.fromhex(spec["key"]))])
     journal = Journal.open(spec["directory"], spec["auditor"], **spec["settings"])
-    config = NodeConfig(algorithms={"kex": ("x25519",)}, rekey_allowance=10)
+    config = NodeConfig(algorithms={"kex": ("x25519",)}, tuning=Tuning(rekey_allowance=10))
     other = Node(Identity.create(), config=config, observer=lambda: Counter(shared))
     topic = other.topic("news")
     random = Random(spec["seed"])

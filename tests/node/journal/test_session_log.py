@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from parley import Call, Node, NodeConfig
+from parley import Call, Node
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
@@ -15,6 +15,7 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.testing import connect_nodes
 from tests.node.journal.following import follow, records_of
 from tests.node.network import eventually
+from tests.node.tuned import tuned
 
 pytestmark = pytest.mark.anyio
 AUDITOR = AuditorPrivateKey.create()
@@ -22,7 +23,7 @@ AUDITOR = AuditorPrivateKey.create()
 
 def journaled(directory: Path, sealing: str = "chain", **settings: int) -> Node:
     """A node with a journal."""
-    config = NodeConfig(algorithms={"kex": ("x25519",), "sealing": (sealing,)}, rekey_allowance=4)
+    config = tuned(algorithms={"kex": ("x25519",), "sealing": (sealing,)}, rekey_allowance=4)
     journal = Journal.open(directory, AUDITOR.public, **settings)  # type: ignore[arg-type] # sizes
     node = Node(Identity.create(), config=config, journal=journal)
 

@@ -10,7 +10,6 @@ from anyio import create_task_group
 
 from parley import CallRefused, NamedEvent, Node, Peer, Supercategory
 from parley._crypto.identity import Identity
-from parley._node.config import NodeConfig
 from parley._node.errors import PeerClosedError
 from parley._node.messaging.emits import REPLIES_MEMORY
 from parley._node.protocol.codes import CloseCode
@@ -18,6 +17,7 @@ from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.testing import FaultyLink
 from tests.node.network import Meeting, config, eventually, introduce, meeting, new_node, started
+from tests.node.tuned import tuned
 
 pytestmark = pytest.mark.anyio
 
@@ -259,7 +259,7 @@ async def test_a_closing_node_waits_for_events() -> None:
 
 async def test_an_emitter_that_reads_nothing_of_its_transport() -> None:
     """What waits for it is bounded by the write buffer, and others are served."""
-    settings = NodeConfig(algorithms={"kex": ("x25519",)}, write_buffer=100_000, drain_timeout=0.0)
+    settings = tuned(algorithms={"kex": ("x25519",)}, write_buffer=100_000, drain_timeout=0.0)
     link = FaultyLink()
     server = Node(Identity.create(), config=settings)
     async with link, new_node() as ours, new_node(drain_timeout=0.0) as other, server:

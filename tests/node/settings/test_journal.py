@@ -18,15 +18,12 @@ def test_a_journal_as_the_settings_have_it(tmp_path: Path) -> None:
         directory=directory,
         auditors=(KEY.text,),
         segment_size=65_536,
-        segment_age=1,
-        buffer_size=65_536,
         fsync="always",
-        fsync_interval=0.01,
         on_failure="stop",
     ).open()
     assert journal is not None
     assert astuple(journal.settings)[:2] == (directory, (KEY,))
-    assert astuple(journal.settings)[2:-1] == (65_536, 1, 65_536, "always", 0.01, "stop")
+    assert astuple(journal.settings)[2:-1] == (65_536, 3_600, 65_536, "always", 1, "stop")
     assert directory.stat().st_mode & 0o777 == 0o700
 
 

@@ -198,7 +198,7 @@ async def test_a_ping_without_an_answer_ends_the_connection(anyio_backend: str) 
         async with connected_nodes(link=link, clock=clock) as pair, create_task_group() as tasks:
             await clock.tick(1)  # the seal of the handshake's events is due, too
             link.stall()
-            await clock.tick(usual.idle_before_ping + usual.ping_timeout - 2)
+            await clock.tick(usual.idle_before_ping + usual.tuning.ping_timeout - 2)
             assert pair.peer.is_open
             outcome = await started(tasks, lambda: pair.peer.call("echo", timeout=None))
             await clock.tick(1.1)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.config import NodeConfig
 from parley._node.trust.admission import BURST_SECONDS, REMEMBERED, Admission, address_key
+from tests.node.tuned import tuned
 
 EVERYWHERE = "too many connections"
 HERE = "too many connections of one address"
@@ -15,7 +15,7 @@ FAST = "too many handshakes of one address"
 
 
 def admission(**limits: Any) -> Admission:
-    return Admission(NodeConfig(**limits))
+    return Admission(tuned(**limits))
 
 
 def enter(door: Admission, who: int, name: str, now: float = 0.0) -> str | None:

@@ -1,5 +1,6 @@
 """Who can reach an address where nothing is encrypted."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,13 @@ from parley._node.cli.doctor.addresses import (
 )
 from parley._node.cli.doctor.findings import Diagnosis, Level
 from parley._node.errors import AddressError
-from parley._node.settings import NamedSettings, RelaySettings, Settings, SimProtoSettings
+from parley._node.settings import (
+    DialectSettings,
+    NamedSettings,
+    RelaySettings,
+    Settings,
+    SimProtoSettings,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +71,18 @@ def test_what_is_no_address_is_none() -> None:
 
 def test_every_address_of_the_settings() -> None:
     settings = Settings(
-        simproto=SimProtoSettings(listen=("tcp://127.0.0.1:1", "tcp://10.0.0.1:2")),
-        named=NamedSettings(listen=("tcp://10.0.0.1:3",), allow_insecure=True),
+        simproto=SimProtoSettings(listen=("tcp://127.0.0.1:1",)),
+        named=NamedSettings(listen=("tcp://10.0.0.1:3",)),
         relay=RelaySettings(listen=("tcp://[::1]:4",)),
     )
-    first, refused, allowed, last = check_dialects(settings)
+    first, refused, last = check_dialects(settings)
+    insecure = replace(settings, dialects=DialectSettings(allow_insecure=True))
+    allowed = list(check_dialects(insecure))[1]
     assert (first.level, last.level) == (Level.NOTE, Level.NOTE)
     assert refused.level is allowed.level is Level.PROBLEM
     assert "without allow_insecure it is not listened on" in refused.text
     assert "allow_insecure" not in allowed.text
-    assert [f.subject.partition(" tcp")[0] for f in (refused, allowed, last)] == [
+    assert [f.subject.partition(" tcp")[0] for f in (first, allowed, last)] == [
         "SimProto",
         "named events",
         "event relay",

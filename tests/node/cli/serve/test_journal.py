@@ -97,9 +97,12 @@ async def test_a_failure_is_said_or_ends_the_node(
         ),
         (
             ["--journal-fsync", "often"],
-            "it must be one of always, interval, never",
+            "expected always or interval or never; correct --journal-fsync",
         ),
-        (["--journal-on-failure", "cry"], "on_failure is 'cry'; it must be one of alarm, stop"),
+        (
+            ["--journal-on-failure", "cry"],
+            "to 'cry': expected alarm or stop",
+        ),
     ],
 )
 def test_usage(

@@ -33,7 +33,7 @@ def client(address: str, uuid: bytes) -> RelayRaw:
 
 def test_clients_meet_over_tcp_and_unix(processes: Processes, tmp_path: Path) -> None:
     file = tmp_path / "parley.toml"
-    file.write_text("[relay]\nfeedback = false\n[relay.limits]\nclients = 2\n")
+    file.write_text("[relay]\nfeedback = false\n[dialects.limits]\nclients = 2\n")
     places = ("--relay", "tcp://127.0.0.1:0", "--relay", f"unix://{tmp_path}/relay")
     running = processes.start("serve", *HERE, *places, "--config", str(file), "--json")
     ready = running.event("ready")
@@ -111,7 +111,7 @@ def test_what_cannot_be_is_one_sentence(
 def test_settings_stand_below_options(processes: Processes, tmp_path: Path) -> None:
     file = tmp_path / "parley.toml"
     lines = ["[relay]", f'listen = ["unix://{tmp_path}/b"]', 'bridge = "news"']
-    file.write_text("\n".join([*lines, "[relay.limits]", "clients = 1"]))
+    file.write_text("\n".join([*lines, "[dialects.limits]", "clients = 1"]))
     place = f"unix://{tmp_path}/a"
     running = processes.start("serve", *HERE, "--config", str(file), "--relay", place)
     assert running.line().startswith("listening on ")

@@ -89,7 +89,7 @@ async def test_what_changed_is_taken_up_and_what_cannot_be_is_named(
             [serve]
             log_level = 'warning'
             access_log = true
-            clock_interval = 2
+            announce_name = 'x'
             [node]
             memory = 8_000_000
             role = 'server'
@@ -100,7 +100,7 @@ async def test_what_changed_is_taken_up_and_what_cannot_be_is_named(
         """
         needs = (
             "reload.needs-restart",
-            ["federation.exports", "node.role", "serve.clock_interval"],
+            ["federation.exports", "node.role", "serve.announce_name"],
         )
         taken = [
             "federation.members",

@@ -2,16 +2,16 @@
 
 from hypothesis import strategies as st
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour, serialise_head
 
-LIMITS = NamedLimits()
+LIMITS = DialectLimits()
 FLAVOURS = tuple(Flavour)
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def serialise_event(event: BromineEvent, flavour: Flavour, limits: NamedLimits) -> bytes:
+def serialise_event(event: BromineEvent, flavour: Flavour, limits: DialectLimits) -> bytes:
     """All bytes of an event; raises as `serialise_head`."""
     event_id, kind, ref_id, namespace, name, data = event
     head = serialise_head(flavour, event_id, kind, ref_id, namespace, name, len(data), limits)

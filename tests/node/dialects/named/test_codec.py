@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._node.dialects.frames import FrameSplitter
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import (
     TOTAL_SIZE,
     BromineEvent,
@@ -38,7 +38,7 @@ REFUSALS = (CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE)
 
 
 def read(
-    data: bytes, flavour: Flavour, limits: NamedLimits = LIMITS, piece: int = 1 << 20
+    data: bytes, flavour: Flavour, limits: DialectLimits = LIMITS, piece: int = 1 << 20
 ) -> list[BromineEvent]:
     """The events in `data`, fed in pieces."""
     splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
@@ -49,7 +49,7 @@ def read(
     ]
 
 
-def refused(data: bytes, flavour: Flavour, limits: NamedLimits = LIMITS) -> CloseCode:
+def refused(data: bytes, flavour: Flavour, limits: DialectLimits = LIMITS) -> CloseCode:
     """The code with which `data` is refused."""
     with pytest.raises(RemoteProtocolError) as caught:
         read(data, flavour, limits)
@@ -162,7 +162,7 @@ def test_lengths_are_refused_by_themselves(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_the_longest_event_is_read_and_written_and_none_longer(flavour: Flavour) -> None:
-    limits = NamedLimits(longest_frame=100)
+    limits = DialectLimits(longest_frame=100)
     raw = on_wire(ask(data=b"0" * 60), flavour)
     fits = ask(data=b"0" * (60 + 100 - len(raw)))
     longer = fits._replace(data=fits.data + b"0")
@@ -175,7 +175,7 @@ def test_the_longest_event_is_read_and_written_and_none_longer(flavour: Flavour)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("field", ["name", "namespace"])
 def test_the_longest_name_is_read_and_written_and_none_longer(flavour: Flavour, field: str) -> None:
-    limits = NamedLimits(longest_name=4)
+    limits = DialectLimits(longest_name=4)
     fits, longer = (ask(text) if field == "name" else ask(namespace=text) for text in ("éé", "ééé"))
     assert read(serialise_event(fits, flavour, limits), flavour, limits) == [fits]
     assert refused(on_wire(longer, flavour), flavour, limits) == CloseCode.FRAME_TOO_LARGE
@@ -184,7 +184,7 @@ def test_the_longest_name_is_read_and_written_and_none_longer(flavour: Flavour, 
 
 
 def test_two_long_names_do_not_fit_into_a_header() -> None:
-    limits = NamedLimits(longest_name=65_535)
+    limits = DialectLimits(longest_name=65_535)
     event = ask("n" * 40_000, namespace="s" * 25_519)
     assert read(serialise_event(event, Flavour.PLAIN, limits), Flavour.PLAIN, limits) == [event]
     with pytest.raises(LocalProtocolError, match="65,536 bytes"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._node.dialects.core import NEVER
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour, encode_error
 from parley._node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
 from parley._node.dialects.named.intake import TURN_EVENTS
@@ -34,7 +34,7 @@ class Line:
     def __init__(self, flavour: Flavour, **limits: Any) -> None:
         self.flavour = flavour
         self.now = 100.0
-        self.core = NamedCore(self.now, NamedLimits(**limits), flavour)
+        self.core = NamedCore(self.now, DialectLimits(**limits), flavour)
 
     def say(self, *events: BromineEvent) -> list[Any]:
         """Events come; what is reported."""
@@ -236,7 +236,7 @@ def test_with_types_the_name_of_an_error_does_not_matter() -> None:
 
 
 def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(client_memory=1_400), line.flavour)
+    line.core = NamedCore(line.now, DialectLimits(client_memory=1_400), line.flavour)
     read, unread = line.ask(), line.ask()
     for _ in range(3):
         line.say(reply(read.async_id, bytes(500)))
@@ -247,7 +247,7 @@ def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
 
 
 def test_as_many_events_wait_for_replies_as_may() -> None:
-    line = Line(PLAIN, events=2)
+    line = Line(PLAIN, requests=2)
     first, _ = line.ask(), line.ask()
     with pytest.raises(LocalProtocolError, match="2 events wait"):
         line.ask()
@@ -279,7 +279,7 @@ def test_replies_are_waited_for_as_long_as_was_said(line: Line) -> None:
 
 
 def test_no_more_events_are_taken_than_may_run(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(events=3), line.flavour)
+    line.core = NamedCore(line.now, DialectLimits(requests=3), line.flavour)
     coming = [ask(event_id=number) for number in range(10)]
     running = line.say(*coming)
     assert (running, line.core.wants_data) == (coming[:3], False)
@@ -293,7 +293,7 @@ def test_no_more_events_are_taken_than_may_run(line: Line) -> None:
 
 
 def test_what_came_before_is_taken_in_its_order(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    line.core = NamedCore(line.now, DialectLimits(requests=1), line.flavour)
     coming = [ask(data=bytes(number), event_id=number) for number in range(20)]
     raw = b"".join(on_wire(event, line.flavour) for event in coming)
     taken = [event for at in range(0, len(raw), 7) for event in line.say_raw(raw[at : at + 7])]
@@ -304,7 +304,7 @@ def test_what_came_before_is_taken_in_its_order(line: Line) -> None:
 
 
 def test_no_more_data_is_taken_than_may_wait(line: Line) -> None:
-    limits = NamedLimits(client_memory=2 * REQUEST_WEIGHT)
+    limits = DialectLimits(client_memory=2 * REQUEST_WEIGHT)
     line.core = NamedCore(line.now, limits, line.flavour)
     big = ask(data=bytes(600))
     running = line.say(big, big, big)
@@ -314,7 +314,7 @@ def test_no_more_data_is_taken_than_may_wait(line: Line) -> None:
 
 
 def test_replies_need_no_room_but_wait_in_the_line(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    line.core = NamedCore(line.now, DialectLimits(requests=1), line.flavour)
     emit = line.ask()
     (event,) = line.say(ask(), reply(emit.async_id, b"1"))
     assert taken(emit) == []
@@ -358,7 +358,7 @@ def test_a_turn_after_the_end_is_nothing(line: Line) -> None:
 
 
 def test_a_violation_is_met_where_it_stands(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    line.core = NamedCore(line.now, DialectLimits(requests=1), line.flavour)
     (event,) = line.say_raw(on_wire(ask(), line.flavour) + b"\0" * 20)
     assert not line.core.closing
     line.core.release(event, line.now)
@@ -436,7 +436,7 @@ def test_nothing_is_sent_after_the_end(line: Line) -> None:
 
 
 def test_what_was_not_taken_is_forgotten_at_the_end(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    line.core = NamedCore(line.now, DialectLimits(requests=1), line.flavour)
     (event,) = line.say(ask(), ask())
     line.core.close(line.now)
     assert [type(one) for one in line.core.reports()] == [ConnectionEnded]

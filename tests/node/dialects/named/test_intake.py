@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.dialects.limits import NamedLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, Flavour
 from parley._node.dialects.named.intake import TURN_EVENTS, NamedIntake
 from parley._node.protocol.account import Account
@@ -19,7 +19,7 @@ both = pytest.mark.parametrize("flavour", FLAVOURS)
 class Taker:
     """Takes events for handlers, which it ends when told."""
 
-    def __init__(self, flavour: Flavour, limits: NamedLimits) -> None:
+    def __init__(self, flavour: Flavour, limits: DialectLimits) -> None:
         self.taken: list[BromineEvent] = []
         self.turns = 0
         self.intake = NamedIntake(flavour, limits, self.take, Account(limits.client_memory))
@@ -35,7 +35,7 @@ class Taker:
 @both
 @given(data=st.data())
 def test_whatever_is_held_back_keeps_its_place(flavour: Flavour, data: st.DataObject) -> None:
-    limits = NamedLimits(events=data.draw(st.integers(1, 5)), client_memory=1_024)
+    limits = DialectLimits(requests=data.draw(st.integers(1, 5)), client_memory=1_024)
     taker = Taker(flavour, limits)
     if data.draw(st.booleans()):
         taker.intake.on_turn = taker.turn
@@ -51,7 +51,7 @@ def test_whatever_is_held_back_keeps_its_place(flavour: Flavour, data: st.DataOb
                 taker.intake.done(taker.taken[ended])
                 ended += 1
             taker.intake.go_on()
-            assert taker.intake.running == len(taker.taken) - ended <= limits.events
+            assert taker.intake.running == len(taker.taken) - ended <= limits.requests
             held = sum(len(event.data) for event in taker.taken[ended:])
             assert held <= limits.client_memory + 700
     while ended < len(taker.taken):
@@ -64,14 +64,14 @@ def test_whatever_is_held_back_keeps_its_place(flavour: Flavour, data: st.DataOb
 
 @both
 def test_without_turns_all_is_taken_at_once(flavour: Flavour) -> None:
-    taker = Taker(flavour, NamedLimits())
+    taker = Taker(flavour, DialectLimits())
     taker.intake.feed(on_wire(ask(), flavour) * 500)
     assert (len(taker.taken), taker.intake.holds_back) == (500, False)
 
 
 @both
 def test_who_is_done_does_not_end_a_turn(flavour: Flavour) -> None:
-    taker = Taker(flavour, NamedLimits())
+    taker = Taker(flavour, DialectLimits())
     taker.intake.on_turn = taker.turn
     taker.intake.feed(on_wire(ask(), flavour) * 500)
     assert (len(taker.taken), taker.turns) == (TURN_EVENTS, 1)
@@ -83,7 +83,7 @@ def test_who_is_done_does_not_end_a_turn(flavour: Flavour) -> None:
 
 @both
 def test_what_is_cleared_is_not_taken(flavour: Flavour) -> None:
-    taker = Taker(flavour, NamedLimits(events=1))
+    taker = Taker(flavour, DialectLimits(requests=1))
     event = on_wire(ask(), flavour)
     taker.intake.feed(event * 3)
     taker.intake.feed(event * 3)
@@ -100,14 +100,14 @@ def test_it_may_be_cleared_by_what_comes_of_an_event(flavour: Flavour) -> None:
         taken.append(event)
         intake.clear()
 
-    intake = NamedIntake(flavour, NamedLimits(), take, Account(1 << 20))
+    intake = NamedIntake(flavour, DialectLimits(), take, Account(1 << 20))
     intake.feed(on_wire(ask(), flavour) * 3)
     assert (len(taken), intake.holds_back) == (1, False)
 
 
 @both
 def test_a_violation_is_raised_by_whoever_comes_to_it(flavour: Flavour) -> None:
-    taker = Taker(flavour, NamedLimits(events=1))
+    taker = Taker(flavour, DialectLimits(requests=1))
     taker.intake.feed(on_wire(ask(), flavour) + b"\xff" * 8)
     with pytest.raises(RemoteProtocolError):
         taker.intake.done(taker.taken[0])

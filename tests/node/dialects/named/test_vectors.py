@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parley._node.dialects.frames import FrameSplitter
-from parley._node.dialects.limits import LARGEST_NAME, NamedLimits
+from parley._node.dialects.limits import LARGEST_NAME, DialectLimits
 from parley._node.dialects.named.codec import (
     LENGTHS_SIZE,
     TOTAL_SIZE,
@@ -27,7 +27,7 @@ from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 NAME = "named_dialect"
 LIMIT: int = read(NAME)["limit"]
 FLAVOURS = {"plain": Flavour.PLAIN, "typed": Flavour.TYPED}
-LIMITS = NamedLimits(longest_frame=LIMIT + LENGTHS_SIZE, longest_name=LARGEST_NAME)
+LIMITS = DialectLimits(longest_frame=LIMIT + LENGTHS_SIZE, longest_name=LARGEST_NAME)
 
 
 def both(*wanted: Callable[[Vector], bool]) -> Callable[[Vector], bool]:

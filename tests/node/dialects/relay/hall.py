@@ -1,21 +1,23 @@
 """A relay without a network, for tests: its router, and clients that take what they get."""
 
 from parley._node.dialects.core import ForeignCore
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import HEAD, LENGTH, SERVER, decode_error, encode_message
 from parley._node.dialects.relay.connection import RelayConnection
 from parley._node.dialects.relay.router import Router
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded
 
-LIMITS = RelayLimits(longest_frame=4_096, write_buffer=65_536)
+LIMITS = DialectLimits(longest_frame=4_096, write_buffer=65_536)
 A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
 
 
 class Hall:
     """Connections by the UUID they said; `now` is theirs to read."""
 
-    def __init__(self, *uuids: bytes, limits: RelayLimits = LIMITS, feedback: bool = True) -> None:
+    def __init__(
+        self, *uuids: bytes, limits: DialectLimits = LIMITS, feedback: bool = True
+    ) -> None:
         self.router = Router(feedback=feedback)
         self.limits = limits
         self.now = 100.0

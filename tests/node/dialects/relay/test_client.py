@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.client import MESSAGE_COST, RelayClientConnection
 from parley._node.dialects.relay.codec import (
     BROADCAST,
@@ -19,7 +19,7 @@ from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeE
 from parley._node.protocol.reports import ConnectionEnded
 from tests.node.dialects.relay.hall import A, B, C, end_of, message, messages, written
 
-LIMITS = RelayLimits(longest_frame=4_096, client_memory=2_048)
+LIMITS = DialectLimits(longest_frame=4_096, client_memory=2_048)
 
 
 def client() -> RelayClientConnection:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import BROADCAST, SERVER
 from parley._node.dialects.relay.connection import RelayConnection
 from parley._node.dialects.relay.router import Piece, Router
@@ -219,7 +219,7 @@ def test_two_who_flood_each_other_and_read_nothing_wait_once() -> None:
 
 
 def test_time_that_it_waited_is_no_silence_of_its_own() -> None:
-    limits = RelayLimits(longest_frame=4_096, write_buffer=65_536, idle_timeout=1.0, patience=5.0)
+    limits = DialectLimits(longest_frame=4_096, write_buffer=65_536, idle_timeout=1.0, patience=5.0)
     hall = Hall(A, B, limits=limits)
     crowd(hall, A, B)
     hall.now += 4
@@ -233,7 +233,7 @@ def test_time_that_it_waited_is_no_silence_of_its_own() -> None:
 
 
 def test_one_message_may_be_longer_than_all_that_may_wait() -> None:
-    hall = Hall(A, B, limits=RelayLimits(longest_frame=100_000, write_buffer=1_024))
+    hall = Hall(A, B, limits=DialectLimits(longest_frame=100_000, write_buffer=1_024))
     for _ in range(3):
         hall.send(A, message(B, A, bytes(90_000)))
         assert not hall.at[A].wants_data

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
 from parley._node.dialects.relay.sorter import MEMBERS_A_COST, MOST_PARTS, TURN_COST
 from parley._node.protocol.codes import CloseCode
@@ -178,7 +178,7 @@ def test_a_broadcast_to_nobody_is_no_mistake() -> None:
     "mistake", [bytes(4), message(NOWHERE, A)], ids=["too short", "nobody there"]
 )
 def test_after_many_mistakes_others_have_their_turn(mistake: bytes) -> None:
-    hall = Hall(A, B, limits=RelayLimits(write_buffer=1 << 20))
+    hall = Hall(A, B, limits=DialectLimits(write_buffer=1 << 20))
     other = message(bytes([8]) * 16, A)
     data = (mistake + other) * (2 * TURN_COST) + message(B, A, b"last")
     hall.send(A, data)
@@ -198,7 +198,7 @@ def test_after_many_mistakes_others_have_their_turn(mistake: bytes) -> None:
 def test_after_many_broadcasts_others_have_their_turn() -> None:
     # Runs of broadcasts are one slice; in between stand messages that end each run.
     others = [bytes([10]) * 15 + bytes([n]) for n in range(160)]
-    hall = Hall(A, *others, limits=RelayLimits(write_buffer=1 << 20))
+    hall = Hall(A, *others, limits=DialectLimits(write_buffer=1 << 20))
     data = (message(BROADCAST, A, b"x") * 3 + message(A, A)) * 200
     hall.send(A, data)
     runs = TURN_COST // (1 + 161 // MEMBERS_A_COST) + 1
@@ -248,7 +248,7 @@ def test_a_message_in_parts_is_forwarded_as_its_parts() -> None:
 
 
 def test_single_bytes_do_not_cost_a_slice_each() -> None:
-    limits = RelayLimits(longest_frame=1 << 20, write_buffer=1 << 20)
+    limits = DialectLimits(longest_frame=1 << 20, write_buffer=1 << 20)
     hall = Hall(A, B, limits=limits)
     data = message(B, A, bytes(50_000))
     tracemalloc.start()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from parley._node.dialects.limits import RelayLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.client import RelayClientConnection
 from parley._node.dialects.relay.codec import (
     RelayFault,
@@ -23,7 +23,7 @@ from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 
 NAME = "event_relay"
 LIMIT: int = read(NAME)["limit"]
-LIMITS = RelayLimits(longest_frame=LIMIT)
+LIMITS = DialectLimits(longest_frame=LIMIT)
 # The sender and another, where a vector names none.
 PAIR = ("11111111111141118111111111111111", "22222222222242228222222222222222")
 whole_and_in_bytes = pytest.mark.parametrize("piece", [1, 1 << 20])

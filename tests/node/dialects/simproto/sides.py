@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parley._lbm.codec import decode_value
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import (
     HEAD_SIZE,
     REQUEST,
@@ -29,11 +29,11 @@ from parley._node.messaging.pending import IncomingCall
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.reports import ConnectionEnded
 
-LIMITS = SimProtoLimits()
-TIGHT = SimProtoLimits(
+LIMITS = DialectLimits()
+TIGHT = DialectLimits(
     longest_frame=256,
     longest_name=16,
-    dialogs=4,
+    requests=4,
     client_memory=1 << 20,
     write_buffer=1_024,
     answer_timeout=30.0,
@@ -75,7 +75,7 @@ def bytes_of(note: bytes) -> bytes | None:
 class Side:
     """A core with its sim layer, at a time that stands still unless `now` is set."""
 
-    def __init__(self, limits: SimProtoLimits = LIMITS) -> None:
+    def __init__(self, limits: DialectLimits = LIMITS) -> None:
         self.now = 0.0
         self.core = SimProtoCore(self.now, limits)
         self.sim = Sim(self.core, self._find, self._run, self._stop, self._knows)

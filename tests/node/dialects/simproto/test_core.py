@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import (
     HEAD_SIZE,
     LAST_ID,
@@ -47,7 +47,7 @@ def test_both_sides_ask_at_once() -> None:
     assert answers == [[0, b"hi"], [0, None], [1, None], [1, None]]
     assert one.ended is other.ended is None
     assert one.core.owed == other.core.owed == 0
-    assert one.core.free_dialogs == one.core.limits.dialogs
+    assert one.core.free_dialogs == one.core.limits.requests
 
 
 def test_ids_are_unique_among_all_of_ours() -> None:
@@ -174,18 +174,18 @@ def test_no_pong_overtakes_a_message_that_is_on_its_way() -> None:
 
 def test_more_requests_than_dialogs_end_it() -> None:
     side = Side(TIGHT)
-    for dialog in range(TIGHT.dialogs):
+    for dialog in range(TIGHT.requests):
         side.receive(request(RPC, "wait", dialog=dialog))
     assert side.ended is None
     side.receive(request(RPC, "wait", dialog=99))
     assert side.code == CloseCode.OVERLOADED
     assert side.stopped == side.pending
-    assert len(side.pending) == TIGHT.dialogs
+    assert len(side.pending) == TIGHT.requests
 
 
 def test_no_more_requests_of_ours_than_dialogs() -> None:
     side = Side(TIGHT)
-    for _ in range(TIGHT.dialogs):
+    for _ in range(TIGHT.requests):
         call(side)
     said = side.said()
     with pytest.raises(LocalProtocolError, match="4 requests"):
@@ -200,7 +200,7 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
     for dialog in range(4):
         side.receive(request(RPC, "wait", b"x" * 240, dialog=dialog))
         assert reads(side)
-    side = Side(SimProtoLimits(longest_frame=2_048, client_memory=REQUEST_WEIGHT + 1_024))
+    side = Side(DialectLimits(longest_frame=2_048, client_memory=REQUEST_WEIGHT + 1_024))
     call(side)
     side.core.ping(0.0)
     side.receive(request(RPC, "wait", b"x" * 1_100))
@@ -217,7 +217,7 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
 
 def test_what_waits_for_handlers_for_too_long_ends_it() -> None:
     """Otherwise it would be unknown whether the asking side is still there."""
-    side = Side(SimProtoLimits(longest_frame=2_048, client_memory=2 * REQUEST_WEIGHT))
+    side = Side(DialectLimits(longest_frame=2_048, client_memory=2 * REQUEST_WEIGHT))
     for dialog in range(2):
         side.now = 10.0 * dialog
         side.receive(request(RPC, "wait", b"x" * 600, dialog=dialog))
@@ -254,7 +254,7 @@ def test_the_longest_payload(size: int) -> None:
         return
     with pytest.raises(PayloadTooLargeError):
         call(side, data=data)
-    assert side.core.free_dialogs == TIGHT.dialogs
+    assert side.core.free_dialogs == TIGHT.requests
     side.receive(request(RPC, "echo", data))
     assert side.code == CloseCode.FRAME_TOO_LARGE
 

@@ -1,6 +1,6 @@
 """Scarce dialogs: callers go first, feeds take turns, none is passed over."""
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import RESPONSE, serialise_message
 from parley._node.dialects.simproto.dialog_room import DialogRoom
 from tests.node.dialects.simproto.sides import Side
@@ -22,7 +22,7 @@ class Feed:
 
 def filled(dialogs: int) -> tuple[Side, DialogRoom]:
     """A side all of whose dialogs wait for a response."""
-    side = Side(SimProtoLimits(dialogs=dialogs))
+    side = Side(DialectLimits(requests=dialogs))
     for _ in range(dialogs):
         side.sim.outgoing.call("echo", b"", 0.0, None, lambda: None)
     return side, side.sim.room
@@ -68,7 +68,7 @@ def test_who_wants_no_more_of_its_turn_passes_it_on() -> None:
 
 
 def test_notes_have_three_dialogs_in_four() -> None:
-    side = Side(SimProtoLimits(dialogs=1))
+    side = Side(DialectLimits(requests=1))
     feed = Feed(side.sim.room, "a", [])
     assert side.sim.room.take(feed)
     assert not side.sim.room.take(feed)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import (
     REQUEST,
     RESPONSE,
@@ -15,7 +15,7 @@ from tests.node.dialects.simproto.sides import LIMITS, Notes, Side, code_of, exc
 
 
 def test_notes_leave_dialogs_for_calls_and_feeds_take_turns() -> None:
-    limits = SimProtoLimits(dialogs=8)
+    limits = DialectLimits(requests=8)
     side = Side(limits)
     for number, topic in enumerate(("news", "odd")):
         side.receive(request(SUBSCRIBE, topic, dialog=number))
@@ -81,7 +81,7 @@ def test_who_acknowledges_nothing_loses_notes_or_the_subscription(slow: Slow) ->
 
 
 def test_notes_without_a_form_or_too_long_are_lost() -> None:
-    side = Side(SimProtoLimits(longest_frame=64))
+    side = Side(DialectLimits(longest_frame=64))
     side.receive(request(SUBSCRIBE, "news"))
     side.publish("news", 5, b"x" * 60, b"fits")
     assert side.said() == serialise_message(REQUEST, 1, b"\3\4\0newsfits")

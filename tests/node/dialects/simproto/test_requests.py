@@ -27,11 +27,11 @@ def test_who_gave_up_is_not_called_and_the_response_is_expected() -> None:
     done: list[int] = []
     asked = side.sim.outgoing.call("echo", b"", 0.0, 5.0, lambda: done.append(1))
     side.sim.outgoing.give_up(asked)
-    assert side.core.free_dialogs == TIGHT.dialogs - 1
+    assert side.core.free_dialogs == TIGHT.requests - 1
     side.receive(serialise_message(RESPONSE, 1, b"\0"))
     assert side.ended is None
     assert not done
-    assert side.core.free_dialogs == TIGHT.dialogs
+    assert side.core.free_dialogs == TIGHT.requests
 
 
 def test_an_answered_call_leaves_no_deadline() -> None:

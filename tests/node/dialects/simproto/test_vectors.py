@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley._node.dialects.limits import SimProtoLimits
+from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import (
     HEAD_SIZE,
     NOTIFY,
@@ -44,7 +44,7 @@ MEANINGS = {
     "not subscribed": 2,
     "rejected": 3,
 }
-LIMITS = SimProtoLimits(longest_frame=1 << 20, longest_name=65_535)
+LIMITS = DialectLimits(longest_frame=1 << 20, longest_name=65_535)
 
 
 def topic_of(fields: dict[str, Any]) -> str:
@@ -58,7 +58,7 @@ class Waiting:
     def __init__(self, vector: Vector) -> None:
         limits = LIMITS
         if "limit" in vector:  # below what the settings may be
-            object.__setattr__(limits := SimProtoLimits(), "longest_frame", vector["limit"])
+            object.__setattr__(limits := DialectLimits(), "longest_frame", vector["limit"])
         self.side = Side(limits)
         self.responses: list[tuple[int, Any]] = []
         for fields in self._fields(vector):
