@@ -22,6 +22,10 @@ WRONG = {
         "async def coroutine():\n    return lambda: anyio.current_time()",
     ],
     "compared_secrets": ["given.mac == expected", "if shared_secret != other: pass"],
+    "undocumented_labels": [
+        "X = b'parley1 new label'",
+        "label(hash, secret, 'new label', b'', 32)",
+    ],
     "strerrors": ["print(error.strerror)"],
     "unnamed_events": ["logger.info('x')", "rate.log(logger, logging.INFO, 'x')"],
     "uncompilable": [
@@ -33,6 +37,7 @@ import anyio
 from asyncio import tasks
 from os import urandom as _urandom
 from parley._node.errors import ParleyError
+DOMAIN = b"parley1 chain"
 class Own:
     def __init__(self, mac):
         self._mac = mac
