@@ -77,6 +77,13 @@ class Lake:
         self._all.add(self._before)
         self._batches += 1
 
+    def grow(self, segments: Mapping[str, bytes], *parts: float) -> None:
+        """A batch for each part of both journals."""
+        journals = self.root.with_name("journals")
+        for part in parts:
+            write(journals, segments, (part, part))
+            self.take(journals)
+
     def refresh(self, minute: int = 0) -> dict[str, list[str]]:
         """Gold, brought up to date."""
         refresh(self.store, CHECK_KEY, START + timedelta(minutes=minute))
@@ -219,8 +226,7 @@ def test_what_did_not_change_is_not_made_again(
 ) -> None:
     lake = Lake(tmp_path / "lake")
     for number, part in enumerate((0.5, 1.0)):
-        write(tmp_path / "journals", segments, (part, part))
-        lake.take(tmp_path / "journals")
+        lake.grow(segments, part)
         lake.refresh(number)
     slot, mark = newest(lake.store)
     assert (slot, mark and mark.batch) == (1, 1)
@@ -240,8 +246,7 @@ def test_a_refresh_that_was_killed_leaves_the_tables_before(
     lake = Lake(tmp_path / "lake")
     gold = {}
     for number, part in enumerate((0.4, 0.7, 1.0)):
-        write(tmp_path / "journals", segments, (part, part))
-        lake.take(tmp_path / "journals")
+        lake.grow(segments, part)
         if number < 2:
             gold = lake.refresh(number)
     written = GoldDirectory.write
@@ -270,16 +275,11 @@ def test_what_was_there_for_the_next_batch_goes_when_gold_is_made(
         found = lake.root.glob("stitched/batch=*/part=tip")
         return sorted(int(path.parent.name.removeprefix("batch=")) for path in found)
 
-    def take(*parts: float) -> None:
-        for part in parts:
-            write(tmp_path / "journals", segments, (part, part))
-            lake.take(tmp_path / "journals")
-
-    take(0.3, 0.6, 0.8)
+    lake.grow(segments, 0.3, 0.6, 0.8)
     assert tips() == [0, 1, 2]
     lake.refresh()
     assert tips() == [1, 2]
-    take(0.85, 0.9)
+    lake.grow(segments, 0.85, 0.9)
     assert tips() == [1, 2, 3, 4]
     lake.refresh(1)
     assert tips() == [3, 4]
@@ -332,9 +332,7 @@ def test_a_batch_that_is_made_again_is_not_whole(
     tmp_path: Path, segments: dict[str, bytes]
 ) -> None:
     lake = Lake(tmp_path / "lake")
-    for part in (0.3, 1.0):
-        write(tmp_path / "journals", segments, (part, part))
-        lake.take(tmp_path / "journals")
+    lake.grow(segments, 0.3, 1.0)
     assert lake.store.last_batch() == 1
     (lake.root / "silver" / "batch=1" / "_SUCCESS").unlink()
     assert lake.store.last_batch() == 0
@@ -347,8 +345,7 @@ def test_gold_that_is_damaged_is_said_and_made_anew(
 ) -> None:
     """Cut off, or empty in places, as a power cut leaves files."""
     lake = Lake(tmp_path / "lake")
-    write(tmp_path / "journals", segments, (1.0, 1.0))
-    lake.take(tmp_path / "journals")
+    lake.grow(segments, 1.0)
     gold = lake.refresh()
     for file in lake.root.glob(f"gold/{name}/**/*.parquet"):
         data = file.read_bytes()
@@ -361,8 +358,7 @@ def test_gold_that_is_damaged_is_said_and_made_anew(
 
 def test_silver_that_is_damaged_is_said(tmp_path: Path, segments: dict[str, bytes]) -> None:
     lake = Lake(tmp_path / "lake")
-    write(tmp_path / "journals", segments, (1.0, 1.0))
-    lake.take(tmp_path / "journals")
+    lake.grow(segments, 1.0)
     for file in lake.root.glob("silver/batch=0/part=summary/**/*.parquet"):
         file.write_bytes(b"")
     with pytest.raises(NoTablesError, match=r"part=summary.*run` makes silver again"):
@@ -374,9 +370,7 @@ def test_silver_that_is_missing_is_said(
     tmp_path: Path, segments: dict[str, bytes], name: str
 ) -> None:
     lake = Lake(tmp_path / "lake")
-    for part in (0.3, 0.6, 1.0):
-        write(tmp_path / "journals", segments, (part, part))
-        lake.take(tmp_path / "journals")
+    lake.grow(segments, 0.3, 0.6, 1.0)
     rmtree(lake.root / name / "batch=1")
     with pytest.raises(DamagedTablesError, match=rf"{name}/batch=1': it is missing; `parley"):
         lake.refresh()
@@ -384,8 +378,7 @@ def test_silver_that_is_missing_is_said(
 
 def test_events_that_are_damaged_are_said(tmp_path: Path, segments: dict[str, bytes]) -> None:
     lake = Lake(tmp_path / "lake")
-    write(tmp_path / "journals", segments, (1.0, 1.0))
-    lake.take(tmp_path / "journals")
+    lake.grow(segments, 1.0)
     for file in lake.root.glob("silver/batch=0/part=event/**/*.parquet"):
         file.write_bytes(b"PAR1")
     with pytest.raises(DamagedTablesError, match="`parley pipeline run` makes silver again"):
@@ -437,8 +430,7 @@ def test_files_that_a_killed_task_left_are_nobodys(
     (lake.root / "checks" / "part.parquet").touch()
     assert local_check_key(lake.root) == local_check_key(lake.root)
     assert lake.refresh() == lake.at_once()
-    write(tmp_path / "journals", segments, (1.0, 1.0))
-    lake.take(tmp_path / "journals")
+    lake.grow(segments, 1.0)
     assert lake.refresh(1) == lake.at_once()
 
 

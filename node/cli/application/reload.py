@@ -28,6 +28,13 @@ END: Final = 15.0
 # Names of changed files that a message has.
 MOST_NAMES: Final = 3
 
+
+class SourceFilter(PythonFilter):
+    """Matches changes of Python files that are not of an installed package."""
+
+    ignore_dirs = (*PythonFilter.ignore_dirs, "site-packages")
+
+
 # Why the child ends: a signal, files that changed, or a directory that cannot be watched.
 Reason = signal.Signals | list[str] | FileError
 
@@ -71,7 +78,7 @@ async def _supervise(
     only_others = {str(path) for path in others}
     async with anyio.create_task_group() as tasks, reasons, came:
         tasks.start_soon(_signalled, reasons)
-        tasks.start_soon(partial(_changed, reasons, directories, PythonFilter()))
+        tasks.start_soon(partial(_changed, reasons, directories, SourceFilter()))
         if others:
             # An editor may replace the file, so that the directory is watched.
             parents = list({path.parent for path in others})

@@ -72,7 +72,8 @@ def test_it_restarts_when_a_file_changes(
     processes: Processes, parley: Parley, tmp_path: Path, loop: str
 ) -> None:
     write(tmp_path, 1).write_text("VERSION = = 1\n")  # it is being written
-    (tmp_path / "node_modules").mkdir()
+    packages = tmp_path / "env" / "lib" / "site-packages"
+    packages.mkdir(parents=True)
     place = tmp_path / "etc"
     place.mkdir()
     settings = place / "parley.toml"
@@ -82,7 +83,7 @@ def test_it_restarts_when_a_file_changes(
     )
     assert running.event("error")["name"] == "usage"
     assert running.event("ended")["exit"] == 2
-    for name in ("notes.txt", "node_modules/a.py", "etc/other.toml"):
+    for name in ("notes.txt", "env/lib/site-packages/a.py", "etc/other.toml"):
         (tmp_path / name).touch()
     write(tmp_path, 2)
     assert running.event("reloading")["changed"] == ["shop.py"]
