@@ -27,7 +27,6 @@ LONGEST_NAME: Final = 63  # bytes
 LONGEST_TEXT: Final = 1_300  # bytes: what fits into one packet (RFC 6763, section 6.2)
 
 _SLOT: Final = re.compile(rb"[1-9][0-9]{0,3}")
-_STRING: Final = 255  # bytes, of one string of a TXT record
 _KEYS: Final = tuple(f"a{number}" for number in range(MOST_ADDRESSES))
 
 

@@ -34,7 +34,6 @@ _KINDS: Final = (
     "not-recorded",
     "not-sent",
 )
-_NOWHERE: Final = np.iinfo(np.int64).max
 
 _Numbers = npt.NDArray[np.int64]
 

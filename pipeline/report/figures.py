@@ -7,9 +7,7 @@ the epoch) and durations are microseconds, sizes are bytes.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-# Rows of a table, unless more are asked for; and the most that can be.
-ROWS: Final = 2_000
-MOST_ROWS: Final = 100_000
+ROWS: Final = 2_000  # of a table, by default
 SESSIONS: Final = 200  # that have a page of their own
 EVENT_ROWS: Final = 80  # of a session
 BEGINNING: Final = 15  # places of a session's beginning

@@ -88,14 +88,6 @@ def session(peer: ReferencePeer) -> None:
     acts.ping(peer, 2)
 
 
-async def fate(wait: Awaitable[object], codes: list[int]) -> None:
-    """The code that a wait on the connection ends with."""
-    try:
-        await wait
-    except PeerClosedError as error:
-        codes.append(error.code)
-
-
 class Waiting:
     """All that an application can wait for on one connection, and how each wait ended."""
 

@@ -127,10 +127,6 @@ class Lake:
                 pq.write_table(some.drop_columns(["part", "date"]), file)
 
 
-def _needed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    return rows.select(list(NEEDED_OF_BRONZE))
-
-
 def texts(gold: Mapping[str, pa.Table]) -> dict[str, list[str]]:
     """The rows of each table, in order."""
     return {name: sorted(str(row) for row in gold[name].to_pylist()) for name in SCHEMAS}

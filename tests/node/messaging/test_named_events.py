@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from parley._lbm import keys
-from parley._lbm.codec import decode
 from parley._node.messaging.calls import Calls
 from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
@@ -275,13 +274,6 @@ def test_the_vectors(vector: Vector) -> None:
         wrong = emit.code == ResultCode.MALFORMED
         assert emit.done
         assert wrong is not good
-
-
-def decoded(payload: bytes) -> dict[int, Any]:
-    try:
-        return dict(decode(payload))
-    except ValueError:
-        return {}
 
 
 def test_an_id_in_use_ends_the_connection() -> None:
