@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import alone, compiled, loops, quick, sweep, watchdog
+from tests import alone, compiled, loops, quick, sampling, sweep, watchdog
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 from tests.scheduling import Shares, import_share, in_order
 
@@ -101,6 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     loops.add_options(parser)
     sweep.add_option(parser)
+    sampling.add_option(parser)
     parser.addoption(
         "--compiled",
         action="store_true",
@@ -139,6 +140,7 @@ def pytest_configure(config: pytest.Config) -> None:
     watchdog.configure(config)
     loops.configure(config)
     sweep.configure(config)
+    sampling.configure(config)
     compiled.configure(config)
 
 

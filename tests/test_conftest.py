@@ -100,6 +100,33 @@ def test_a_sweep_without_cases_is_not_collected(tmp_path: Path) -> None:
     assert "the sweep of c has no cases" in collect(tmp_path, source).stdout
 
 
+def test_samples_follow_from_the_seed_of_the_run(tmp_path: Path) -> None:
+    source = (
+        "from itertools import product\n"
+        "from tests.sampling import bits, pairwise\n"
+        "OPTIONS = ('ab', 'cde', 'fghi', 'jkl', 'mn')\n"
+        "chosen = pairwise(*OPTIONS)\n"
+        "def test_all_pairs_are_there():\n"
+        "    for one in range(5):\n"
+        "        for two in range(one):\n"
+        "            found = {(case[one], case[two]) for case in chosen}\n"
+        "            assert found == set(product(OPTIONS[one], OPTIONS[two]))\n"
+        "def test_print():\n"
+        "    print('chosen:', [list(bits(place)) for place in range(3)], len(chosen), chosen[0])\n"
+        "    assert False\n"
+    )
+
+    def chosen(*options: str) -> list[str]:
+        run = collect(tmp_path, source, *options)
+        assert "1 failed, 1 passed" in run.stdout
+        return re.findall("^chosen: .*", run.stdout, re.MULTILINE)
+
+    (first,) = chosen("--hypothesis-seed=15")
+    assert "[[7], [0], [1]] 1" in first
+    assert [first] == chosen("--hypothesis-seed=15") != chosen("--hypothesis-seed=16")
+    assert f"{[list(range(8))] * 3} 144 " in chosen("--every-bit")[0]
+
+
 @pytest.mark.parametrize("required", [False, True])
 def test_a_test_of_a_server_may_be_skipped_only_where_none_is_required(
     tmp_path: Path, required: bool

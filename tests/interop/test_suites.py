@@ -1,9 +1,6 @@
-"""All suites, both ways round: handshake, calls, a stream, key updates, rekeys, Close.
+"""Suites with each pair of algorithms: handshake, calls, a stream, key updates, rekeys, Close."""
 
-Each suite runs on one of the two event loops, in turn; half of them over Unix sockets.
-"""
-
-from itertools import product
+from typing import Final, get_args
 
 import anyio
 import pytest
@@ -17,17 +14,12 @@ from tests.reference.peer import ReferencePeer, Side
 from tests.reference.primitives import CIPHER_NAMES, HASH_NAMES, SIGNING_NAMES
 from tests.reference.sealing import Suite
 from tests.reference.wire import CELLS, TYPES
+from tests.sampling import pairwise
+from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
-SUITES = [
-    Suite(*names)
-    for names in product(KEX_NAMES, SIGNING_NAMES, HASH_NAMES, CIPHER_NAMES, SEALING_NAMES)
-] + [
-    # Kex and signatures are the same with it as with any hash of 32 bytes.
-    Suite("x25519", "ed25519", "blake3", *names)
-    for names in product(CIPHER_NAMES, SEALING_NAMES)
-]
+KINDS: Final = (KEX_NAMES, SIGNING_NAMES, (*HASH_NAMES, "blake3"), CIPHER_NAMES, SEALING_NAMES)
 QUESTION = ["hello", 1, -2.5, b"\x00", None, {"a": True}]
 PIECE = bytes(range(256)) * 8
 
@@ -52,20 +44,14 @@ def course(peer: ReferencePeer) -> None:
     acts.close(peer)
 
 
-@pytest.mark.parametrize(
-    ("suite", "anyio_backend", "transport"),
+@sweep(
+    ("suite", "side", "transport"),
     [
-        pytest.param(
-            suite,
-            ("asyncio", "trio")[number % 2],
-            ("tcp", "unix")[number // 2 % 2],
-            id="-".join(vars(suite).values()),
-        )
-        for number, suite in enumerate(SUITES)
+        (Suite(*names), side, transport)
+        for *names, side, transport in pairwise(*KINDS, SIDES, get_args(Transport))
     ],
 )
-@pytest.mark.parametrize("side", SIDES)
-async def test_the_reference_asks(suite: Suite, transport: Transport, side: Side) -> None:
+async def test_the_reference_asks(suite: Suite, side: Side, transport: Transport) -> None:
     config = our_config(suite)
     async with our_node(config, identity=our_identity(suite.signing)) as ours:
 
@@ -81,13 +67,7 @@ async def test_the_reference_asks(suite: Suite, transport: Transport, side: Side
         assert await ours.ended() == "normal"
 
 
-@pytest.mark.parametrize(
-    ("suite", "anyio_backend"),
-    [
-        pytest.param(suite, ("trio", "asyncio")[number % 2], id="-".join(vars(suite).values()))
-        for number, suite in enumerate(SUITES)
-    ],
-)
+@sweep("suite", [Suite(*names) for names in pairwise(*KINDS)])
 async def test_our_node_asks(suite: Suite) -> None:
     async with our_node(our_config(suite), identity=our_identity(suite.signing)) as ours:
 

@@ -3,21 +3,20 @@
 Every place of an event can be reached, and a usual run says which it leaves out.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from parley._node.protocol.frames import frame
 from parley._node.protocol.limits import FRAME_HEADER_SIZE, HANDSHAKE_EVENT_SIZE
+from tests import sampling
 from tests.security.middle import Instead, Passing, Tamper
 from tests.security.shapes import SMALL, Shape
 
 Change = Callable[[bytes], bytes]
 
-# The long run: every bit of every byte in every shape, some 300,000 handshakes.
-FULL: Final = os.environ.get("PARLEY_SWEEP") == "full"
-BITS: Final = range(8) if FULL else (0, 7)
+# With it, every bit of every byte in every shape: some 300,000 handshakes.
+FULL: Final = sampling.every_bit
 # An event of at most so many bytes (all but Proofs with ML-DSA) is flipped at every one.
 WHOLE: Final = 2048
 
@@ -49,12 +48,16 @@ def places(shape: Shape, name: str) -> list[int]:
     return sorted({*range(16), *range(0, size, shape.step), *range(size - 8, size)})
 
 
+def flipped(shape: Shape, name: str) -> list[int]:
+    """The places of an event's frame at which a bit is flipped."""
+    size = shape.sizes()[name]
+    return list(range(size)) if size <= WHOLE else places(shape, name)
+
+
 def flips(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """Each of `BITS` of each byte that is tried, those of the frame's length among them; and
-    one bit of every byte between."""
-    tried, size = set(places(shape, name)), shape.sizes()[name]
-    for place in range(size) if size <= WHOLE else sorted(tried):
-        for bit in BITS if place in tried else (place % 8,):
+    """A bit of each byte, those of the frame's length among them; of a long event some bytes."""
+    for place in flipped(shape, name):
+        for bit in sampling.bits(place):
             yield f"bit {bit} of byte {place} flipped", at(name, _flip(place, bit))
 
 
@@ -65,8 +68,10 @@ def _flip(place: int, bit: int) -> Change:
 def shorter(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
     """Cut after each byte: as a whole frame of fewer bytes, or with silence afterwards."""
     for place in places(shape, name):
-        yield f"{place} bytes and then silence", silence_after(name, place)
-        if place >= FRAME_HEADER_SIZE:
+        silent = place < FRAME_HEADER_SIZE or bool((sampling.seed + place) % 2)
+        if silent or FULL:
+            yield f"{place} bytes and then silence", silence_after(name, place)
+        if place >= FRAME_HEADER_SIZE and (not silent or FULL):
             yield f"cut to {place} bytes", at(name, _cut(place))
 
 

@@ -1,11 +1,11 @@
-"""Every suite: handshake, 200 events each way, key updates and rekeys, a clean end."""
+"""Suites with each pair of algorithms: a handshake, 200 events each way, new keys, a clean end."""
 
-import pytest
-
-from parley._crypto.registry import NAMES, all_suites
+from parley._crypto.registry import NAMES, PARAMETERS, Suite, all_suites
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import HandshakeCompleted, KeysUpdated
 from tests.node.protocol.pair import ALICE, BOB, Pair, algorithms, make_config
+from tests.sampling import pairwise
+from tests.sweep import sweep
 
 EVENTS = 200
 
@@ -27,29 +27,29 @@ def exchange(pair: Pair) -> None:
             pair.pump()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_every_suite() -> None:
-    suites = list(all_suites())
-    assert len(suites) == len({str(suite.names()) for suite in suites}) == 2 * 3 * 4 * 3 * 2
-    for suite in suites:
-        assert suite.signing in NAMES["signing"]
-        names = algorithms(suite)
-        pair = Pair(make_config(ALICE, algorithms=names), make_config(BOB, algorithms=names))
-        pair.pump()
-        for side in pair.sides:
-            assert side.one(HandshakeCompleted).agreed.suite == suite
-        exchange(pair)
-        assert pair.a.payloads == [b"b%d" % number for number in range(EVENTS)]
-        assert pair.b.payloads == [b"a%d" % number for number in range(EVENTS)]
-        for side in pair.sides:
-            updates = [(r.sent, r.epoch, r.rekey) for r in side.all(KeysUpdated)]
-            for sent in (True, False):
-                assert [(epoch, rekey) for s, epoch, rekey in updates if s == sent] == [
-                    (1, 0),
-                    (2, 1),
-                    (3, 2),
-                ]
-        pair.a.core.close(pair.now)
-        pair.pump()
-        assert pair.a.code == pair.b.code == CloseCode.NORMAL
+def test_all_suites_are_listed() -> None:
+    names = {str(suite.names()) for suite in all_suites()}
+    assert len(names) == len(list(all_suites())) == 2 * 3 * 4 * 3 * 2
+
+
+@sweep("suite", [Suite(*names) for names in pairwise(*(NAMES[each] for each in PARAMETERS))])
+def test_a_suite(suite: Suite) -> None:
+    names = algorithms(suite)
+    pair = Pair(make_config(ALICE, algorithms=names), make_config(BOB, algorithms=names))
+    pair.pump()
+    for side in pair.sides:
+        assert side.one(HandshakeCompleted).agreed.suite == suite
+    exchange(pair)
+    assert pair.a.payloads == [b"b%d" % number for number in range(EVENTS)]
+    assert pair.b.payloads == [b"a%d" % number for number in range(EVENTS)]
+    for side in pair.sides:
+        updates = [(r.sent, r.epoch, r.rekey) for r in side.all(KeysUpdated)]
+        for sent in (True, False):
+            assert [(epoch, rekey) for s, epoch, rekey in updates if s == sent] == [
+                (1, 0),
+                (2, 1),
+                (3, 2),
+            ]
+    pair.a.core.close(pair.now)
+    pair.pump()
+    assert pair.a.code == pair.b.code == CloseCode.NORMAL
