@@ -1,6 +1,10 @@
 """What kills or cuts takes as long as `--rounds` of that take, and a minute for the rest."""
 
+from collections.abc import AsyncIterator
+
 import pytest
+
+from tests.node.network import Meeting, meeting
 
 AROUND = 60
 A_ROUND = 2.0  # seconds, of a busy machine
@@ -25,3 +29,10 @@ def rounds(request: pytest.FixtureRequest) -> int:
     each test that cuts."""
     rounds: int = request.config.getoption("--rounds")
     return rounds
+
+
+@pytest.fixture
+async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+    """Two nodes with default settings that are connected over memory."""
+    async with meeting() as met:
+        yield met

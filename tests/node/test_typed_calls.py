@@ -56,12 +56,6 @@ class Price(pydantic.BaseModel):
 ORDER = Order([Item("tea", 3), Item("cake", 4)], b"\0\xff")
 
 
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
-
-
 async def test_a_call_of_a_type_is_answered_with_one(met: Meeting) -> None:
     @met.server.on_call("order")
     async def order(call: Call[Order]) -> Receipt:

@@ -1,6 +1,6 @@
 """Tests of node/handlers/rules.py: rights follow from node ids alone."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -163,12 +163,6 @@ async def test_every_rule_has_to_permit(anyio_backend: str) -> None:
 
 
 # Between two nodes.
-
-
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
 
 
 async def code_of_call(peer: Peer, topic: str) -> int:

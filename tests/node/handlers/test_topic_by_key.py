@@ -1,6 +1,5 @@
 """Topics that keep the newest note of each key, end to end."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from parley._node.errors import CallRefused, ConfigError, MalformedDataError
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import ResultCode
 from tests.node.links.servers import QUICK, serving
-from tests.node.network import PATIENCE, Meeting, eventually, introduce, meeting, new_node
+from tests.node.network import PATIENCE, Meeting, eventually, introduce, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -22,12 +21,6 @@ class Price:
 
     item: str
     price: int
-
-
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
 
 
 async def publish(topic: Topic[Any], items: str) -> None:

@@ -1,6 +1,5 @@
 """Topics that remember, end to end: what comes first, where it goes on, what is missing."""
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from random import Random  # noqa: TID251 - the same random numbers every time
 from typing import Any
@@ -22,12 +21,6 @@ from tests.node.gateways.simproto_sides import served
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
 
 
 async def take(sub: Subscription, count: int) -> list[Any]:

@@ -1,6 +1,5 @@
 """Tests of topics with a state: first the state, then each change, and no gap between them."""
 
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -14,15 +13,9 @@ from parley._node.handlers.topic import Topic
 from parley._node.protocol.codes import CloseCode
 from parley._node.trust.policies import AnyPeer
 from tests.node.gateways.simproto_sides import served
-from tests.node.network import Meeting, eventually, meeting, new_node
+from tests.node.network import Meeting, eventually, new_node
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
 
 
 class Counter:

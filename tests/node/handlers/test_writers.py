@@ -1,6 +1,5 @@
 """Topics that peers publish: who may, what is refused, in which order it comes."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +22,6 @@ pytestmark = pytest.mark.anyio
 
 def anybody(peer: object, name: str) -> bool:
     return True
-
-
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
 
 
 async def refused(peer: Peer, data: Any = 1, **options: Any) -> int:

@@ -13,7 +13,7 @@ from parley._lbm.codec import encode
 from parley._node.node import Node
 from parley._node.peer.answers import SLICE
 from parley._node.protocol.codes import CALL, MAIN_STREAM, SIM, ResultCode
-from tests.node.network import Meeting, eventually, introduce, meeting, new_node
+from tests.node.network import Meeting, eventually, introduce, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -36,12 +36,6 @@ class Witness:
         """Call again and again, until something is in a list."""
         while not there:
             await self._peer.call("served")
-
-
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
 
 
 @pytest.mark.parametrize("kind", ["call", "once", "item", "event", "reply"])

@@ -11,7 +11,6 @@ from anyio import create_task_group
 from parley import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.protocol.codes import ROLES, CloseCode, ResultCode, Supercategory, supercategory
-from parley._node.protocol.limits import Limits
 from parley._node.testing import FaultyLink, connect_nodes
 from tests.node.network import (
     Meeting,
@@ -205,42 +204,6 @@ async def test_streams_wait_for_a_slot_too(met: Meeting) -> None:
         await stream.aclose()
     # The one that was reset had its turn too: a handler learns it from its stream.
     assert began == ["work.0", "work.1", "work.2"]
-
-
-@pytest.mark.slow
-async def test_handlers_that_outlive_their_streams_are_bounded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A peer may open and reset as often as it likes."""
-    monkeypatch.setattr("parley._node.peer.streams.LINGERING_HANDLERS", 2)
-    began: list[str] = []
-    finish = anyio.Event()
-    async with meeting(limits=Limits(max_streams=4)) as met:
-
-        @met.server.on_stream("stubborn")
-        async def stubborn(stream: Stream) -> None:
-            began.append(stream.label)
-            await finish.wait()
-
-        met.server.on_call("echo")(lambda call: call.data)
-        codes: list[int] = []
-        for _ in range(20):
-            stream = met.peer.open_stream("stubborn")
-            assert await met.peer.call("echo", 1) == 1
-            try:
-                with anyio.move_on_after(0.05):
-                    await stream.receive()
-            except StreamResetError as reset:
-                codes.append(reset.code)
-            stream.reset()
-            assert await met.peer.call("echo", 1) == 1
-        assert len(began) == 6
-        assert codes == [CloseCode.OVERLOADED] * 14
-        finish.set()
-        await settled()
-        stream = met.peer.open_stream("stubborn")
-        await eventually(lambda: len(began) == 7)
-        stream.reset()
 
 
 # Roles of the connection.

@@ -156,25 +156,6 @@ async def test_a_line_for_which_no_room_comes_is_refused() -> None:
         assert outcomes == [[bytes(60_000)]] + [[ResultCode.OVERLOADED]] * 5
 
 
-async def test_beyond_the_number_there_is_no_line() -> None:
-    async with meeting(once_results=2) as met:
-        finish = anyio.Event()
-
-        @met.server.on_call("work", once=True)
-        async def work(call: Call) -> None:
-            await finish.wait()
-
-        peer, _ = await introduce(met.client, met.server)
-        async with create_task_group() as tasks:
-            outcomes = [
-                await started(tasks, partial(outcome, peer, "work", once=True)) for _ in range(4)
-            ]
-            await eventually(lambda: outcomes[2:] == [[ResultCode.OVERLOADED]] * 2)
-            assert outcomes[:2] == [[], []]
-            finish.set()
-        assert outcomes[:2] == [[None], [None]]
-
-
 async def test_the_same_key_at_once_from_many_connections_runs_once() -> None:
     async with new_node() as client, new_node() as server:
         ran: list[Any] = []

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio import create_task_group
 
-from parley import Call, CallRefused, Node, Peer
+from parley import Call, CallRefused, Node
 from parley._crypto.identity import Identity
 from parley._node.errors import NotOnceError, OutcomeUnknownError, PeerClosedError
 from parley._node.peer import once_key
@@ -177,33 +177,6 @@ async def test_a_refusal_of_the_second_sending_says_nothing_of_the_first(
         with pytest.raises(CallRefused) as refused:
             await peer.call("work", 1, once=OnceKey())
         assert refused.value.code == 20
-
-
-async def test_over_many_sessions_it_runs_once(restarts: Restarts) -> None:
-    """What a link does."""
-    async with restarts.server() as server:
-        peers: list[Peer] = []
-
-        async def over_all() -> object:
-            key = OnceKey()
-            while True:
-                peer, _ = await introduce(restarts.client, server)
-                peers.append(peer)
-                try:
-                    return await peer.call("work", 1, once=key)
-                except PeerClosedError:
-                    assert not key.is_over
-
-        async with create_task_group() as tasks:
-            outcome = await started(tasks, over_all)
-            for number in range(1, 6):
-                await eventually(lambda most=number: len(peers) == most and len(server.peers) == 1)  # type: ignore[misc]  # bound now
-                await eventually(lambda: bool(restarts.ran))
-                server.peers[0].live.drop(CloseCode.NORMAL)
-            await eventually(lambda: len(peers) == 6)
-            restarts.finish.set()
-        assert outcome == [[1]]
-        assert restarts.ran == [1]
 
 
 @pytest.mark.parametrize("make", [OnceKey, lambda: OnceKey(bytes(16))])

@@ -324,33 +324,6 @@ async def test_unsubscribe_of_what_is_not_subscribed(met: Meeting) -> None:
     assert nothing_there(met, topic)
 
 
-async def test_unsubscribe_while_it_is_decided(met: Meeting) -> None:
-    """It waits for the decision, and then holds: the last word is the peer's."""
-    topic = met.server.topic("x")
-    go_on = anyio.Event()
-
-    @topic.on_subscribe
-    async def accept(request: SubscribeRequest) -> None:
-        await go_on.wait()
-
-    codes: list[int] = []
-
-    async def unsubscribe() -> None:
-        codes.append(await asked_raw(met.peer, UNSUBSCRIBE, encode({keys.TOPIC: "x"})))
-
-    async with anyio.create_task_group() as tasks:
-        sub = met.peer.subscribe("x")
-        entered = await started(tasks, sub.__aenter__)
-        await started(tasks, unsubscribe)
-        assert (entered, codes) == ([], [])
-        go_on.set()
-        await eventually(lambda: (entered, codes) == ([sub], [ResultCode.ACCEPTED]))
-        await topic.publish(1)
-        with pytest.raises(StopAsyncIteration):
-            await anext(sub)
-        await sub.__aexit__(None, None, None)
-
-
 # Who vanishes while it is decided.
 
 

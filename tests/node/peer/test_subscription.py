@@ -11,7 +11,7 @@ from parley import ParleyError, TopicPosition
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, decode, encode
 from parley._lbm.errors import LbmEncodeError
-from parley._node.errors import CallRefused, PeerClosedError, StreamResetError
+from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.handlers.topic import Topic
 from parley._node.peer import subscription
 from parley._node.peer.subscription import Subscription
@@ -426,13 +426,6 @@ async def test_refused_after_a_reset_is_not_a_double_subscription(met: Meeting) 
         async with met.peer.subscribe("x") as again:
             await topic.publish(1)
             assert await anext(again) == 1
-
-
-async def test_the_reader_of_a_topic_that_nobody_knows(met: Meeting) -> None:
-    with pytest.raises(CallRefused) as caught:
-        async with met.peer.subscribe("x"):
-            raise AssertionError("there is no such topic")
-    assert caught.value.code == ResultCode.TOPIC_NOT_FOUND
 
 
 @pytest.mark.parametrize("turns", range(0, 12, 2))

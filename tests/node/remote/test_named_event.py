@@ -1,7 +1,6 @@
 """Tests of node/remote/named_event.py: what a handler sees of an event, and what it says on it."""
 
 import logging
-from collections.abc import AsyncIterator
 
 import anyio
 import pytest
@@ -11,15 +10,9 @@ from parley import CallRefused, FormatError, NamedEvent, Payload, Tandem
 from parley._lbm.errors import LbmEncodeError
 from parley._node.messaging.formats import FormatName
 from parley._node.protocol.errors import PayloadTooLargeError
-from tests.node.network import Meeting, eventually, meeting
+from tests.node.network import Meeting, eventually
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
-        yield met
 
 
 async def test_what_a_handler_sees(met: Meeting, anyio_backend: str) -> None:

@@ -130,28 +130,6 @@ async def test_a_link_that_is_lost_ends_its_tunnels(back: bool, anyio_backend: s
         await eventually(lambda: len(made.records) == 2)
 
 
-async def test_data_above_the_largest_is_reset(anyio_backend: str) -> None:
-    async with row(3) as made:
-        ends = end_raw(made.target)
-        here = RawEnd((await made.open()).stream)
-        core, stream = here.stream.live.core, here.stream.id
-        core.send_data(stream, bytes(LARGEST_TUNNEL_DATA))
-        await eventually(lambda: len(ends[0].data) == LARGEST_TUNNEL_DATA)
-        core.send_data(stream, bytes(LARGEST_TUNNEL_DATA + 1))
-        await eventually(lambda: here.code is not None and ends[0].code is not None)
-        assert (here.code, ends[0].code) == (CloseCode.PROTOCOL_ERROR, CloseCode.PROTOCOL_ERROR)
-        assert len(ends[0].data) == LARGEST_TUNNEL_DATA
-
-
-async def test_an_event_behind_the_answer_is_reset(anyio_backend: str) -> None:
-    async with row(3) as made:
-        ends = end_raw(made.target)
-        here = RawEnd((await made.open()).stream)
-        here.stream.live.core.send(here.stream.id, 0, 7, 2, b"")
-        await eventually(lambda: here.code is not None and ends[0].code is not None)
-        assert (here.code, ends[0].code) == (CloseCode.PROTOCOL_ERROR, CloseCode.PROTOCOL_ERROR)
-
-
 async def test_a_tunnel_in_which_nothing_passes_is_reset(anyio_backend: str) -> None:
     clock = FakeClock()
     async with row(3, clock=clock) as made:
