@@ -1,13 +1,14 @@
 """Tests of node/tunnels/home.py: who is logged in at a home reaches others, and is reached."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup, TaskStatus
 
 from parley import Call
 from parley._crypto.identity import NodeId
@@ -40,6 +41,7 @@ from tests.node.tunnels.ways import Passing
 
 pytestmark = pytest.mark.anyio
 
+T = TypeVar("T")
 SOON = Pauses(first=0.01, longest=0.05)
 
 
@@ -72,14 +74,37 @@ class Server:
 
 
 class Place:
-    """Some servers and nodes, which end with the test."""
+    """Some servers and nodes, which end with the test. Each runs in a task of its own, because
+    trio doesn't let a test leave a cancel scope open."""
 
-    def __init__(self, stack: AsyncExitStack, directory: Path) -> None:
-        self._stack = stack
+    def __init__(self, tasks: TaskGroup, directory: Path) -> None:
+        self._tasks = tasks
         self._directory = directory
+        self._held: list[tuple[anyio.Event, anyio.Event]] = []
+
+    async def _enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        end, ended = anyio.Event(), anyio.Event()
+
+        async def hold(*, task_status: TaskStatus[T]) -> None:
+            try:
+                async with context as value:
+                    task_status.started(value)
+                    await end.wait()
+            finally:
+                ended.set()
+
+        value: T = await self._tasks.start(hold)
+        self._held.append((end, ended))
+        return value
+
+    async def aclose(self) -> None:
+        """End all of them, the last one first."""
+        for end, ended in reversed(self._held):
+            end.set()
+            await ended.wait()
 
     async def node(self, **settings: Any) -> Node:
-        node = await self._stack.enter_async_context(new_node(**settings))
+        node = await self._enter(new_node(**settings))
 
         @node.on_call("who")
         async def who(call: Call) -> str:
@@ -95,7 +120,7 @@ class Place:
 
     async def home(self, node: Node, server: Server, *exports: str) -> Home:
         home = node.home(server.address, exports=exports, pauses=SOON)
-        await self._stack.enter_async_context(home)
+        await self._enter(home)
         await home.ready(PATIENCE)
         return home
 
@@ -123,9 +148,10 @@ class Two:
 
 @pytest.fixture
 async def place(anyio_backend: str, tmp_path: Path) -> AsyncIterator[Place]:
-    async with AsyncExitStack() as stack:
-        stack.enter_context(anyio.fail_after(PATIENCE))
-        yield Place(stack, tmp_path)
+    async with anyio.create_task_group() as tasks:
+        place = Place(tasks, tmp_path)
+        yield place
+        await place.aclose()
 
 
 async def test_two_accounts_of_one_home(place: Place) -> None:
