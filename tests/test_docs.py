@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 import typer
 
 from parley._crypto.identity import Identity
-from parley._node.bus.config import BusConfig
 from parley._node.cli.main import app
 from parley._node.config import NodeConfig
 from parley._node.protocol import limits
@@ -109,20 +108,6 @@ def test_the_settings_of_a_core() -> None:
     for name, row in table.items():
         if name != "identity":
             assert number(row[2]) == getattr(usual, name), name
-
-
-def test_the_settings_of_the_bus_itself() -> None:
-    table = {row[0]: row for row in rows("docs/bus.md", "Settings")}
-    assert list(table) == [field.name for field in fields(BusConfig)]
-    for name, hint in get_type_hints(BusConfig, include_extras=True).items():
-        annotated = get_args(hint)[0] if type(None) in get_args(hint) else hint
-        meta = getattr(annotated, "__metadata__", ())
-        if not meta:
-            continue
-        value = getattr(BusConfig(), name)
-        allowed = f"above {meta[0].gt}" if meta[0].ge is None else f"{meta[0].ge:,} or more"
-        assert table[name][1] == allowed, name
-        assert (None if table[name][2] == "none" else number(table[name][2])) == value, name
 
 
 def test_the_limits_of_the_bus() -> None:
