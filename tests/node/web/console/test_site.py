@@ -11,6 +11,7 @@ from parley._node.bus.bus import Bus
 from parley._node.errors import ConfigError, InsecureAddressError, PeerClosedError
 from parley._node.web.console import actions, buses_view
 from parley._node.web.console.access import ENTRIES, REQUESTS
+from parley._node.web.console.console import Console
 from parley._node.web.console.guard import HEADERS
 from parley._node.web.console.places import link_from, places
 from parley._node.web.console.serving import serving_console
@@ -227,8 +228,12 @@ async def test_a_bus_that_hangs_or_fails_has_a_clear_answer_in_bounded_time(
             assert done == (409, f"it failed: {acted}")
 
 
-async def test_rates_and_readers_have_limits(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_rates_and_readers_have_limits(
+    tmp_path: Path, anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with quiet(tmp_path) as found, visiting(found.served) as visitor:
+        now = found.node.backend.now()
+        monkeypatch.setattr(Console, "now", lambda console: now)  # a slow machine gets no tokens
         statuses = [(await visitor.post("/enter", token="x")).status_code for _ in range(12)]
         assert statuses.count(429) >= 12 - int(ENTRIES.burst)
         async with anyio.create_task_group() as tasks:
