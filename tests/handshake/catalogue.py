@@ -499,6 +499,9 @@ def _refused_proofs(suite: Suite) -> list[Fault]:
         "keys: none of the signing algorithm": keys([another, further.public, None]),
         "keys: two of one algorithm": further_keys(bound(algorithm, stranger.public)),
         "keys: the same twice": keys(own, own),
+        "keys: two further ones of one algorithm": further_keys(
+            bound(another, further.public), bound(another, further.public)
+        ),
         "keys: a further one without a binding": further_keys(["x", b"x", None]),
         "keys: a wrong binding": further_keys(bound("x", b"x", bytes(64))),
         "keys: a binding of another key": further_keys(["x", b"x", bound("x", b"y")[2]]),

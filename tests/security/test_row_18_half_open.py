@@ -12,11 +12,9 @@ import gc
 import logging
 import socket
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 
 import anyio
 import pytest
@@ -206,59 +204,3 @@ async def test_peers_get_in_while_strangers_keep_coming(anyio_backend: str) -> N
             assert len(strangers.sockets) > HALF_OPEN_CONNECTIONS
             assert closed(strangers.sockets[0])
         assert not bob.turned_away
-
-
-class Slow:
-    """A stranger who sends the longest event there may be from some place on, a byte at a
-    time, and never comes to its end; before it a Hello, if `greeting`."""
-
-    def __init__(self, port: int, start: int, *, greeting: bool = False) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 5)
-        self.came = time.perf_counter()
-        if greeting:
-            a_hello(self.socket)
-        event = frame(bytes(HANDSHAKE_EVENT_SIZE))
-        self.socket.sendall(event[:start])
-        self.rest = iter(event[start:-1])
-
-    def say(self) -> None:
-        """The next byte, if anybody is there."""
-        for byte in islice(self.rest, 1):
-            try:
-                self.socket.send(bytes([byte]))
-            except OSError:
-                return  # our node was faster
-
-
-async def test_each_has_one_deadline_whatever_it_says(anyio_backend: str) -> None:
-    """Also who sends a byte from time to time: it buys no time."""
-    timeout = 0.6
-
-    def lasted(port: int) -> list[float]:
-        """After how many seconds each was closed."""
-        slow = [
-            Slow(port, start, greeting=greeting)
-            for start in (0, 2, 4, 8_000, HANDSHAKE_EVENT_SIZE + 3)
-            for greeting in (False, True)
-            for _ in range(5)
-        ]
-        try:
-            ends: dict[Slow, float] = {}
-            while len(ends) < len(slow) and time.perf_counter() < slow[0].came + 5:
-                for stranger in slow:
-                    if stranger not in ends and closed(stranger.socket):
-                        ends[stranger] = time.perf_counter() - stranger.came
-                    stranger.say()
-                time.sleep(0.01)
-            assert len(ends) == len(slow)
-            return list(ends.values())
-        finally:
-            for stranger in slow:
-                stranger.socket.close()
-
-    async with new_node(handshake_timeout=timeout) as bob:
-        port = Address.parse(await bob.listen(LISTEN)).port
-        ends = await to_thread.run_sync(lasted, port)
-        assert min(ends) > timeout / 2
-        assert max(ends) < timeout + 2  # a busy machine's patience
-        await eventually(lambda: not bob._peers)

@@ -1,7 +1,5 @@
 """The core as its caller sees it: sending, flushing, ending, and what may not be asked."""
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,14 +15,12 @@ from parley._node.protocol.errors import (
     PayloadTooLargeError,
 )
 from parley._node.protocol.limits import EVENT_COST
-from parley._node.protocol.reports import ConnectionEnded, HandshakeCompleted
+from parley._node.protocol.reports import ConnectionEnded
 from parley._node.protocol.states import State
 from tests.node.protocol.pair import (
     ALICE,
     ALIVE,
-    BOB,
     START,
-    Pair,
     Side,
     assert_ended,
     events_of,
@@ -156,13 +152,6 @@ def test_a_raw_event_on_an_open_connection(plaintext: str) -> None:
         assert pair.b.payloads == [b"A"]
     else:
         assert_ended(pair.b, CloseCode.BAD_RECORD)
-
-
-def test_ones_own_frames_reflected() -> None:
-    pair = open_pair()
-    send(pair.a)
-    pair.deliver(pair.a, pair.a.take(pair.now))
-    assert_ended(pair.a, CloseCode.BAD_RECORD)
 
 
 @EACH_KIND
@@ -385,44 +374,6 @@ def test_an_end_without_close_is_connection_lost_between_frames_too(plaintext: s
     assert not pair.a.take(pair.now)
 
 
-@EACH_KIND
-def test_cut_at_every_byte_it_is_never_a_clean_end(plaintext: str) -> None:
-    honest = Pair(make_config(ALICE, plaintext=plaintext), make_config(BOB, plaintext=plaintext))
-    honest.pump()
-    wire_before = len(honest.a.wire)
-    send(honest.a, b"data")
-    honest.a.core.close(honest.now)
-    honest.pump()
-    size = len(honest.a.wire)
-    assert honest.b.code == CloseCode.NORMAL
-    for cut in range(0, size, 1 if plaintext == "only" else 7):
-        pair = Pair(make_config(ALICE, plaintext=plaintext), make_config(BOB, plaintext=plaintext))
-        left = cut
-        for _ in range(3):
-            sent = pair.a.take(pair.now)
-            pair.deliver(pair.b, sent[:left])
-            left = max(0, left - len(sent))
-            pair.carry(pair.b)
-            if pair.a.opened and pair.a.core.state is State.OPEN:
-                send(pair.a, b"data")
-                pair.a.core.close(pair.now)
-        pair.b.core.receive_eof(pair.now)
-        pair.b.collect(pair.now)
-        assert pair.b.code == CloseCode.CONNECTION_LOST
-        if cut < wire_before:
-            assert not pair.b.events
-
-
-def test_the_last_seven_bytes_of_close_matter_too() -> None:
-    for missing in range(1, 8):
-        pair = open_pair()
-        pair.a.core.close(pair.now)
-        pair.deliver(pair.b, pair.a.take(pair.now)[:-missing])
-        pair.b.core.receive_eof(pair.now)
-        pair.b.collect(pair.now)
-        assert pair.b.code == CloseCode.CONNECTION_LOST
-
-
 # Aborting.
 
 
@@ -544,56 +495,6 @@ def test_handling_a_deadline_too_early_does_nothing() -> None:
     for side in pair.sides:
         side.core.handle_deadline(pair.now)
         assert not side.take(pair.now)
-
-
-@pytest.mark.parametrize("require", [{"cipher": frozenset({"aes-256-gcm"})}, {}])
-def test_roles_and_floors_in_a_whole_handshake(require: dict[str, frozenset[str]]) -> None:
-    weak = {"kex": ("x25519",), "cipher": ("chacha20-poly1305",)}
-    pair = Pair(make_config(ALICE, require=require), make_config(BOB, algorithms=weak))
-    pair.pump()
-    if require:
-        assert pair.a.code == pair.b.code == CloseCode.NO_COMMON_ALGORITHM
-        assert not pair.a.all(HandshakeCompleted)
-    else:
-        assert pair.a.opened
-        assert pair.b.opened
-
-
-def test_network_keys_that_differ_and_one_that_is_missing() -> None:
-    key, other = bytes([1]) * 32, bytes([2]) * 32
-    for ours, theirs, meets in (
-        (key, key, True),
-        (key, other, False),
-        (None, key, False),
-        (key, None, False),
-    ):
-        pair = Pair(make_config(ALICE, network_key=ours), make_config(BOB, network_key=theirs))
-        pair.pump()
-        assert pair.a.opened == pair.b.opened == meets
-        if not meets and theirs is not None:
-            assert not pair.b.wire
-            assert pair.b.core.ended
-        if not meets and theirs is None:  # it cannot know: the Proof does not open
-            assert pair.a.code == CloseCode.BAD_RECORD
-            assert pair.a.core.ended
-
-
-@pytest.mark.pure
-def test_no_key_outlives_the_connection() -> None:
-    for ending in ("close", "lost", "violation"):
-        pair = open_pair()
-        session = weakref.ref(pair.a.session)
-        channel = weakref.ref(pair.a.channel)  # which has the keys
-        if ending == "close":
-            pair.a.core.close(pair.now)
-            pair.pump()
-        elif ending == "lost":
-            pair.a.core.receive_eof(pair.now)
-        else:
-            pair.inject(pair.b, 0, 64, 1, b"x")
-        assert channel() is None, ending
-        gc.collect()
-        assert session() is None, ending
 
 
 def test_a_hello_is_made_once_and_only_when_it_is_asked_for() -> None:
