@@ -1,8 +1,9 @@
 """Which event loops run which tests.
 
-Every async test runs on asyncio. Trio runs the tests of the places where loops differ (`ON_BOTH`)
-and the first async test of every other file; `--every-loop` runs all of them on trio too, and
-`--trio-tenth N` a tenth of the rest. Ten consecutive numbers cover all tests.
+Every async test, and every test of a command with a choice of loops, runs on asyncio. Trio runs
+the tests of the places where loops differ (`ON_BOTH`) and the first one of every other file;
+`--every-loop` runs all of them on trio too, and `--trio-tenth N` a tenth of the rest. Ten
+consecutive numbers cover all tests.
 
 `--loop asyncio` and `--loop uvloop` run tests as in a program that uses `asyncio.run`.
 `anyio.run` and anyio's pytest plugin set a context variable that names the event loop, and

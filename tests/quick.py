@@ -32,6 +32,8 @@ MARKED_BY_FIXTURE: Final = {
     "leaves_nothing": "slow",  # it searches all there is
     "rounds": "slow",
 }
+# What tests call the event loop, here or in a process that they start.
+PARAMETERS: Final = ("anyio_backend", "backend", "loop")
 # Random examples for each property test: a bug that needs more is found by the whole suite.
 EXAMPLES: Final = 10
 # Seconds of this process' own time: twice what the slowest quick test takes on a slow machine.
@@ -70,7 +72,7 @@ def mark(item: pytest.Item) -> None:
 def is_on_trio(item: pytest.Item) -> bool:
     """Whether it is the second run of a test, which the quick loop leaves to the whole suite."""
     case = getattr(item, "callspec", None)
-    return case is not None and case.params.get("anyio_backend") == "trio"
+    return case is not None and "trio" in map(case.params.get, PARAMETERS)
 
 
 def watch() -> None:

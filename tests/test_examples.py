@@ -1,5 +1,4 @@
-"""Each example runs as its reader would run it, on both event loops, and prints what it
-promises.
+"""Each example runs as its reader would run it, and prints what it promises.
 
 An example without an entry here fails, so that none is left unrun.
 """
