@@ -19,7 +19,6 @@ def main() -> int:
     parser.add_argument(
         "--resume", type=float, default=30.0, help="seconds that a session waits; 0: it is cut off"
     )
-    parser.add_argument("--json", action="store_true", help="the report as one JSON object")
     given = parser.parse_args()
     seed = SystemRandom().randrange(2**32) if given.seed is None else given.seed
     print(f"seed {seed}", file=sys.stderr, flush=True)
@@ -32,7 +31,7 @@ def main() -> int:
     )
     report = run(plan, _progress)
     print(file=sys.stderr)
-    print(json.dumps(report.data()) if given.json else "\n".join(report.lines()))
+    print(json.dumps(report.data(), indent=2))
     return 1 if report.violations else 0
 
 

@@ -111,17 +111,10 @@ class EpochCounter:
         """Rekeys are numbered from 1."""
         self.rekeys = number
 
-    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """Nothing is made of it."""
+    def _ignore(self, *_: object) -> None:
+        """The other methods of an observer do nothing."""
 
-    def direction_ended(self, stream: int) -> None:
-        """Nothing is made of it."""
-
-    def session_parted(self, reason: str) -> None:
-        """Nothing is made of it."""
-
-    def session_resumed(self, number: int) -> None:
-        """Nothing is made of it."""
+    stream_opened = direction_ended = session_parted = session_resumed = _ignore
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         """It may have been counted when the load ended."""

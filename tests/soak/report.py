@@ -1,6 +1,6 @@
-"""What a run has shown: figures for people and as JSON, and every promise that was broken.
+"""The figures of a run, and every promise that was broken.
 
-No name or path of a machine is in it.
+It contains no name or path of the machine.
 """
 
 from collections import Counter
@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.soak.plan import Plan
 
-# Violations that are printed; all are counted.
-SHOWN = 40
 UNITS = {"pipe": "bytes there", "back": "bytes back"}
 
 
@@ -62,35 +60,3 @@ class Report:
         seconds = round(self.seconds, 1)
         kept = not self.violations
         return {**found, **counts, "plan": asdict(self.plan), "seconds": seconds, "kept": kept}
-
-    def lines(self) -> list[str]:
-        """For people."""
-        per_second = 1 / max(self.seconds, 0.001)
-        plan = self.plan
-        found = [
-            f"seed {plan.seed}, {plan.backend}: {self.seconds:.0f} s at full load, "
-            f"{self.cuts} cuts, {self.connections} connections, {self.resumes // 2} resumed, "
-            f"{self.graceful // 2} ended cleanly",
-            *(
-                f"  {kind:12} {count:>15,}  {count * per_second:>13,.0f} a second"
-                for kind, count in [*self.came.items(), *self._published()]
-            ),
-            f"  slow readers lost {self.missed:,} notes",
-            "  cut off, by close code: "
-            + ", ".join(f"{code}: {count:,}" for code, count in self.ended.items()),
-            f"  at rest: {self.at_rest} connections, {self.streams_at_rest} streams",
-        ]
-        for side, one in self.epochs.items():
-            found.append(
-                f"  {side}: {one['sent']:,} epochs sent, {one['received']:,} received, "
-                f"{one['rekeys']:,} rekeys, {one['events']:,} events in {one['seconds']:,} s of "
-                f"{one['connections']} connections; none for more than {one['longest']} s"
-            )
-        for side, one in self.usage.items():
-            found.append(f"  {side}: " + ", ".join(f"{key} {value}" for key, value in one.items()))
-        found += [f"BROKEN: {what}" for what in self.violations[:SHOWN]]
-        found.append(f"{len(self.violations)} promises broken" if self.violations else "all kept")
-        return found
-
-    def _published(self) -> list[tuple[str, int]]:
-        return [(f"notes, {topic}", count) for topic, count in self.notes.items()]

@@ -5,13 +5,12 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_task_group
+from anyio import ClosedResourceError, EndOfStream, create_task_group
 
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.streams.inbox import TURN, Inbox
 from parley._node.transport.ground import current_backend
 from parley._node.transport.waiting import Rooms
-from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -57,26 +56,6 @@ class Shell:
         self.watched += 1
 
 
-async def test_things_come_in_order_and_give_their_credit_back() -> None:
-    async with create_task_group() as tasks:
-        shell = Shell(tasks)
-        inbox: Inbox[str] = Inbox(shell.peer, 3)
-        first = await started(tasks, inbox.first)
-        with pytest.raises(BusyResourceError):
-            await inbox.first()
-        inbox.put("a", 65)
-        inbox.put("b", 66)
-        await settled()
-        assert first == ["a"]
-        assert await inbox.first() == "a"
-        assert shell.consumed == []
-        inbox.take()
-        assert await inbox.first() == "b"
-        assert len(inbox) == 1
-        inbox.take()
-        assert shell.consumed == [65, 66]
-
-
 @pytest.mark.parametrize("drop", [False, True])
 async def test_what_waits_at_the_end_is_read_or_dropped(drop: bool) -> None:
     async with create_task_group() as tasks:
@@ -92,16 +71,6 @@ async def test_what_waits_at_the_end_is_read_or_dropped(drop: bool) -> None:
             with pytest.raises(ClosedResourceError if drop else EndOfStream):
                 await inbox.first()
         assert shell.consumed == [65]
-
-
-async def test_the_end_wakes_who_waits() -> None:
-    async with create_task_group() as tasks:
-        inbox: Inbox[str] = Inbox(Shell(tasks).peer, 3)
-        first = await started(tasks, inbox.first)
-        assert not first
-        inbox.finish(EndOfStream, drop=False)
-        await settled()
-        assert isinstance(first[0], EndOfStream)
 
 
 async def test_a_reader_of_small_parts_lets_others_run() -> None:
