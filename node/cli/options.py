@@ -24,8 +24,7 @@ from parley._node.cli.own_key import own_identity
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, FileError, NotTrustedError
 from parley._node.protocol.codes import ROLES
-from parley._node.protocol.limits import NEGOTIATED
-from parley._node.settings import ServeSettings, Settings
+from parley._node.settings import ServeSettings, Settings, load_settings
 from parley._node.settings.serve import LOG_FORMATS
 from parley._node.transport.address import Address
 from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
@@ -304,32 +303,26 @@ class NodeOptions:
             ConfigError: a value out of range. UnknownAlgorithmError: an unknown name.
         """
         base = self.base
-        named = {name: parse_names(name, getattr(self, name)) for name in PARAMETERS}
-        algorithms = {name: names for name, names in named.items() if names}
+        named = {name: parse_names(name, getattr(self, name)) or None for name in PARAMETERS}
         require = {**base.require, **parse_required(self.require)}
         if self.plaintext and require:
             raise ConfigError(
                 f"cannot require {', '.join(sorted(frozenset().union(*require.values())))} with "
                 "--plaintext: plaintext uses no algorithms; leave --require or --plaintext out"
             )
-        limits, memory = base.limits, base.peer_memory
-        if self.max_payload is not None:
-            allowed = NEGOTIATED["max_payload"]
-            if not allowed.minimum <= self.max_payload <= allowed.maximum:
-                raise ConfigError(f"--max-payload is {allowed.minimum} to {allowed.maximum} bytes")
-            limits = replace(limits, max_payload=self.max_payload)
-            memory = max(memory, 2 * self.max_payload)  # else one would not fit
-        return replace(
-            base,
-            role=base.role if self.role is None else self.role,
-            resume=base.resume if self.resume is None else self.resume,
-            algorithms={**base.algorithms, **algorithms},
-            require=require,
-            limits=limits,
-            peer_memory=memory,
-            network_key=read_network_key(self.network_key) or base.network_key,
-            plaintext="only" if self.plaintext else base.plaintext,
-        )
+        key = read_network_key(self.network_key) or base.network_key
+        code = Settings(node=replace(base, require=require, network_key=key))
+        options: dict[str, tuple[str, object]] = {
+            "node.role": ("--role", self.role),
+            "node.resume": ("--resume", self.resume),
+            "node.limits.max_payload": ("--max-payload", self.max_payload),
+            "node.plaintext": ("--plaintext", "only" if self.plaintext else None),
+            **{f"node.algorithms.{name}": (f"--{name}", names) for name, names in named.items()},
+        }
+        if self.max_payload is not None:  # else one would not fit
+            memory = max(base.peer_memory, 2 * self.max_payload)
+            options["node.peer_memory"] = ("--max-payload", memory)
+        return load_settings(environ={}, code=code, options=options).node
 
     def listening_trust(self) -> TrustPolicy:
         """Which peers to let in: by default every peer that proves its identity."""

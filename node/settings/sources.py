@@ -118,6 +118,8 @@ def _explained(given: Mapping[str, _Given], error: Exception) -> ConfigError:
         try:
             _built(Settings(), {name: each})
         except (ParleyError, CryptoError, ValueError) as reason:
+            if str(reason) != str(error):
+                continue  # wrong without the others, and not the cause
             table, _, key = name.rpartition(".")
             hidden = {f.name for f in fields(TABLES.get(table, Settings)) if not f.repr}
             value = "" if key in hidden else f" to {_shown(each.value)}"

@@ -355,6 +355,14 @@ def test_values_that_are_wrong_together_are_all_named(write: Write) -> None:
     )
 
 
+def test_a_value_that_needs_another_one_is_not_the_cause_of_an_error(write: Write) -> None:
+    file = write(
+        "[node]\nlimits.max_payload = 67_108_864\npeer_memory = 268_435_456\nresume = -1\n"
+    )
+    with pytest.raises(ConfigError, match=r"^cannot set node\.resume to -1: expected float >= 0"):
+        load_settings(file, NOTHING)
+
+
 def test_a_number_in_quotes_is_none(write: Write) -> None:
     with pytest.raises(ConfigError, match="to '5': expected int, got str"):
         load_settings(write('node.max_connections = "5"'), NOTHING)
