@@ -1,4 +1,4 @@
-"""How long commands take to start, held against a program of typer that greets.
+"""How long commands take to start, compared with a program of click that greets.
 
     uv run --group dev python -m benchmarks.start [--rounds N] [--json]
 
@@ -19,19 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-BARE: Final = "bare typer"
+BARE: Final = "bare click"
 _PROGRAM: Final = """
-import typer
-
-app = typer.Typer()
+import click
 
 
-@app.command()
+@click.command()
+@click.argument("name")
 def main(name: str) -> None:
     print(f"Hello {name}")
 
 
-app()
+main()
 """
 
 
@@ -52,8 +51,8 @@ STARTS: Final[dict[str, Start]] = {
     "--version": Start(("--version",), 1.5),
     "completion of commands": Start(bound=1.5, line="parley "),
     "completion of options": Start(bound=1.5, line="parley serve --"),
-    "completion of addresses": Start(bound=1.5, line="parley call "),
-    "call": Start(("call", ADDRESS, "parley.echo", "hello"), 2.5),
+    "completion of addresses": Start(bound=3.0, line="parley call "),
+    "call": Start(("call", ADDRESS, "parley.echo", "hello"), 8.0),
     "--help": Start(("--help",)),
     "call --help": Start(("call", "--help")),
     "id show --help": Start(("id", "show", "--help")),

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from docs import build_reference, errors_page, log_events, settings_page
+from docs import build_reference, commands_page, errors_page, log_events, settings_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs" / "pages"
@@ -56,7 +56,9 @@ def site_pages() -> dict[str, str]:
 @cache
 def generated() -> dict[str, str]:
     """Return the text of each generated page by the path that links name."""
-    pages = {page.PAGE: page.build() for page in (errors_page, log_events, settings_page)}
+    pages = {
+        page.PAGE: page.build() for page in (commands_page, errors_page, log_events, settings_page)
+    }
     return {**build_reference.build(), **pages}
 
 

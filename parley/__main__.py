@@ -9,7 +9,7 @@ import signal
 import sys
 from importlib.util import find_spec
 
-NEEDED = ("prompt_toolkit", "rich", "typer")
+NEEDED = ("click", "prompt_toolkit", "rich")
 
 
 def main() -> None:
@@ -24,12 +24,12 @@ def main() -> None:
         print(f"parley: {needs_extra(f'the command line ({missing[0]})', 'cli')}", file=sys.stderr)
         sys.exit(2)
     if "_PARLEY_COMPLETE" in os.environ:
-        from parley._node.cli.completion.answering import answered
+        from parley._node.cli.completion.lines import answer
 
-        if answered(os.environ):
-            return
+        answer()
+        return
     # Imports make much and drop little: to look for garbage meanwhile is in vain. A command that
-    # begins turns it on again, and has SIGINT as it usually is (`node.cli.beginning`).
+    # begins turns it on again, and has SIGINT as it usually is (`node.cli.commands.declare`).
     gc.disable()
     if sys.argv[1:2] in (["serve"], ["run"]):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks for settings, or for nothing

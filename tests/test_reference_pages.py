@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import overload
 
 import parley.errors
-from docs import errors_page, log_events, settings_page
+from docs import commands_page, errors_page, log_events, settings_page
 from docs.build_reference import OURS, build, find
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES
@@ -131,6 +131,17 @@ def test_the_page_of_errors_has_each_error_and_each_code() -> None:
     assert "\n    - [AddressError](api/errors.md#addresserror) (`ValueError`): " in text
     codes = re.findall(r"^\| (-?\d+) \| `([\w-]+)", text, re.MULTILINE)
     assert codes == [(str(each.code), each.name.split(" / ")[0]) for each in EXPLANATIONS]
+
+
+def test_the_page_of_commands_has_each_command_and_its_options() -> None:
+    text = commands_page.build()
+    for line in (
+        "| `parley bus dlq list BUS NAME` | Show the dead letters of an event: ",
+        "| `call` | `--timeout NUMBER` | Seconds to wait for the answer. [default: 30.0] |",
+        "| `--kex TEXT` |",
+    ):
+        assert line in text
+    assert "demo-responder" not in text  # hidden
 
 
 def test_sections_become_lists() -> None:

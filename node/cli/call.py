@@ -2,50 +2,24 @@
 
 import sys
 from time import perf_counter
-from typing import Annotated
 
-import typer
-
-from parley._node.cli.completion.suggestions import places
 from parley._node.cli.exits import LONGEST_QUOTE
 from parley._node.cli.introduction import dialled
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, show_value, writing_stdout
 from parley._node.cli.run import run
-from parley._node.cli.topics.offered_names import offered
 from parley._node.cli.values import given_value
 from parley._node.errors import CallRefused, ConfigError
 
-Address = Annotated[
-    str,
-    typer.Argument(
-        metavar="ADDR",
-        help="tcp://host:port or unix:///path, best with #NODEID after it; @NAME of a context or "
-        "a known peer; left out: of the context in use.",
-        autocompletion=places,
-    ),
-]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]
 
-
-@takes_node_options
 def call(
     options: NodeOptions,
-    address: Address,
-    topic: Annotated[
-        str,
-        typer.Argument(metavar="TOPIC", help="What to call.", autocompletion=offered("call")),
-    ],
-    data: Annotated[
-        str | None,
-        typer.Argument(metavar="DATA", help="Text; - for bytes from standard input."),
-    ] = None,
-    data_json: Annotated[str | None, typer.Option(help="Any value, as JSON.")] = None,
-    timeout: Timeout = 30.0,
-    raw: Annotated[
-        bool,
-        typer.Option("--raw", help="The bytes of the answer alone: no line end, nothing escaped."),
-    ] = False,
+    address: str,
+    topic: str,
+    data: str | None,
+    data_json: str | None,
+    timeout: float,
+    raw: bool,
 ) -> None:
     """Call a topic and print its answer."""
     if raw and options.as_json:

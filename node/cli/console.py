@@ -5,29 +5,14 @@ have one: they say where its console is.
 """
 
 import webbrowser
-from typing import Annotated
 
-import typer
-
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output
 from parley._node.cli.serve.console import consoles
 from parley._node.errors import ConfigError, UnreachableError
 from parley._node.web.console.places import ConsolePlace, link_from, places, write_page
 
-Act = Annotated[
-    bool,
-    typer.Option("--act", help="A link that may act, too: close, forget, replay, drop, drain."),
-]
-Open = Annotated[bool, typer.Option("--open", help="Open it in the browser of this machine.")]
-Port = Annotated[
-    int | None, typer.Option(help="The port of the console, where several are running.")
-]
 
-
-def console(
-    act: Act = False, open_it: Open = False, port: Port = None, as_json: Json = False
-) -> None:
+def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
     """Print a link that opens the console of a server here once, within 10 minutes."""
     out = Output(as_json)
     found = _running(port, act=act)

@@ -1,14 +1,12 @@
 """`parley errors`: what a code means, where it comes from, and what to do about it."""
 
-from typing import Annotated, Final
+from typing import Final
 
-import typer
+import click
 from rich import box
 from rich.table import Table
 
-from parley._node.cli.completion.suggestions import words
 from parley._node.cli.explanations import EXPLANATIONS, Explanation, Kind, explain
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError
 from parley._node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE
@@ -21,17 +19,8 @@ TITLES: Final[dict[Kind, str]] = {
     "exit": "Exit codes: how commands end",
 }
 
-Code = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="CODE",
-        help="A number or name, such as 17 or deadline-exceeded; without one, all.",
-        autocompletion=words(*(name for e in EXPLANATIONS for name in e.name.split(" / "))),
-    ),
-]
 
-
-def errors(code: Code = None, as_json: Json = False) -> None:
+def errors(code: str | None, as_json: bool) -> None:
     """Explain close codes, result codes, those of other dialects, and exit codes."""
     found = EXPLANATIONS if code is None else explain(code)
     if not found:
@@ -80,3 +69,8 @@ def _described(explanation: Explanation) -> dict[str, object]:
         "raised_by": explanation.raised_by,
         "what_to_do": explanation.mend,
     }
+
+
+def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
+    """Complete the name of a code."""
+    return [(name, "") for each in EXPLANATIONS for name in each.name.split(" / ")]

@@ -9,7 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 from signal import Signals
 
-from typer import TyperException
+from click import ClickException
 
 from parley._crypto.errors import KeyFileError, UnknownAlgorithmError
 from parley._lbm.errors import LbmError
@@ -113,7 +113,7 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
         case BusBusyError() | BusFullError() | BusDamagedError():
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
-        case TyperException() if error.exit_code == Exit.USAGE:
+        case ClickException() if error.exit_code == Exit.USAGE:
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case AddressError() | ConfigError() | UnknownAlgorithmError() | LbmError() | FormatError():
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
@@ -121,7 +121,7 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case Interrupted():
             return CommandFailure(error.exit, error.exit, "interrupted", text)
-        case TyperException() | ParleyError() | LocalProtocolError():
+        case ClickException() | ParleyError() | LocalProtocolError():
             return CommandFailure(Exit.FAILED, Exit.FAILED, "failed", text)
         case OSError():
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
@@ -158,7 +158,7 @@ def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
 
 
 def _sentence(error: BaseException) -> str:
-    if isinstance(error, TyperException):
+    if isinstance(error, ClickException):
         text = error.format_message() or "a command is missing"
     elif isinstance(error, OSError):
         reason = os_reason(error)

@@ -4,30 +4,24 @@ It answers members and accounts alone, so `--identity` names the key of one of t
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
+import click
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
-from parley._node.cli.call import Address, Timeout
 from parley._node.cli.exits import Exit
 from parley._node.cli.introduction import dialled
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import run
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import one_line
 
 _SHOWN: Final = 8  # characters of a node id, in a table
-Whom = Annotated[
-    list[str],
-    typer.Argument(metavar="ID...", help="A server's node id, or a home's and a node's there."),
-]
 
 
-@takes_node_options
-def list_servers(options: NodeOptions, address: Address, timeout: Timeout = 10.0) -> None:
+def list_servers(options: NodeOptions, address: str, timeout: float) -> None:
     """Show a server's links, and all servers that it knows of."""
 
     async def listing(options: NodeOptions, out: Output) -> None:
@@ -44,8 +38,7 @@ def list_servers(options: NodeOptions, address: Address, timeout: Timeout = 10.0
     run(options, listing)
 
 
-@takes_node_options
-def path(options: NodeOptions, address: Address, to: Whom, timeout: Timeout = 10.0) -> None:
+def path(options: NodeOptions, address: str, to: list[str], timeout: float) -> None:
     """Show the way that a tunnel from a server takes to another one, or to an account there."""
     for text in to:
         _require_id(text)
@@ -61,8 +54,7 @@ def path(options: NodeOptions, address: Address, to: Whom, timeout: Timeout = 10
     run(options, showing)
 
 
-@takes_node_options
-def check(options: NodeOptions, address: Address, timeout: Timeout = 10.0) -> None:
+def check(options: NodeOptions, address: str, timeout: float) -> None:
     """Show what is wrong in a federation, as one of its servers sees it; exits with 1 then."""
     wrong: list[object] = []
 
@@ -79,7 +71,7 @@ def check(options: NodeOptions, address: Address, timeout: Timeout = 10.0) -> No
 
     run(options, checking)
     if wrong:
-        raise typer.Exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 async def _asked(

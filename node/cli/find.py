@@ -1,31 +1,21 @@
 """`parley find`: who is announced on the local network."""
 
 from functools import partial
-from typing import Annotated
 
 import anyio
-import typer
 
 from parley._node.cli.log_lines import set_up_logging
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output
 from parley._node.cli.run import event_loop, until_interrupted
 from parley._node.cli.stages import during
-from parley._node.discovery.discovery import SECONDS
 from parley._node.discovery.discovery import find as search
 from parley._node.logs import one_line
 
 
 def find(
-    seconds: Annotated[float, typer.Option(help="How long to look.")] = SECONDS,
-    interface: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="IP",
-            help="Only there, by an IPv4 address of this machine; repeatable. Default: all.",
-        ),
-    ] = None,
-    as_json: Json = False,
+    seconds: float,
+    interface: list[str] | None,
+    as_json: bool,
 ) -> None:
     """Show who is announced on the local network; takes the extra `discovery`.
 

@@ -1,18 +1,10 @@
-"""Files that a command is given by their paths: their names, and the secrets in them."""
+"""Secrets in files that a command is given by their paths."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import typer
-
 from parley._node.settings import secret_files
-
-
-def file_path(text: str) -> Path:
-    """The path that an argument names; raises BadParameter for an empty one, which would be `.`."""
-    if not text:
-        raise typer.BadParameter("the path '' is empty; give '.' for the current directory")
-    return Path(text)
 
 
 def read_passphrase(path: Path | None) -> bytes | None:
@@ -39,4 +31,4 @@ def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) 
 
 def warn(sentence: str) -> None:
     """Say something on standard error that does not end the command."""
-    typer.echo(f"parley: warning: {sentence}", err=True)
+    print(f"parley: warning: {sentence}", file=sys.stderr)

@@ -1,45 +1,24 @@
 """`parley id`: make and show key files."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from parley._crypto.auditor_file import is_auditor_file, load_auditor_key
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
 from parley._node.cli.algorithm_lists import parse_names
-from parley._node.cli.completion.suggestions import algorithms
-from parley._node.cli.given_files import file_path, read_passphrase
+from parley._node.cli.given_files import read_passphrase
 from parley._node.cli.journal.keygen import show_auditor_key
-from parley._node.cli.options import Json, PassphraseFile
 from parley._node.cli.output import Output
 from parley._node.cli.own_key import make_own_key, own_key_path
 from parley._node.errors import FileError
 from parley._node.trust.words import fingerprint
 
-KeyPath = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="PATH",
-        help="The key file. Default: your own.",
-        parser=file_path,
-        show_default=False,
-    ),
-]
-
 
 def new(
-    path: KeyPath = None,
-    algorithm: Annotated[
-        str,
-        typer.Option(
-            help="Comma list; the first key gives the node id.",
-            autocompletion=algorithms("signing"),
-        ),
-    ] = "ed25519",
-    passphrase_file: PassphraseFile = None,
-    as_json: Json = False,
+    path: Path | None,
+    algorithm: str,
+    passphrase_file: Path | None,
+    as_json: bool,
 ) -> None:
     """Make an identity and write its key file, readable by its owner only."""
     names = parse_names("signing", algorithm)
@@ -53,9 +32,7 @@ def new(
     _show(Output(as_json), path, identity, passphrase is not None)
 
 
-def show(
-    path: KeyPath = None, passphrase_file: PassphraseFile = None, as_json: Json = False
-) -> None:
+def show(path: Path | None, passphrase_file: Path | None, as_json: bool) -> None:
     """Show the public part of a key file: a node's, by default your own, or an auditor's."""
     if path is not None and is_auditor_file(path):
         show_auditor_key(

@@ -7,11 +7,10 @@ followed by a new one, in which whoever spoke on it begins anew.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import anyio
 import anyio.lowlevel
-import typer
 
 from parley._node.cli.lines import Pace
 from parley._node.cli.options import NodeOptions
@@ -25,16 +24,6 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.waiting import Changes
-
-GiveUpAfter = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        metavar="SECONDS",
-        help="How long to wait for a connection that is lost; default: as long as it takes.",
-    ),
-]
-
 
 # The links' own, which has a line for each dial that failed.
 _log: Final = logging.getLogger("parley.link")

@@ -1,207 +1,30 @@
-"""The options that every command that connects or listens takes: one table for all of them.
+"""The options that every command that connects or listens takes, turned into settings.
 
-Each option is declared here once, and turned into settings here once.
+They are declared in `node.cli.commands.shared`.
 """
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import wraps
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import load_identity
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._node.cli.algorithm_lists import parse_names, parse_required
-from parley._node.cli.completion.suggestions import algorithms, any_algorithm, contexts, words
 from parley._node.cli.context.file import Context, Contexts
-from parley._node.cli.context.places import VARIABLE, PlaceCommand, placed
+from parley._node.cli.context.places import placed
 from parley._node.cli.given_files import read_network_key, read_passphrase, warn
 from parley._node.cli.own_key import own_identity
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, FileError, NotTrustedError
-from parley._node.protocol.codes import ROLES
 from parley._node.settings import ServeSettings, Settings, load_settings
-from parley._node.settings.serve import LOG_FORMATS
 from parley._node.transport.address import Address
 from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
 
-NEGOTIATION = "Negotiation (comma lists, best first)"
-TRUST = "Identity and trust"
-DIALECTS = "Other dialects (nothing is encrypted there)"
-
-
-def _algorithms_option(parameter: str) -> Any:
-    """The option for a comma list of a parameter's names."""
-    return typer.Option(
-        f"--{parameter}",
-        help=f"Of {', '.join(NAMES[parameter])}.",
-        rich_help_panel=NEGOTIATION,
-        autocompletion=algorithms(parameter),
-    )
-
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")]
-Kex = Annotated[str | None, _algorithms_option("kex")]
-Signing = Annotated[str | None, _algorithms_option("signing")]
-Hash = Annotated[str | None, _algorithms_option("hash")]
-Cipher = Annotated[str | None, _algorithms_option("cipher")]
-Sealing = Annotated[str | None, _algorithms_option("sealing")]
-Require = Annotated[
-    str | None,
-    typer.Option(
-        help="Algorithms that a connection must use; others of their kind are refused.",
-        rich_help_panel=NEGOTIATION,
-        autocompletion=any_algorithm,
-    ),
-]
-MaxPayload = Annotated[
-    int | None,
-    typer.Option(help="Longest payload, bytes; 1 KiB to 64 MiB.", rich_help_panel=NEGOTIATION),
-]
-Plaintext = Annotated[
-    bool,
-    typer.Option("--plaintext", help="Unencrypted, for debugging.", rich_help_panel=NEGOTIATION),
-]
-IdentityPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--identity",
-        help="Key file. Default: your own, which `parley id show` shows.",
-        rich_help_panel=TRUST,
-    ),
-]
-Fresh = Annotated[
-    bool,
-    typer.Option(
-        "--fresh", help="An identity for this command alone, kept nowhere.", rich_help_panel=TRUST
-    ),
-]
-ContextName = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="NAME",
-        envvar=VARIABLE,
-        help="Identity, trust, auditor, and ADDR where it is left out, of this context.",
-        rich_help_panel=TRUST,
-        autocompletion=contexts,
-    ),
-]
-PassphraseFile = Annotated[
-    Path | None,
-    typer.Option(help="File with the key file's passphrase.", rich_help_panel=TRUST),
-]
-Trust = Annotated[
-    str | None,
-    typer.Option(
-        help="any, first-use, known, or a file of known peers. "
-        "Default: first-use when dialling, any when listening. "
-        "An address with a node id trusts that id alone.",
-        rich_help_panel=TRUST,
-        autocompletion=words("any", "first-use", "known"),
-    ),
-]
-NetworkKey = Annotated[
-    Path | None,
-    typer.Option(
-        help="File with the network's 32-byte key, raw or as 64 hex digits.",
-        rich_help_panel=TRUST,
-    ),
-]
-Role = Annotated[
-    str | None,
-    typer.Option(
-        help="client, server or peer. Default: peer.",
-        rich_help_panel=TRUST,
-        autocompletion=words(*ROLES),
-    ),
-]
-Resume = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS",
-        help="How long a connection waits for another transport when its own is lost, 0 to 600. "
-        "Default: 30.",
-        rich_help_panel=NEGOTIATION,
-    ),
-]
-Uvloop = Annotated[
-    bool | None,
-    typer.Option("--uvloop/--no-uvloop", help="Default: uvloop where it is installed."),
-]
-Loop = Annotated[
-    str,
-    typer.Option("--loop", help="The event loop's library: asyncio or trio."),
-]
-LogLevel = Annotated[
-    str | None,
-    typer.Option(
-        help="debug, info, warning or error. Default: warning when listening or on a bus, "
-        "else error.",
-        autocompletion=words("debug", "info", "warning", "error"),
-    ),
-]
-LogFormatOption = Annotated[
-    str | None,
-    typer.Option(
-        "--log-format",
-        help="text, or json: an object a line. Default: text.",
-        autocompletion=words(*LOG_FORMATS),
-    ),
-]
-
-
-# Of `serve` and `relay` only, which speak dialects that do not encrypt.
-AllowInsecure = Annotated[
-    bool,
-    typer.Option(
-        "--allow-insecure",
-        help="Allow addresses that other machines can reach.",
-        rich_help_panel=DIALECTS,
-    ),
-]
-
-
-# Of the commands that listen.
-Listen = Annotated[
-    list[str] | None,
-    typer.Option(help=f"tcp://host:port or unix:///path; repeatable. Default: {DEFAULT_ADDRESS}"),
-]
-
-
 # The arguments that are an address.
 PLACES = ("address", "bus", "home", "at")
-
-# Every shared option: its type and its default.
-TABLE: dict[str, tuple[Any, Any]] = {
-    "kex": (Kex, None),
-    "signing": (Signing, None),
-    "hash": (Hash, None),
-    "cipher": (Cipher, None),
-    "sealing": (Sealing, None),
-    "require": (Require, None),
-    "max_payload": (MaxPayload, None),
-    "plaintext": (Plaintext, False),
-    "identity_path": (IdentityPath, None),
-    "fresh": (Fresh, False),
-    "context": (ContextName, None),
-    "passphrase_file": (PassphraseFile, None),
-    "trust": (Trust, None),
-    "network_key": (NetworkKey, None),
-    "role": (Role, None),
-    "resume": (Resume, None),
-    "loop": (Loop, "asyncio"),
-    "uvloop": (Uvloop, None),
-    "log_level": (LogLevel, None),
-    "log_format": (LogFormatOption, None),
-    "as_json": (Json, False),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,28 +34,37 @@ class NodeOptions:
     `base` is what holds where no option is given.
     """
 
-    kex: str | None
-    signing: str | None
-    hash: str | None
-    cipher: str | None
-    sealing: str | None
-    require: str | None
-    max_payload: int | None
-    plaintext: bool
-    identity_path: Path | None
-    fresh: bool
-    context: str | None
-    passphrase_file: Path | None
-    trust: str | None
-    network_key: Path | None
-    role: str | None
-    resume: float | None
-    loop: str
-    uvloop: bool | None
-    log_level: str | None
-    log_format: str | None
-    as_json: bool
+    kex: str | None = None
+    signing: str | None = None
+    hash: str | None = None
+    cipher: str | None = None
+    sealing: str | None = None
+    require: str | None = None
+    max_payload: int | None = None
+    plaintext: bool = False
+    identity_path: Path | None = None
+    fresh: bool = False
+    context: str | None = None
+    passphrase_file: Path | None = None
+    trust: str | None = None
+    network_key: Path | None = None
+    role: str | None = None
+    resume: float | None = None
+    loop: str = "asyncio"
+    uvloop: bool | None = None
+    log_level: str | None = None
+    log_format: str | None = None
+    as_json: bool = False
     base: NodeConfig = field(default_factory=NodeConfig)
+
+    @classmethod
+    def taken_from(cls, given: dict[str, Any]) -> "NodeOptions":
+        """Take the shared options out of the values that a command was given.
+
+        Raises:
+            ConfigError, FileError, KnownPeersError: as `in_context`.
+        """
+        return in_context(cls(**{name: given.pop(name) for name in SHARED}), given)
 
     def over(self, settings: Settings) -> "NodeOptions":
         """The same options, where none is given with what the settings say."""
@@ -360,23 +192,8 @@ class NodeOptions:
         return policy
 
 
-def takes_node_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command all options of `TABLE`; it gets them as its first argument, `NodeOptions`."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    named = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in TABLE.items()
-    ]
-
-    @wraps(command)
-    def with_options(**given: Any) -> None:
-        options = NodeOptions(**{name: given.pop(name) for name in TABLE})
-        command(in_context(options, given), **given)
-
-    with_options.command_class = PlaceCommand  # type: ignore[attr-defined]  # read by `main`
-    with_options.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
-    with_options.__annotations__ = {p.name: p.annotation for p in own + named}
-    return with_options
+# The names of the options that commands share (`node.cli.commands.shared`).
+SHARED = tuple(each.name for each in fields(NodeOptions) if each.name != "base")
 
 
 def in_context(options: NodeOptions, given: dict[str, Any]) -> NodeOptions:

@@ -6,14 +6,10 @@ format of the file is in `node.trust.known_peers`.
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
-from parley._node.cli.completion.suggestions import known_names
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output
 from parley._node.cli.terminal import table_of_nodes
 from parley._node.errors import AddressError, ConfigError, FileError
@@ -28,35 +24,8 @@ from parley._node.trust.words import fingerprint
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 
-KnownPeersPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--known-peers",
-        metavar="FILE",
-        help="Default: known_peers in $PARLEY_HOME or ~/.config/parley.",
-    ),
-]
-Accounts = Annotated[
-    bool,
-    typer.Option(
-        "--accounts",
-        help="Of the nodes that have an account at a server here, in place of the known peers.",
-    ),
-]
-Who = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID-OR-NAME",
-        help="A name, a node id, or the beginning of one that fits no other.",
-        autocompletion=known_names,
-    ),
-]
-NewName = Annotated[str, typer.Argument(metavar="NEW-NAME", help="No commas, no blanks.")]
 
-
-def list_peers(
-    accounts: Accounts = False, known_peers: KnownPeersPath = None, as_json: Json = False
-) -> None:
+def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
     """List the known peers, or with --accounts the nodes that have an account at a server here."""
     known, out = _file(known_peers, accounts), Output(as_json)
     peers = list(known)
@@ -72,13 +41,11 @@ def list_peers(
 
 
 def add(
-    node_id: Annotated[str, typer.Argument(metavar="ID", help="The whole node id.")],
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="For people. No commas, no blanks.")
-    ] = None,
-    accounts: Accounts = False,
-    known_peers: KnownPeersPath = None,
-    as_json: Json = False,
+    node_id: str,
+    name: str | None,
+    accounts: bool,
+    known_peers: Path | None,
+    as_json: bool,
 ) -> None:
     """Record a node by its id, and under NAME; with --accounts give it an account."""
     found = _node_id(node_id)
@@ -97,10 +64,10 @@ def add(
 
 
 def forget(
-    who: Who,
-    accounts: Accounts = False,
-    known_peers: KnownPeersPath = None,
-    as_json: Json = False,
+    who: str,
+    accounts: bool,
+    known_peers: Path | None,
+    as_json: bool,
 ) -> None:
     """Forget a peer: its sessions end, and the node that answers under its names next is new; with
     --accounts remove its account."""
@@ -115,11 +82,11 @@ def forget(
 
 
 def rename(
-    who: Who,
-    new_name: NewName,
-    accounts: Accounts = False,
-    known_peers: KnownPeersPath = None,
-    as_json: Json = False,
+    who: str,
+    new_name: str,
+    accounts: bool,
+    known_peers: Path | None,
+    as_json: bool,
 ) -> None:
     """Give a peer another name; it keeps the addresses it is dialled at."""
     known, out = _file(known_peers, accounts), Output(as_json)

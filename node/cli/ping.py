@@ -3,16 +3,14 @@
 import statistics
 from collections import deque
 from signal import Signals
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import anyio
-import typer
 
-from parley._node.cli.call import Address
 from parley._node.cli.exits import Interrupted
 from parley._node.cli.introduction import dialled, dialling_node
 from parley._node.cli.link import kept_link
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import run, until_signalled
 from parley._node.errors import ConfigError, PeerClosedError
@@ -28,32 +26,12 @@ SHORTEST_INTERVAL: Final = 0.01
 REMEMBERED: Final = 100_000
 
 
-@takes_node_options
 def ping(
     options: NodeOptions,
-    address: Address,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            "--count",
-            "-c",
-            min=1,
-            help=f"How many times; default: {COUNT}, with --watch until Ctrl-C.",
-        ),
-    ] = None,
-    interval: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help=f"Seconds between two; default: {INTERVAL:g}, with --watch {WATCH_INTERVAL:g}.",
-        ),
-    ] = None,
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Keep the connection, and show when it is lost, and back again."
-        ),
-    ] = False,
+    address: str,
+    count: int | None,
+    interval: float | None,
+    watch: bool,
 ) -> None:
     """Measure the round trip to a node; with --watch, show a connection live."""
     if watch:

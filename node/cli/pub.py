@@ -1,20 +1,17 @@
 """`parley pub`: publishes standard input, a line a note."""
 
 from contextlib import aclosing
-from enum import StrEnum
-from typing import Annotated
-
-import typer
 
 from parley._lbm.codec import Encodable
 from parley._lbm.errors import LbmEncodeError
 from parley._node.cli.lines import input_descriptor, read_lines
-from parley._node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
+from parley._node.cli.options import DEFAULT_ADDRESS, NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import make_node, run
 from parley._node.cli.values import parse_json
 from parley._node.errors import ConfigError, FileError
-from parley._node.handlers.topic import BUFFER, LEAST_BUFFER, Topic
+from parley._node.handlers.topic import Topic
+from parley._node.messaging.fanout import Slow
 from parley._node.protocol.errors import PayloadTooLargeError
 
 # Seconds that the input waits for a subscriber that does not keep up. A pipe can wait.
@@ -23,37 +20,16 @@ PATIENCE = 10.0
 _OVERHEAD = 64
 
 
-class Slow(StrEnum):
-    """What a subscriber that does not keep up loses."""
-
-    UNSUBSCRIBE = "unsubscribe"
-    DROP_OLDEST = "drop-oldest"
-
-
-@takes_node_options
 def pub(
     options: NodeOptions,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to publish.")],
-    listen: Listen = None,
-    wait: Annotated[
-        int, typer.Option(min=0, help="Read nothing before this many have subscribed.")
-    ] = 0,
-    json_lines: Annotated[
-        bool, typer.Option("--json-lines", help="Each line is a value as JSON, not text.")
-    ] = False,
-    slow: Annotated[
-        Slow, typer.Option(help="What a subscriber that does not keep up loses.")
-    ] = Slow.UNSUBSCRIBE,
-    buffer: Annotated[
-        int, typer.Option(min=LEAST_BUFFER, help="Bytes that may wait for each subscriber.")
-    ] = BUFFER,
-    patience: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that the input waits for a slow subscriber.")
-    ] = PATIENCE,
-    keep: Annotated[
-        int | None,
-        typer.Option(min=1, help="Notes to keep for those that subscribe later, or again."),
-    ] = None,
+    topic: str,
+    listen: list[str] | None,
+    wait: int,
+    json_lines: bool,
+    slow: Slow,
+    buffer: int,
+    patience: float,
+    keep: int | None,
 ) -> None:
     """Publish each line of standard input as a note; end when subscribers have them all."""
     descriptor = input_descriptor()
@@ -62,9 +38,7 @@ def pub(
 
     async def publishing(options: NodeOptions, out: Output) -> None:
         async with make_node(options, options.listening_trust()) as node:
-            published = node.topic(
-                topic, slow=slow.value, buffer=buffer, patience=patience, keep=keep
-            )
+            published = node.topic(topic, slow=slow, buffer=buffer, patience=patience, keep=keep)
             addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
             for address in addresses:
                 out.remark(f"listening on {address}")

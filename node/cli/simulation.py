@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
-import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -21,12 +20,10 @@ from parley._node.apps.simulate.plan import Plan, Traffic
 from parley._node.apps.simulate.tally import Counts, Tally, count
 from parley._node.apps.simulate.world import Keeping, simulate
 from parley._node.cli.log_lines import set_up_logging
-from parley._node.cli.options import Json, Loop
 from parley._node.cli.output import Output
 from parley._node.cli.run import event_loop, until_interrupted
 from parley._node.cli.stages import staged
 from parley._node.errors import ConfigError, FileError
-from parley._node.journal.options import SEGMENT_SIZE
 from parley._node.journal.segments import list_segments
 from parley._node.protocol.codes import result_label
 
@@ -34,79 +31,21 @@ KEY_FILE = "auditor.key"
 DATA = "Traffic"
 
 
-JournalsOption = Annotated[
-    Path,
-    typer.Option(metavar="DIR", help="Where the journals go; made if it is not there."),
-]
-NodesOption = Annotated[int, typer.Option(min=2, max=1_000, help="How many nodes.")]
-MinutesOption = Annotated[float, typer.Option(help="Simulated minutes, above 0.")]
-SeedOption = Annotated[
-    int, typer.Option(help="The same seed gives the same traffic; keys are always new.")
-]
-AuditorOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KEY",
-        help=f"The auditor's public key. Default: that of {KEY_FILE} beside DIR, made if "
-        "it is not there.",
-    ),
-]
-SegmentSizeOption = Annotated[
-    int, typer.Option(metavar="BYTES", help="Size at which a segment is closed.")
-]
-RateOption = Annotated[float, typer.Option(help="Times the usual traffic.", rich_help_panel=DATA)]
-TrafficOption = Annotated[
-    list[Traffic] | None,
-    typer.Option(help="Only this; repeatable. Default: all.", rich_help_panel=DATA),
-]
-PayloadOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=2**19,
-        metavar="BYTES",
-        help="Data of each call and note; calls are simple then. Default: many sizes.",
-        rich_help_panel=DATA,
-    ),
-]
-BurstOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=4_096,
-        help="Notes published at once. Default: mostly one, at times many.",
-        rich_help_panel=DATA,
-    ),
-]
-LatencyOption = Annotated[
-    float,
-    typer.Option(metavar="SECONDS", help="From node to node.", rich_help_panel=DATA),
-]
-OneSuiteOption = Annotated[
-    bool,
-    typer.Option(
-        "--one-suite",
-        help="All nodes prefer the same algorithms, and sign with Ed25519.",
-        rich_help_panel=DATA,
-    ),
-]
-
-
 def simulation(
-    journals: JournalsOption,
-    nodes: NodesOption = 3,
-    minutes: MinutesOption = 1.0,
-    seed: SeedOption = 0,
-    auditor: AuditorOption = None,
-    segment_size: SegmentSizeOption = SEGMENT_SIZE,
-    rate: RateOption = 1.0,
-    traffic: TrafficOption = None,
-    payload: PayloadOption = None,
-    burst: BurstOption = None,
-    latency: LatencyOption = 0.005,
-    one_suite: OneSuiteOption = False,
-    loop: Loop = "asyncio",
-    as_json: Json = False,
+    journals: Path,
+    nodes: int,
+    minutes: float,
+    seed: int,
+    auditor: str | None,
+    segment_size: int,
+    rate: float,
+    traffic: list[str] | None,
+    payload: int | None,
+    burst: int | None,
+    latency: float,
+    one_suite: bool,
+    loop: str,
+    as_json: bool,
 ) -> None:
     """Run nodes with made-up traffic in simulated time, and keep their journals."""
     set_up_logging("error")
@@ -119,7 +58,7 @@ def simulation(
         payload=payload,
         burst=burst,
         latency=_positive("--latency", latency, least=0.0),
-        traffic=frozenset(traffic or Traffic),
+        traffic=frozenset(map(Traffic, traffic or Traffic)),
         mixed=not one_suite,
     )
     if journals.is_dir() and list_segments(journals):

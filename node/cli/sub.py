@@ -1,20 +1,17 @@
 """`parley sub`: prints what a node publishes on a topic, whatever becomes of the connection."""
 
 import sys
-from typing import Annotated, Final
+from typing import Final
 
 import anyio
-import typer
 from anyio.lowlevel import checkpoint
 
-from parley._node.cli.call import Address
 from parley._node.cli.introduction import dialling_node
 from parley._node.cli.lines import Pace
-from parley._node.cli.link import GiveUpAfter, kept_link, remarks
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.link import kept_link, remarks
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted, show_value
 from parley._node.cli.run import run
-from parley._node.cli.topics.offered_names import offered
 from parley._node.cli.values import given_value
 from parley._node.links.subscription import LinkSubscription
 
@@ -24,22 +21,14 @@ _TURNS: Final = 20
 _LOOK: Final = 0.02
 
 
-@takes_node_options
 def sub(
     options: NodeOptions,
-    address: Address,
-    topic: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC", help="What to subscribe to.", autocompletion=offered("topic")
-        ),
-    ],
-    count: Annotated[
-        int | None, typer.Option(min=1, help="End after this many notes; default: never.")
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="Text for the publisher to decide on.")] = None,
-    data_json: Annotated[str | None, typer.Option(help="The same, any value as JSON.")] = None,
-    give_up_after: GiveUpAfter = None,
+    address: str,
+    topic: str,
+    count: int | None,
+    data: str | None,
+    data_json: str | None,
+    give_up_after: float | None,
 ) -> None:
     """Subscribe to a topic and print its notes, until the publisher ends it."""
     value = given_value(data, data_json, name="--data")

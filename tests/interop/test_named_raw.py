@@ -7,6 +7,7 @@ well-behaved client is served on.
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -101,6 +102,132 @@ async def test_a_conversation(anyio_backend: str, flavour: FlavourName) -> None:
 
         await by_raw(there, talk)
         assert there.ignored == 1
+
+
+@both
+async def test_a_violation_closes_its_connection_alone(
+    anyio_backend: str, flavour: FlavourName
+) -> None:
+    def break_rules(wrong: bytes, raw: NamedRaw) -> bytes:
+        raw.emit("echo", b"right")
+        echoed = raw.read_event()
+        if raw.typed:
+            assert raw.read_event().kind == "end"
+        raw.send_raw(wrong)
+        assert echoed.data == b"right"
+        return raw.closed()
+
+    async with served(flavour) as there, client_of(there) as good:
+        for wrong in (
+            b"\xff" * 8,  # 2^64 - 1, and not a byte more
+            b"\xff" * 100,
+            bytes(10),
+            b"\0\0\0\0\0\0\0\x1e\0\x1e\1" + bytes(29),
+        ):
+            assert await by_raw(there, partial(break_rules, wrong)) == b""
+            assert (await good.emit("echo", b"on", format="raw").reply()).raw == b"on"
+
+
+@both
+async def test_a_cut_at_every_byte(anyio_backend: str, flavour: FlavourName) -> None:
+    kind = "initiator" if flavour == "typed" else None
+    whole = named.NamedEvent(1, "echo", b"data", None, "", kind).raw
+
+    async with served(flavour) as there, client_of(there) as good:
+
+        def cut() -> None:
+            for size in range(len(whole)):
+                with closing(connected(there)) as sock:
+                    sock.sendall(whole[:size])
+
+        await run_sync(cut)
+        assert (await good.emit("echo", b"on", format="raw").reply()).raw == b"on"
+
+
+@both
+async def test_who_falls_silent_is_hung_up_on(anyio_backend: str, flavour: FlavourName) -> None:
+    async with gateway(flavour, idle_timeout=0.1) as there:
+        assert await by_raw(there, NamedRaw.closed) == b""
+
+        def begin(raw: NamedRaw) -> bytes:
+            raw.send_raw(bytes(7))
+            return raw.closed()
+
+        assert await by_raw(there, begin) == b""
+
+
+@both
+async def test_who_does_not_read_is_not_read(anyio_backend: str, flavour: FlavourName) -> None:
+    most = 1 << 20
+    async with served(flavour, write_buffer=most, events=16) as there, client_of(there) as good:
+
+        def flood(raw: NamedRaw) -> int:
+            raw.sock.settimeout(0.3)
+            count = 0
+            try:
+                while True:
+                    raw.emit("big", bytes(20_000))
+                    count += 1
+            except TimeoutError:
+                return count
+
+        def watch() -> None:
+            bad = [peer for peer in there.peers if peer is not mine]
+            assert all(peer.running <= 16 for peer in bad)
+            # What may wait, and one answer of each handler that ran meanwhile.
+            assert all(peer.driver.core.queued_bytes <= most + 17 * 101_000 for peer in bad)
+
+        await good.emit("echo", b"on", format="raw").reply()
+        (mine,) = there.peers
+        async with anyio.create_task_group() as group:
+
+            async def serve_on() -> None:
+                while True:
+                    assert (await good.emit("echo", b"on", format="raw").reply()).raw == b"on"
+                    watch()
+
+            group.start_soon(serve_on)
+            count = await by_raw(there, flood)
+            group.cancel_scope.cancel()
+        assert count > 16
+
+
+@both
+async def test_a_flood_of_events_is_taken_as_it_can_be(
+    anyio_backend: str, flavour: FlavourName
+) -> None:
+    running, most = 0, 0
+    async with served(flavour, events=8) as there, client_of(there) as good:
+
+        @there.node.on("count")
+        async def count(event: NamedEvent) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await anyio.lowlevel.checkpoint()
+            running -= 1
+            if event.raw == b"last":
+                await event.emit("counted", str(most).encode(), format="raw")
+
+        def flood(raw: NamedRaw) -> bytes:
+            for _ in range(2_000):
+                raw.emit("count")
+            last = raw.emit("count", b"last")
+            while True:
+                event = raw.read_event()
+                if (event.ref_id, event.name) == (last, "counted"):
+                    return event.data
+
+        async with anyio.create_task_group() as group:
+
+            async def serve_on() -> None:
+                while True:
+                    assert (await good.emit("echo", b"on", format="raw").reply()).raw == b"on"
+
+            group.start_soon(serve_on)
+            assert int(await by_raw(there, flood)) <= 8
+            group.cancel_scope.cancel()
+        assert there.ignored == 0
 
 
 def read(raw: NamedRaw, count: int) -> list[named.NamedEvent]:

@@ -33,7 +33,7 @@ loaded(*sys.argv[1:])
 @pytest.mark.process
 def test_it_loads_what_is_used() -> None:
     dialects = [f"parley._node.gateways.{name}" for name in ("named", "relay", "simproto")]
-    others = ["coredis", "jsonschema", "pyspark", "rich", "sqlite3", "typed_settings", "typer"]
+    others = ["coredis", "jsonschema", "pyspark", "rich", "sqlite3", "typed_settings", "click"]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *HEAVY, *dialects, *others],
         capture_output=True,

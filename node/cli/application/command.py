@@ -2,76 +2,35 @@
 with `--reload` it is started anew whenever its files change."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from parley._node.cli.options import Listen, NodeOptions, takes_node_options
-from parley._node.cli.serve.access_log import AccessLog, LogRequests
-from parley._node.cli.serve.announcing import Announce, AnnounceName
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.serve.application import Application
-from parley._node.cli.serve.command import ConfigOption, serve_by, serve_told
-from parley._node.cli.serve.console import ConsoleAddress
-from parley._node.cli.serve.journal import (
-    Auditors,
-    Fsync,
-    JournalDirectory,
-    OnFailure,
-    journal_told,
-)
-from parley._node.cli.serve.metrics import MetricsAddress
+from parley._node.cli.serve.command import serve_by, serve_told
+from parley._node.cli.serve.journal import journal_told
 from parley._node.errors import ConfigError
 from parley._node.logs import needs_extra
 from parley._node.settings import Settings, load_settings
 
-Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODULE[:NAME]",
-        help="A Node, or a function that is given one. Without NAME: node, or else app.",
-    ),
-]
-AppDirectory = Annotated[
-    Path, typer.Option("--app-dir", help="Where modules are looked for first.", show_default="here")
-]
-Reload = Annotated[
-    bool, typer.Option("--reload", help="Start anew when a file has changed, while you write it.")
-]
-ReloadDirectories = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--reload-dir", help="Look for changes there; repeatable. Default: that of --app-dir."
-    ),
-]
-Tells = Annotated[
-    bool,
-    typer.Option(
-        "--topics/--no-topics",
-        help="Whether peers may ask what is offered to them (`parley topics`).",
-    ),
-]
 
-
-@takes_node_options
 def run_application(
     options: NodeOptions,
-    target: Target,
-    listen: Listen = None,
-    config: ConfigOption = None,
-    app_dir: AppDirectory = Path(),
-    reload: Reload = False,
-    reload_dir: ReloadDirectories = None,
-    tells: Tells = True,
-    announce: Announce = None,
-    announce_name: AnnounceName = None,
-    journal: JournalDirectory = None,
-    auditor: Auditors = None,
-    journal_fsync: Fsync = None,
-    journal_on_failure: OnFailure = None,
-    metrics: MetricsAddress = None,
-    console: ConsoleAddress = None,
-    access_log: AccessLog = None,
-    log_requests: LogRequests = None,
+    target: str,
+    listen: list[str] | None,
+    config: Path | None,
+    app_dir: Path,
+    reload: bool,
+    reload_dir: list[Path] | None,
+    tells: bool,
+    announce: bool | None,
+    announce_name: str | None,
+    journal: Path | None,
+    auditor: list[str] | None,
+    journal_fsync: str | None,
+    journal_on_failure: str | None,
+    metrics: str | None,
+    console: str | None,
+    access_log: bool | None,
+    log_requests: bool | None,
 ) -> None:
     """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.
 

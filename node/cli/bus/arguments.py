@@ -1,13 +1,10 @@
 """Arguments and options that several commands of `parley bus` take, each declared and read once."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._node.bus.errors import InvalidEventError
 from parley._node.bus.ids import FIRST, NEW, Position, parse_id
-from parley._node.cli.completion.suggestions import bus_addresses, words
 from parley._node.cli.values import parse_duration
 from parley._node.errors import ConfigError
 from parley._node.logs import one_line
@@ -24,30 +21,6 @@ def check_bus_address(text: str) -> str:
             "redis://HOST:PORT/DB or tcp://HOST:PORT#NODEID, before all other arguments"
         )
     return text
-
-
-Bus = Annotated[
-    str,
-    typer.Argument(
-        metavar="BUS",
-        callback=check_bus_address,
-        help="sqlite:///FILE, redis://HOST:PORT/DB, or of a node that offers one: its address, or "
-        "@NAME of a context or a known peer.",
-        autocompletion=bus_addresses,
-    ),
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Of which event: API.EVENT.")]
-Group = Annotated[str, typer.Option("--group", help="The group of consumers.")]
-AnyGroup = Annotated[
-    str | None, typer.Option("--group", help="Only this group's. Default: all groups'.")
-]
-Start = Annotated[
-    str,
-    typer.Option(
-        help="first, new, an id, a time (2026-01-31T12:00Z), or how long ago (2h).",
-        autocompletion=words(FIRST, NEW),
-    ),
-]
 
 
 def parse_position(text: str, option: str = "--start") -> Position:

@@ -1,37 +1,19 @@
 """`parley bus backup` and `restore`: copy a bus in a file while it is in use; put a copy back."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from parley._node.bus.bus_address import without_password
 from parley._node.bus.sqlite import backup as backups
-from parley._node.cli.bus.arguments import check_bus_address
 from parley._node.cli.bus.connection import file_of
-from parley._node.cli.completion.suggestions import bus_files
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output, counted
 from parley._node.cli.stages import during
 from parley._node.errors import ConfigError
 
-FileBus = Annotated[
-    str,
-    typer.Argument(
-        metavar="BUS",
-        callback=check_bus_address,
-        help="The bus in a file: sqlite:///FILE.",
-        autocompletion=bus_files,
-    ),
-]
-
 
 def backup(
-    bus: FileBus,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")
-    ],
-    as_json: Json = False,
+    bus: str,
+    file: Path,
+    as_json: bool,
 ) -> None:
     """Copy a bus in a file, also while it is in use; the copy is one file and was checked."""
     path = _file(bus, "back up")
@@ -46,9 +28,9 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What parley bus backup wrote.")],
-    bus: FileBus,
-    as_json: Json = False,
+    file: Path,
+    bus: str,
+    as_json: bool,
 ) -> None:
     """Put a backup in the place of a bus that no process uses; the bus that was there is kept."""
     path = _file(bus, "restore")

@@ -5,19 +5,17 @@ with 0. Whatever ends before that leaves the event to another consumer: its comm
 """
 
 import sys
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import anyio
-import typer
 
 from parley._node.bus.event import BusEvent
-from parley._node.cli.bus.arguments import Bus as Address
-from parley._node.cli.bus.arguments import Group, Name, Start, parse_position
+from parley._node.cli.bus.arguments import parse_position
 from parley._node.cli.bus.connection import kept_open, require_connection
 from parley._node.cli.bus.display import described, show_event
 from parley._node.cli.bus.execute import execute
 from parley._node.cli.lines import Pace
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import run
 from parley._node.cli.values import parse_duration
@@ -27,61 +25,20 @@ BATCH: Final = 100  # events that are fetched at once, to be printed
 LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again
 
 
-CountOption = Annotated[
-    int | None, typer.Option(min=1, help="End after this many events; default: never.")
-]
-IdleOption = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="End when nothing has come for this long, such as 5s."),
-]
-BatchOption = Annotated[
-    int | None,
-    typer.Option(min=1, help=f"Events to fetch at once. Default: {BATCH}; with --exec 1."),
-]
-CommandOption = Annotated[
-    str | None,
-    typer.Option(
-        "--exec",
-        metavar="COMMAND",
-        help="Run it for each event, the event as JSON on its standard input; exit code 0 "
-        "acknowledges.",
-    ),
-]
-MaxAttemptsOption = Annotated[
-    int, typer.Option(min=1, help="Then an event goes to the dead letters.")
-]
-RetryDelayOption = Annotated[
-    str,
-    typer.Option(
-        metavar="TIME",
-        help="Until an event at which COMMAND failed is handed out again; twice as long each time.",
-    ),
-]
-ReclaimAfterOption = Annotated[
-    str,
-    typer.Option(metavar="TIME", help="Take over what others held without a sign for this long."),
-]
-ConsumerOption = Annotated[
-    str,
-    typer.Option(help="The name of this consumer; one that stays finds what it left at once."),
-]
-
-
-@takes_node_options
 def consume(
     options: NodeOptions,
-    bus: Address,
-    name: Name,
-    group: Group,
-    count: CountOption = None,
-    idle: IdleOption = None,
-    batch: BatchOption = None,
-    start: Start = "first",
-    command: CommandOption = None,
-    max_attempts: MaxAttemptsOption = 5,
-    retry_delay: RetryDelayOption = "1s",
-    reclaim_after: ReclaimAfterOption = "60s",
-    consumer: ConsumerOption = "",
+    bus: str,
+    name: str,
+    group: str,
+    count: int | None,
+    idle: str | None,
+    batch: int | None,
+    start: str,
+    command: str | None,
+    max_attempts: int,
+    retry_delay: str,
+    reclaim_after: str,
+    consumer: str,
 ) -> None:
     """Take the events of a group and print them, or run a command for each."""
     position = parse_position(start)

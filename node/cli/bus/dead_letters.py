@@ -5,17 +5,14 @@ Without ids, `--all` or `--group` nothing is replayed or dropped.
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._node.bus import bus as buses
 from parley._node.bus.dead_letters import DeadLetter
 from parley._node.bus.ids import BEFORE_ALL, parse_id
-from parley._node.cli.bus.arguments import AnyGroup, Bus, Name
 from parley._node.cli.bus.connection import opened
 from parley._node.cli.bus.display import moment_of
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import run
 from parley._node.cli.stages import during
@@ -23,22 +20,13 @@ from parley._node.errors import ConfigError, ParleyError
 
 AT_ONCE: Final = 1_000  # dead letters that are dropped together
 
-Ids = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="IDS", help="Ids of dead letters, as list shows them."),
-]
-Every = Annotated[bool, typer.Option("--all", help="All dead letters of the event.")]
 
-
-@takes_node_options
 def list_dead(
     options: NodeOptions,
-    bus: Bus,
-    name: Name,
-    group: AnyGroup = None,
-    count: Annotated[
-        int | None, typer.Option(min=1, help="Show at most this many, the oldest.")
-    ] = None,
+    bus: str,
+    name: str,
+    group: str | None,
+    count: int | None,
 ) -> None:
     """Show the dead letters of an event: which, of which group, and why."""
 
@@ -55,14 +43,13 @@ def list_dead(
     run(options, listing, log_level="warning")
 
 
-@takes_node_options
 def replay_dead(
     options: NodeOptions,
-    bus: Bus,
-    name: Name,
-    ids: Ids = None,
-    every: Every = False,
-    group: AnyGroup = None,
+    bus: str,
+    name: str,
+    ids: list[str] | None,
+    every: bool,
+    group: str | None,
 ) -> None:
     """Hand dead letters to the groups in which they died once more, with attempts anew."""
     _require_choice(ids, every, group)
@@ -79,14 +66,13 @@ def replay_dead(
     run(options, replaying, log_level="warning")
 
 
-@takes_node_options
 def drop_dead(
     options: NodeOptions,
-    bus: Bus,
-    name: Name,
-    ids: Ids = None,
-    every: Every = False,
-    group: AnyGroup = None,
+    bus: str,
+    name: str,
+    ids: list[str] | None,
+    every: bool,
+    group: str | None,
 ) -> None:
     """Forget dead letters; what is dropped cannot be replayed."""
     _require_choice(ids, every, group)

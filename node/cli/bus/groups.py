@@ -5,21 +5,19 @@ Looking changes nothing, so a monitor may look as often as it likes.
 """
 
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.markup import escape
 
 from parley._node.bus import bus as buses
 from parley._node.bus.errors import BusRefusedError
-from parley._node.bus.ids import FIRST, NEW
 from parley._node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
-from parley._node.cli.bus.arguments import AnyGroup, Bus, Group, Name, parse_position
+from parley._node.cli.bus.arguments import parse_position
 from parley._node.cli.bus.connection import opened
 from parley._node.cli.bus.display import brief_moment, moment_of
-from parley._node.cli.completion.suggestions import words
 from parley._node.cli.exits import Exit
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import run
 from parley._node.cli.stages import during
@@ -28,23 +26,13 @@ from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import one_line
 
 
-@takes_node_options
 def groups(
     options: NodeOptions,
-    bus: Bus,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only of this event. Default: of all.")
-    ] = None,
-    group: AnyGroup = None,
-    consumers: Annotated[bool, typer.Option("--consumers", help="Each consumer too.")] = False,
-    most: Annotated[
-        int | None,
-        typer.Option(
-            "--max",
-            min=0,
-            help="Exit with 7 if a group has more events that it has not acknowledged.",
-        ),
-    ] = None,
+    bus: str,
+    name: str | None,
+    group: str | None,
+    consumers: bool,
+    most: int | None,
 ) -> None:
     """Show the groups of an event, or all events and groups: lag, pending, dead letters."""
     if group is not None and name is None:
@@ -70,7 +58,7 @@ def groups(
 
     run(options, looking, log_level="warning")
     if behind:
-        raise typer.Exit(Exit.FINDINGS)
+        raise click.exceptions.Exit(Exit.FINDINGS)
 
 
 async def wanted_groups(bus: buses.Bus, name: str, group: str | None) -> list[GroupInfo]:
@@ -154,20 +142,12 @@ def _described(each: GroupInfo) -> dict[str, Any]:
     }
 
 
-@takes_node_options
 def replay(
     options: NodeOptions,
-    bus: Bus,
-    name: Name,
-    group: Group,
-    start: Annotated[
-        str,
-        typer.Option(
-            help="From where on: first, new (nothing that is there), an id, a time "
-            "(2026-01-31T12:00Z), or how long ago (2h).",
-            autocompletion=words(FIRST, NEW),
-        ),
-    ],
+    bus: str,
+    name: str,
+    group: str,
+    start: str,
 ) -> None:
     """Have a group read an event's stream from another place on, be it back or forth."""
     position = parse_position(start)

@@ -5,51 +5,30 @@ An id is printed once the bus has stored the event, not before.
 
 import sys
 from contextlib import aclosing
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from parley._node.bus import bus as buses
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
 from parley._node.bus.names import split_name
-from parley._node.cli.bus.arguments import Bus, Name
 from parley._node.cli.bus.connection import opened
 from parley._node.cli.lines import Pace, input_descriptor, read_batches
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted, writing_stdout
 from parley._node.cli.run import run
 from parley._node.cli.values import parse_json
 from parley._node.errors import ConfigError, FileError
 
 
-@takes_node_options
 def publish(
     options: NodeOptions,
-    bus: Bus,
-    name: Name,
-    data: Annotated[
-        str | None, typer.Argument(metavar="JSON", help="The data, one object. Default: {}.")
-    ] = None,
-    field: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="One field of the data, its value JSON or else text; repeatable.",
-        ),
-    ] = None,
-    json_lines: Annotated[
-        bool,
-        typer.Option("--json-lines", help="One event for each line of standard input, an object."),
-    ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(help="Idempotency key: published twice with it, it is one event."),
-    ] = None,
-    durable: Annotated[
-        bool,
-        typer.Option("--durable/--no-durable", help="Whether to wait until it is on disk."),
-    ] = True,
+    bus: str,
+    name: str,
+    data: str | None,
+    field: list[str] | None,
+    json_lines: bool,
+    key: str | None,
+    durable: bool,
 ) -> None:
     """Publish an event, or many, and print the ids."""
     given = sum((data is not None, bool(field), json_lines))

@@ -1,10 +1,9 @@
 """`parley chat`: hosts a room, or goes to one."""
 
 import getpass
-from typing import Annotated, Any
+from typing import Any
 
 import anyio
-import typer
 
 from parley._crypto.identity import NodeId
 from parley._node.apps.chat.member import Member, joined
@@ -12,13 +11,12 @@ from parley._node.apps.chat.messages import Message, clean_name
 from parley._node.apps.chat.room import Room
 from parley._node.cli.chat.screen import Screen, edits_lines
 from parley._node.cli.chat.talk import HELP, Standing, Talk
-from parley._node.cli.completion.suggestions import places
 from parley._node.cli.context.file import Contexts
 from parley._node.cli.context.places import MARK
 from parley._node.cli.introduction import dialling_node
 from parley._node.cli.lines import input_descriptor
 from parley._node.cli.link import kept_link
-from parley._node.cli.options import NodeOptions, in_context, takes_node_options
+from parley._node.cli.options import NodeOptions, in_context
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import make_node, run
 from parley._node.errors import ConfigError, ParleyError
@@ -38,24 +36,12 @@ RETURNED = "you are in the room again, as {}; what was said meanwhile is not kno
 FAREWELL = 5.0
 
 
-@takes_node_options
 def chat(
     options: NodeOptions,
-    address: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ADDR",
-            help="Of the host: tcp://host:port or unix:///path, best with #NODEID after it; or "
-            "@NAME of a context or a known peer.",
-            autocompletion=places,
-        ),
-    ] = None,
-    listen: Annotated[
-        list[str] | None,
-        typer.Option(help="Host a room at tcp://host:port or unix:///path; repeatable."),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Yours. Default: the login name.")] = None,
-    room: Annotated[str, typer.Option(help="The room's name.")] = ROOM,
+    address: str | None,
+    listen: list[str] | None,
+    name: str | None,
+    room: str,
 ) -> None:
     """Talk with others: --listen hosts a room, ADDR goes to one."""
     if address is None and not listen and Contexts().in_use is not None:

@@ -1,20 +1,9 @@
-"""`parley completion`: prints the script with which a shell completes `parley`.
+"""`parley completion`: the scripts with which shells complete `parley`.
 
-This module has the scripts of the shells, which evaluate nothing that `parley` answers, and makes
-typer answer the words that the table of `answering.py` doesn't know. It writes to none of a shell's
-files.
+The scripts evaluate nothing that `parley` answers. The command doesn't write to files of a shell.
 """
 
-import os
-from enum import StrEnum
-from typing import Annotated, Final
-
-import typer
-from typer._click.shell_completion import CompletionItem, ShellComplete, add_completion_class
-
-from parley._node.cli.completion.answering import INSTRUCTION, LINE, as_lines, words_of
-
-PROGRAM: Final = "parley"
+from typing import Final
 
 # Bash takes a word apart at each colon, which every address has, and replaces only the text behind
 # it, which is $2.
@@ -70,41 +59,9 @@ complete --command parley --no-files --arguments '(__parley_completion)'
 """
 
 
-class Shell(StrEnum):
-    """The shells that there is a script for."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
+_SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def completion(
-    shell: Annotated[
-        Shell, typer.Argument(metavar="SHELL", help="For which shell.", show_default=False)
-    ],
-) -> None:
+def completion(shell: str) -> None:
     """Print the script that completes parley's commands; `source` it from the shell's start."""
-    typer.echo(_SCRIPTS[shell].strip())
-
-
-_SCRIPTS: Final = {Shell.BASH: _BASH, Shell.ZSH: _ZSH, Shell.FISH: _FISH}
-
-
-class _CompletionLines(ShellComplete):
-    """Typer's answer to our scripts, in the format of `answering.py`."""
-
-    name = INSTRUCTION.partition("_")[2]
-    source_template = ""
-
-    def source_vars(self) -> dict[str, str]:
-        return {}
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        return words_of(os.environ.get(LINE, ""))
-
-    def format_completion(self, item: CompletionItem) -> str:
-        return as_lines([(item.value, item.help or "")])
-
-
-# Typer's own answers aren't registered: they are for scripts that evaluate them.
-add_completion_class(_CompletionLines, _CompletionLines.name)
+    print(_SCRIPTS[shell].strip())

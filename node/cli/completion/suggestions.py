@@ -4,10 +4,10 @@ Completing never fails and never prints anything; if something stands in the way
 offered. Nor is anything that a shell might take for more than a word.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import click
 
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._node.cli.completion.safety import SAFE_NAME, safe_description
@@ -16,14 +16,14 @@ from parley._node.errors import AddressError, ParleyError
 from parley._node.transport.address import Address
 from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
-Complete = Callable[[str], list[tuple[str, str]]]
-
 _FILE: Final = "sqlite:///"
 _REDIS: Final = ("redis://", "rediss://", "redis+unix:///")
 MOST_FILES: Final = 100  # that are offered
 
 
-def known_addresses(incomplete: str) -> list[tuple[str, str]]:
+def known_addresses(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[tuple[str, str]]:
     """Addresses on record, each with the id that is expected there."""
     return [
         (f"{name}#{peer.node_id}" if "#" in incomplete else name, peer.node_id.short)
@@ -33,17 +33,17 @@ def known_addresses(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
-def places(incomplete: str) -> list[tuple[str, str]]:
+def places(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
     """The same, and the names of contexts and of peers that have an address on record."""
-    marked = [(f"@{name}", text) for name, text in contexts(incomplete)]
+    marked = [(f"@{name}", text) for name, text in contexts(ctx, param, incomplete)]
     for peer in _known():
         names = _names(peer)
         if any(map(_is_address, names)):
             marked += [(f"@{one}", peer.node_id.short) for one in names if "://" not in one]
-    return [*marked, *known_addresses(incomplete)]
+    return [*marked, *known_addresses(ctx, param, incomplete)]
 
 
-def contexts(incomplete: str) -> list[tuple[str, str]]:
+def contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
     """Names of contexts."""
     try:
         found = Contexts().all().items()
@@ -56,59 +56,40 @@ def contexts(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
-def bus_addresses(incomplete: str) -> list[tuple[str, str]]:
+def bus_addresses(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[tuple[str, str]]:
     """The same, and what `bus_files` offers."""
-    return [*bus_files(incomplete), *places(incomplete)]
+    return [*bus_files(ctx, param, incomplete), *places(ctx, param, incomplete)]
 
 
-def bus_files(incomplete: str) -> list[tuple[str, str]]:
+def bus_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
     """Files here that may hold a bus, and beginnings of addresses of one."""
     files = _databases() if incomplete.startswith(_FILE) else []
     return [(f"{_FILE}{name}", "") for name in files] or [(b, "") for b in (_FILE, *_REDIS)]
 
 
-def known_names(incomplete: str) -> list[tuple[str, str]]:
+def known_names(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[tuple[str, str]]:
     """Names and node ids on record."""
     peers = _known()
     names = [(name, peer.node_id.short) for peer in peers for name in _names(peer)]
     return names + [(str(peer.node_id), " ".join(_names(peer)[:1])) for peer in peers]
 
 
-@dataclass(frozen=True)
-class NamesOf:
-    """The names of a parameter's algorithms."""
-
-    parameter: str
-
-    def offered(self, incomplete: str) -> list[tuple[str, str]]:
-        """Names for the end of a comma list, those left out that stand in it."""
-        return _list_with(incomplete, NAMES[self.parameter])
+def algorithms(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[tuple[str, str]]:
+    """Names of the option's algorithms, for the end of a comma list."""
+    return _list_with(incomplete, NAMES.get(param.name or "", NAMES["signing"]))
 
 
-def algorithms(parameter: str) -> Complete:
-    """Names for the end of a comma list of this parameter's, those left out that stand in it."""
-    return NamesOf(parameter).offered
-
-
-def any_algorithm(incomplete: str) -> list[tuple[str, str]]:
+def any_algorithm(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[tuple[str, str]]:
     """The same for names of every parameter."""
     return _list_with(incomplete, [name for p in PARAMETERS for name in NAMES[p]])
-
-
-@dataclass(frozen=True)
-class OneOfThese:
-    """A few words."""
-
-    names: tuple[str, ...]
-
-    def offered(self, incomplete: str) -> list[tuple[str, str]]:
-        """All of them."""
-        return [(name, "") for name in self.names]
-
-
-def words(*names: str) -> Complete:
-    """One of a few words."""
-    return OneOfThese(names).offered
 
 
 def _list_with(incomplete: str, names: list[str] | tuple[str, ...]) -> list[tuple[str, str]]:

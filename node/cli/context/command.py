@@ -2,16 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._crypto.auditor import AuditorKey
 from parley._crypto.errors import InvalidKeyError
 from parley._crypto.keyfile import describe_keyfile
-from parley._node.cli.completion.suggestions import contexts, known_addresses, words
 from parley._node.cli.context.file import Context, Contexts, require_value
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError
 from parley._node.logs import one_line
@@ -20,41 +16,16 @@ from parley._node.trust.policies import AnyPeer, FirstUse, Known, parse_trust
 
 _WORDS: Final = (AnyPeer.name, FirstUse.name, Known.name)
 
-NewName = Annotated[
-    str, typer.Argument(metavar="NAME", help="Letters, digits and - _ . , at most 64.")
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a context.", autocompletion=contexts)]
-AnyName = Annotated[
-    str | None,
-    typer.Argument(metavar="NAME", help="Of a context.", autocompletion=contexts),
-]
-
 
 def add(
-    name: NewName,
-    address: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ADDR",
-            help="tcp://host:port or unix:///path, best with #NODEID after it.",
-            autocompletion=known_addresses,
-        ),
-    ] = None,
-    identity: Annotated[Path | None, typer.Option(help="Key file. Default: your own key.")] = None,
-    trust: Annotated[
-        str | None,
-        typer.Option(
-            help="any, first-use, known, or a file of known peers.",
-            autocompletion=words(*_WORDS),
-        ),
-    ] = None,
-    auditor: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Who can read the journal of a `serve --journal` there."),
-    ] = None,
-    use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace another of its name.")] = False,
-    as_json: Json = False,
+    name: str,
+    address: str | None,
+    identity: Path | None,
+    trust: str | None,
+    auditor: str | None,
+    use: bool,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Give a node a name, with the key and the trust that belong to it."""
     out, file = Output(as_json), Contexts()
@@ -64,7 +35,7 @@ def add(
     out.done(**_described(name, context, file.in_use), contexts=str(file.path))
 
 
-def use(name: AnyName = None, as_json: Json = False) -> None:
+def use(name: str | None, as_json: bool) -> None:
     """Have commands that are given no ADDR go to this context's; without NAME to none."""
     out, file = Output(as_json), Contexts()
     file.use(name)
@@ -72,7 +43,7 @@ def use(name: AnyName = None, as_json: Json = False) -> None:
     out.done(in_use=name, contexts=str(file.path))
 
 
-def list_contexts(as_json: Json = False) -> None:
+def list_contexts(as_json: bool) -> None:
     """Show all contexts; * is the one in use."""
     out, file = Output(as_json), Contexts()
     found, in_use = file.all(), file.in_use
@@ -86,7 +57,7 @@ def list_contexts(as_json: Json = False) -> None:
     out.done(count=len(found), contexts=str(file.path))
 
 
-def show(name: AnyName = None, as_json: Json = False) -> None:
+def show(name: str | None, as_json: bool) -> None:
     """Show what a context stands for; without NAME the one in use."""
     out, file = Output(as_json), Contexts()
     chosen = name or file.in_use
@@ -104,7 +75,7 @@ def show(name: AnyName = None, as_json: Json = False) -> None:
     out.done(**_described(chosen, context, in_use), contexts=str(file.path))
 
 
-def remove(name: Name, as_json: Json = False) -> None:
+def remove(name: str, as_json: bool) -> None:
     """Forget a context; key files and known peers stay."""
     out, file = Output(as_json), Contexts()
     context = file.remove(name)

@@ -2,12 +2,8 @@
 is left out, that of the context in use.
 """
 
-import os
-from typing import Any, Final
+from typing import Final
 
-from typer.core import TyperArgument
-
-from parley._node.cli.beginning import PlainCommand
 from parley._node.cli.context.file import Context, Contexts
 from parley._node.errors import AddressError, ConfigError, ParleyError
 from parley._node.transport.address import Address
@@ -17,26 +13,12 @@ MARK: Final = "@"
 VARIABLE: Final = "PARLEY_CONTEXT"  # names a context, as --context does
 
 
-class PlaceCommand(PlainCommand):
-    """A command whose first argument, ADDR, may be left out: the one in use stands there then."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As the base class."""
-        first = next((one for one in self.params if isinstance(one, TyperArgument)), None)
-        takes_one = first is not None and first.name == "address" and first.required
-        if takes_one and not ctx.resilient_parsing and self._leaves_out(ctx, args):
-            args = [MARK, *args]
-        return super().parse_args(ctx, args)
-
-    def _leaves_out(self, ctx: Any, args: list[str]) -> bool:
-        given: dict[str, Any] = self.make_parser(ctx).parse_args(args=list(args))[0]
-        text, named = given.get("address"), given.get("context") or os.environ.get(VARIABLE)
-        if isinstance(text, str) and (text.startswith(MARK) or "://" in text):
-            return False
-        try:
-            return bool(named) or Contexts().in_use is not None
-        except ParleyError:
-            return True  # which says so, where it is used
+def is_one_in_use() -> bool:
+    """Return whether a context is in use, or the file of contexts can't be read."""
+    try:
+        return Contexts().in_use is not None
+    except ParleyError:
+        return True  # the command that needs the file reports the error
 
 
 def placed(text: str, named: Context | None = None) -> tuple[str, Context | None]:

@@ -5,10 +5,9 @@ Everything that is shown was done and measured in this run; with `--json` each s
 
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import anyio
-import typer
 from rich.table import Table
 
 from parley._crypto.identity import Identity
@@ -19,11 +18,10 @@ from parley._node.cli.demo.process import other_process
 from parley._node.cli.demo.responder import respond
 from parley._node.cli.demo.scenes import Stage
 from parley._node.cli.demo.server import serve_demo
-from parley._node.cli.given_files import file_path
 from parley._node.cli.log_lines import change_level, set_up_logging
-from parley._node.cli.options import Json, Loop
 from parley._node.cli.output import Output
 from parley._node.cli.run import described, event_loop, until_interrupted
+from parley._node.errors import ConfigError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 
@@ -31,14 +29,9 @@ FEDERATION: Final = "federation"
 
 
 def demo(
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE", help="What to send, by default the README; or `federation`."
-        ),
-    ] = None,
-    loop: Loop = "asyncio",
-    as_json: Json = False,
+    what: str | None,
+    loop: str,
+    as_json: bool,
 ) -> None:
     """Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five servers
     of a federation, in as many processes. (A file of that name is `./federation`.)"""
@@ -49,18 +42,20 @@ def demo(
     if what == FEDERATION:
         anyio.run(until_interrupted, federation_demo, out, loop, **event_loop(loop))
         return
-    story = content_of(None if what is None else file_path(what))
+    if what == "":
+        raise ConfigError("cannot send the file '': the path is empty; leave FILE out, or name one")
+    story = content_of(None if what is None else Path(what))
     anyio.run(until_interrupted, _demo, out, loop, *story, **event_loop(loop))
 
 
-def demo_server(loop: Loop = "asyncio") -> None:
+def demo_server(loop: str) -> None:
     """A server of the federation that the demo shows."""
     set_up_logging("error")
     change_level("critical", access=False)
     anyio.run(serve_demo, **event_loop(loop))
 
 
-def demo_responder(loop: Loop = "asyncio") -> None:
+def demo_responder(loop: str) -> None:
     """The demo's other process."""
     set_up_logging("error")
     anyio.run(respond, **event_loop(loop))

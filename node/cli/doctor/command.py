@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Final
+from typing import Final
 
-import typer
+import click
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from parley._node.cli.completion.suggestions import bus_files, places
 from parley._node.cli.doctor.addresses import check_address, check_settings
 from parley._node.cli.doctor.bus import check_bus, check_contents, check_store
 from parley._node.cli.doctor.connection import Facts, weaknesses
@@ -24,7 +23,7 @@ from parley._node.cli.doctor.journal import check_journal
 from parley._node.cli.doctor.machine import check_machine, versions
 from parley._node.cli.exits import Exit
 from parley._node.cli.introduction import dialling_node
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted, show_value
 from parley._node.cli.run import described, meet, run
 from parley._node.logs import one_line
@@ -39,42 +38,14 @@ COLOURS: Final = {
     Level.PROBLEM: "red",
 }
 
-Address = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="ADDR",
-        help="Also look at the connection to this node.",
-        autocompletion=places,
-    ),
-]
 
-
-@takes_node_options
 def doctor(
     options: NodeOptions,
-    address: Address = None,
-    count: Annotated[int, typer.Option(min=1, help="Round trips to measure.")] = 5,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file with settings, of which it looks at other dialects, journal and bus."
-        ),
-    ] = None,
-    dialect: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ADDR",
-            help="Also look at this address, where another dialect is spoken; repeatable.",
-        ),
-    ] = None,
-    bus: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL",
-            help="Also check who can reach the store of this bus, and its file; repeatable.",
-            autocompletion=bus_files,
-        ),
-    ] = None,
+    address: str | None,
+    count: int,
+    config: Path | None,
+    dialect: list[str] | None,
+    bus: list[str] | None,
 ) -> None:
     """Look for what is wrong or weak here, and with a node; exit 1 if there is a problem."""
     out = Output(options.as_json)
@@ -108,7 +79,7 @@ def doctor(
     out.say(f"{counts[Level.OK]} ok, {notes}, {counts[Level.WEAK]} weak, {problems}")
     out.done(**{str(level): number for level, number in counts.items()})
     if counts[Level.PROBLEM]:
-        raise typer.Exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 async def _connection(

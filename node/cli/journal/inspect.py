@@ -4,18 +4,16 @@ It reads everything and verifies nothing; `verify` does that.
 """
 
 from collections import Counter
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
 from parley._crypto.auditor import AuditorKey
 from parley._crypto.errors import InvalidKeyError
-from parley._node.cli.journal.arguments import Directory, NodeOption
 from parley._node.cli.journal.segments import Bar, find_segments, read_segment
 from parley._node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output, brief_time, show_time
 from parley._node.cli.terminal import table_of
 from parley._node.journal.bodies import JoinedTunnel
@@ -26,13 +24,11 @@ _EVENT: Final = "event"
 
 
 def inspect(
-    directory: Directory,
-    node: NodeOption = None,
-    sessions: Annotated[bool, typer.Option("--sessions", help="Each session too.")] = False,
-    tunnels: Annotated[
-        bool, typer.Option("--tunnels", help="Each tunnel that the node joined too.")
-    ] = False,
-    as_json: Json = False,
+    directory: Path,
+    node: str | None,
+    sessions: bool,
+    tunnels: bool,
+    as_json: bool,
 ) -> None:
     """Show the segments, runs and sessions of the journals in a directory."""
     out = Output(as_json)

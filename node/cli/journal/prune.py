@@ -4,12 +4,9 @@ It names each file that it removed, or with --dry-run would remove.
 """
 
 import time
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Final
 
-import typer
-
-from parley._node.cli.journal.arguments import Directory
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output, counted
 from parley._node.cli.values import parse_duration, parse_size
 from parley._node.errors import ConfigError
@@ -19,17 +16,11 @@ _LIMITS: Final = "name at least one limit: --older-than 30d or --max-size 10GB"
 
 
 def prune(
-    directory: Directory,
-    older_than: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Those that ended longer ago, such as 30d or 12h."),
-    ] = None,
-    max_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="The oldest, until all have at most this much: 10GB."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only say.")] = False,
-    as_json: Json = False,
+    directory: Path,
+    older_than: str | None,
+    max_size: str | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Remove the oldest segments of the journals in a directory; never one that is written."""
     if older_than is None and max_size is None:

@@ -6,21 +6,17 @@ docs/howto/journal.md says what a finding proves.
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
-import typer
+import click
 from rich.markup import escape
 
 from parley._node.cli.exits import Exit
 from parley._node.cli.journal.arguments import (
-    AuditorKeys,
-    Directory,
-    KeyPassphrase,
-    NodeOption,
     read_auditor_keys,
 )
 from parley._node.cli.journal.segments import Bar, Piece, audited, find_segments
-from parley._node.cli.options import Json
 from parley._node.cli.output import Output, brief_time, counted, show_time
 from parley._node.cli.terminal import table_of
 from parley._node.journal.audit.rows import (
@@ -46,11 +42,11 @@ _PLACE_AT: Final = EVENT_COLUMNS.index("place")
 
 
 def verify(
-    directory: Directory,
-    auditor_key: AuditorKeys = None,
-    passphrase_file: KeyPassphrase = None,
-    node: NodeOption = None,
-    as_json: Json = False,
+    directory: Path,
+    auditor_key: list[Path] | None,
+    passphrase_file: Path | None,
+    node: str | None,
+    as_json: bool,
 ) -> None:
     """Verify the journals in a directory; exit 7 if there are findings."""
     out = Output(as_json)
@@ -87,7 +83,7 @@ def verify(
         decrypted=bool(auditors),
     )
     if every.findings:
-        raise typer.Exit(Exit.FINDINGS)
+        raise click.exceptions.Exit(Exit.FINDINGS)
 
 
 @dataclass(slots=True)

@@ -12,19 +12,11 @@ from functools import partial
 from pathlib import Path
 from time import sleep
 from types import FrameType
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
-from parley._node.cli.journal.arguments import AuditorKeys, KeyPassphrase, read_auditor_keys
-from parley._node.cli.options import Json
+from parley._node.cli.journal.arguments import read_auditor_keys
 from parley._node.cli.output import Output
 from parley._node.cli.pipeline.session import (
-    Journals,
-    Master,
-    Memory,
-    NoPayloads,
-    Remote,
     are_small,
     gold_store,
     is_there,
@@ -33,7 +25,6 @@ from parley._node.cli.pipeline.session import (
     remove,
     spark_session,
 )
-from parley._node.cli.pipeline.session import Tables as TablesDirectory
 from parley._node.cli.stages import during, staged
 from parley._node.errors import FileError
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
@@ -42,19 +33,16 @@ _PATIENCE: Final = 0.2  # seconds between two looks for a directory
 
 
 def run(
-    journals: Journals,
-    tables: TablesDirectory,
-    auditor_key: AuditorKeys = None,
-    passphrase_file: KeyPassphrase = None,
-    no_payloads: NoPayloads = False,
-    rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild", help="Remove the tables and make them again from the journals."),
-    ] = False,
-    master: Master = None,
-    remote: Remote = None,
-    memory: Memory = "2g",
-    as_json: Json = False,
+    journals: str,
+    tables: str,
+    auditor_key: list[Path] | None,
+    passphrase_file: Path | None,
+    no_payloads: bool,
+    rebuild: bool,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    as_json: bool,
 ) -> None:
     """Make tables of journals: what is new since the last run.
 
@@ -98,21 +86,17 @@ def run(
 
 
 def follow(
-    journals: Journals,
-    tables: TablesDirectory,
-    auditor_key: AuditorKeys = None,
-    passphrase_file: KeyPassphrase = None,
-    no_payloads: NoPayloads = False,
-    every: Annotated[
-        float, typer.Option(min=0.1, help="Seconds from one batch to the next, at least.")
-    ] = 2.0,
-    refresh: Annotated[
-        float, typer.Option(min=1, help="Seconds between two updates of the gold tables.")
-    ] = 60.0,
-    master: Master = None,
-    remote: Remote = None,
-    memory: Memory = "2g",
-    as_json: Json = False,
+    journals: str,
+    tables: str,
+    auditor_key: list[Path] | None,
+    passphrase_file: Path | None,
+    no_payloads: bool,
+    every: float,
+    refresh: float,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    as_json: bool,
 ) -> None:
     """Make tables of journals while they are written, until it is stopped.
 
@@ -158,19 +142,14 @@ def follow(
 
 
 def report(
-    tables: TablesDirectory,
-    html: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")],
-    master: Master = None,
-    remote: Remote = None,
-    memory: Memory = "2g",
-    rows: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Rows of a table, at the most.")
-    ] = 2_000,
-    without_events: Annotated[
-        bool,
-        typer.Option("--without-events", help="Sessions without their events: much sooner made."),
-    ] = False,
-    as_json: Json = False,
+    tables: str,
+    html: Path,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    rows: int,
+    without_events: bool,
+    as_json: bool,
 ) -> None:
     """Write the report of the tables as one HTML page.
 

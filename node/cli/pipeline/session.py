@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import typer
 
 from parley._node.cli.log_lines import set_up_logging
 from parley._node.errors import ConfigError, FileError, UnreachableError
@@ -26,28 +24,6 @@ if TYPE_CHECKING:
 
     from parley._pipeline.gold.outcome import Outcome
     from parley._pipeline.gold.store import GoldStore
-
-Master = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="Where Spark runs, as spark-submit has it. Default: local[*], here."
-    ),
-]
-Remote = Annotated[
-    str | None,
-    typer.Option(metavar="sc://HOST:PORT", help="A Spark Connect server, in place of --master."),
-]
-Memory = Annotated[
-    str, typer.Option(metavar="SIZE", help="Of the driver's Java, if it is started here.")
-]
-Tables = Annotated[
-    str, typer.Option(metavar="DIR", help="Where the tables are; all of Spark's workers see it.")
-]
-Journals = Annotated[
-    str,
-    typer.Option(metavar="DIR", help="Where the journals are: a directory, or a pattern of some."),
-]
-NoPayloads = Annotated[bool, typer.Option("--no-payloads", help="Keep no payloads in the tables.")]
 
 
 _CONNECT_PORT = 15002

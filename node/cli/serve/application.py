@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.options import SHARED, NodeOptions
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.handlers.catalogue import TOPICS_CALL
@@ -56,11 +56,10 @@ class Application:
         """
         if self._node is None:
             return None
-        usual = NodeOptions(**{name: default for name, (_, default) in TABLE.items()})
-        unsaid = usual.over(Settings())
+        unsaid = NodeOptions().over(Settings())
         said = [
             "--" + name.removesuffix("_path").replace("_", "-")
-            for name in TABLE
+            for name in SHARED
             if name not in _OF_THE_PROCESS and getattr(options, name) != getattr(unsaid, name)
         ]
         if options.base != NodeConfig():

@@ -2,7 +2,6 @@
 
 import platform
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 import anyio
 
@@ -12,6 +11,7 @@ from parley._node.messaging.payloads import Payload
 from parley._node.node import Node
 from parley._node.remote.named_event import NamedEvent
 from parley._node.remote.requests import Call
+from parley._node.version import VERSION
 
 
 def offer_builtin_calls(node: Node) -> None:
@@ -35,7 +35,7 @@ def offer_builtin_calls(node: Node) -> None:
         caller, suite = call.peer.node_id, call.peer.suite
         return {
             "name": "parley",
-            "version": version("parley-node"),
+            "version": VERSION,
             "python": platform.python_version(),
             "node_id": str(node.node_id),
             "role": node.config.role,

@@ -5,13 +5,10 @@ Whatever the rights do not allow is refused; a bus without rights is announced a
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._node.bus.bus_address import open_store, without_password
 from parley._node.cli.bus.connection import NODES, file_of
-from parley._node.cli.completion.suggestions import bus_files
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError
 from parley._node.handlers.rules import Roles
@@ -20,26 +17,6 @@ from parley._node.remote_bus.authorisation import BusRequest
 from parley._node.settings.bus import BusSettings
 
 PANEL: Final = "Durable bus"
-
-BusUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--bus",
-        metavar="URL",
-        help="Offer the bus there to other nodes: sqlite:///FILE, redis://HOST:PORT/DB.",
-        rich_help_panel=PANEL,
-        autocompletion=bus_files,
-    ),
-]
-BusAllow = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="RIGHT",
-        help="Who may do what: NODEID=publish+consume:EVENTS[:GROUPS], also inspect and manage; "
-        "* for anybody or anything; repeatable. Default: nobody.",
-        rich_help_panel=PANEL,
-    ),
-]
 
 
 class BusRights:

@@ -4,148 +4,74 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import anyio
-import typer
 
-from parley._node.cli.completion.suggestions import words
 from parley._node.cli.ending import longest_end
 from parley._node.cli.options import (
-    DIALECTS,
-    AllowInsecure,
-    Listen,
     NodeOptions,
-    takes_node_options,
 )
 from parley._node.cli.output import Output
 from parley._node.cli.run import ending_signals, make_node, run, say_closed
-from parley._node.cli.serve.access_log import AccessLog, LogRequests
-from parley._node.cli.serve.announcing import Announce, AnnounceName, announced
+from parley._node.cli.serve.announcing import announced
 from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.builtin import CLOCK_INTERVAL, offer_builtin_calls, offer_clock, tick
 from parley._node.cli.serve.bus import (
-    BusAllow,
     BusRights,
-    BusUrl,
     announce_bus,
     offered,
     require_bus,
 )
-from parley._node.cli.serve.console import ConsoleAddress, watched
+from parley._node.cli.serve.console import watched
 from parley._node.cli.serve.federation import (
-    AccountsOption,
-    Carry,
-    Export,
-    Follow,
-    Links,
-    Members,
     announce_federation,
     federated,
     told,
 )
 from parley._node.cli.serve.gateways import Spoken, joined
 from parley._node.cli.serve.journal import (
-    Auditors,
-    Fsync,
-    JournalDirectory,
-    OnFailure,
     announce_journal,
     journal_told,
     watch_journal,
 )
-from parley._node.cli.serve.metrics import MetricsAddress, metered
+from parley._node.cli.serve.metrics import metered
 from parley._node.cli.serve.reloading import Reloader, RunningServer
 from parley._node.cli.serve.supervisor import Supervisor
 from parley._node.logs import one_line
 from parley._node.node import Node
 from parley._node.settings import Settings, load_settings
-from parley._node.settings.dialects import FLAVOURS
 from parley._node.trust.policies import TrustPolicy
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="TOML file with settings; variables PARLEY_NODE_... and PARLEY_SERVE_... "
-        "go before it, options before both."
-    ),
-]
-ForwardOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TOPIC=ADDR",
-        help="Publish a topic of the node at ADDR here as well; repeatable.",
-    ),
-]
-SimprotoOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Speak SimProto at tcp://host:port or unix:///path; repeatable.",
-        rich_help_panel=DIALECTS,
-    ),
-]
-NamedOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Speak named events, as the crate bromine does, there; repeatable.",
-        rich_help_panel=DIALECTS,
-    ),
-]
-NamedFlavourOption = Annotated[
-    str | None,
-    typer.Option(
-        help="plain (bromine 0.14 to 0.17) or typed (from 0.18 on). Default: plain.",
-        rich_help_panel=DIALECTS,
-        autocompletion=words(*FLAVOURS),
-    ),
-]
-RelayOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Relay messages between clients that are known by a UUID, there; repeatable.",
-        rich_help_panel=DIALECTS,
-    ),
-]
-BridgeOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TOPIC",
-        help="Publish the relay's broadcasts as notes of this topic, and broadcast its notes.",
-        rich_help_panel=DIALECTS,
-    ),
-]
 
-
-@takes_node_options
 def serve(
     options: NodeOptions,
-    listen: Listen = None,
-    config: ConfigOption = None,
-    forward: ForwardOption = None,
-    announce: Announce = None,
-    announce_name: AnnounceName = None,
-    metrics: MetricsAddress = None,
-    simproto: SimprotoOption = None,
-    named: NamedOption = None,
-    named_flavour: NamedFlavourOption = None,
-    relay: RelayOption = None,
-    bridge: BridgeOption = None,
-    allow_insecure: AllowInsecure = False,
-    journal: JournalDirectory = None,
-    auditor: Auditors = None,
-    journal_fsync: Fsync = None,
-    journal_on_failure: OnFailure = None,
-    bus: BusUrl = None,
-    bus_allow: BusAllow = None,
-    link: Links = None,
-    member: Members = None,
-    carry: Carry = None,
-    export: Export = None,
-    follow: Follow = None,
-    accounts: AccountsOption = None,
-    console: ConsoleAddress = None,
-    access_log: AccessLog = None,
-    log_requests: LogRequests = None,
+    listen: list[str] | None,
+    config: Path | None,
+    forward: list[str] | None,
+    announce: bool | None,
+    announce_name: str | None,
+    metrics: str | None,
+    simproto: list[str] | None,
+    named: list[str] | None,
+    named_flavour: str | None,
+    relay: list[str] | None,
+    bridge: str | None,
+    allow_insecure: bool,
+    journal: Path | None,
+    auditor: list[str] | None,
+    journal_fsync: str | None,
+    journal_on_failure: str | None,
+    bus: str | None,
+    bus_allow: list[str] | None,
+    link: list[str] | None,
+    member: list[str] | None,
+    carry: list[str] | None,
+    export: list[str] | None,
+    follow: list[str] | None,
+    accounts: str | None,
+    console: str | None,
+    access_log: bool | None,
+    log_requests: bool | None,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM.
 

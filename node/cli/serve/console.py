@@ -6,9 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError
@@ -18,15 +15,6 @@ from parley._node.server.federation import Federation
 from parley._node.settings import Settings
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from parley._node.trust.policies import known_peers_of
-
-ConsoleAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--console",
-        metavar="HOST:PORT",
-        help="Serve the console there, on this machine alone; a link opens it once.",
-    ),
-]
 
 
 @asynccontextmanager

@@ -2,77 +2,18 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._node.apps.codes.calls import offer_code_calls
-from parley._node.cli.completion.suggestions import words
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import require_other
 from parley._node.node import Node
 from parley._node.server.calls import offer_federation_calls
 from parley._node.server.federation import Federation
 from parley._node.settings import FederationSettings
-from parley._node.settings.federation import ACCOUNT_RULES, parse_accounts
+from parley._node.settings.federation import parse_accounts
 
 PANEL: Final = "Federation of servers"
-
-Links = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--link",
-        metavar="ADDR",
-        help="Keep a link with the server there; ADDR has its node id; repeatable.",
-        rich_help_panel=PANEL,
-    ),
-]
-Members = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--member",
-        metavar="NODEID",
-        help="Take the cards of this server too, and let it link here; repeatable.",
-        rich_help_panel=PANEL,
-    ),
-]
-Carry = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NODEID",
-        help="Let tunnels of this server go on through this one; repeatable. Default: nobody's.",
-        rich_help_panel=PANEL,
-    ),
-]
-Export = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--export",
-        metavar="PATTERN",
-        help="What peers that come through a tunnel may ask for, as shop.*; repeatable. "
-        "Default: nothing.",
-        rich_help_panel=PANEL,
-    ),
-]
-Follow = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATTERN",
-        help="Topics elsewhere that accounts read with this server's right; repeatable. "
-        "Default: none.",
-        rich_help_panel=PANEL,
-    ),
-]
-AccountsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--accounts",
-        metavar="WHO",
-        help="Who may have an account: off, known, any, or node ids with commas. Default: off.",
-        rich_help_panel=PANEL,
-        autocompletion=words(*ACCOUNT_RULES),
-    ),
-]
 
 
 def told(

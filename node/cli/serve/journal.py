@@ -4,51 +4,12 @@ A journal that fails is always reported; `on_failure` decides whether the node g
 """
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
-from parley._node.cli.completion.suggestions import words
 from parley._node.cli.output import Output
 from parley._node.journal.journal import Journal
-from parley._node.settings.journal import FSYNC, ON_FAILURE
 
 PANEL: Final = "Journal"
-
-JournalDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--journal",
-        metavar="DIR",
-        help="Keep a journal there; made if need be. Takes --auditor.",
-        rich_help_panel=PANEL,
-    ),
-]
-Auditors = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--auditor",
-        metavar="KEY",
-        help="Key of an auditor that can read it, as parley journal keygen prints it; repeatable.",
-        rich_help_panel=PANEL,
-    ),
-]
-Fsync = Annotated[
-    str | None,
-    typer.Option(
-        help="always, interval or never: when it is forced to the disk. Default: interval.",
-        rich_help_panel=PANEL,
-        autocompletion=words(*FSYNC),
-    ),
-]
-OnFailure = Annotated[
-    str | None,
-    typer.Option(
-        help="alarm (go on without) or stop, when it cannot be written. Default: alarm.",
-        rich_help_panel=PANEL,
-        autocompletion=words(*ON_FAILURE),
-    ),
-]
 
 
 def journal_told(

@@ -3,24 +3,13 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError
 from parley._node.logs import needs_extra
 from parley._node.node import Node
 from parley._node.settings import ServeSettings
-
-MetricsAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="Tell metrics there by HTTP: /metrics for Prometheus, /healthz, /readyz.",
-    ),
-]
 
 # A program that has imported this has somebody who reads what goes through OpenTelemetry's API:
 # it does nothing by itself.

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 
 from parley._crypto.identity import NodeId
-from parley._node.cli.options import TABLE, NodeOptions, in_context
+from parley._node.cli.options import SHARED, NodeOptions, in_context
 from parley._node.cli.topics.offers import ToldOffer, ask_offers
 from parley._node.errors import ParleyError
 from parley._node.node import Node
@@ -19,10 +19,7 @@ def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[T
     Raises:
         ParleyError: nobody is known there, or the node does not tell in time.
     """
-    given = {
-        name: default if params.get(name) is None else params[name]
-        for name, (_, default) in TABLE.items()
-    }
+    given = {name: params[name] for name in SHARED if params.get(name) is not None}
     place = {"address": address}
     options = in_context(NodeOptions(**given), place)
     target = Address.parse(place["address"])

@@ -6,14 +6,11 @@ For people a list; as JSON Schema one document, in which the schema of each is a
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
-import typer
-
-from parley._node.cli.call import Address, Timeout
 from parley._node.cli.introduction import dialled
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import run
 from parley._node.cli.topics.offered_names import remember
@@ -36,17 +33,12 @@ _SAID = {
 }
 
 
-@takes_node_options
 def topics(
     options: NodeOptions,
-    address: Address,
-    prefix: Annotated[
-        str, typer.Argument(metavar="PREFIX", help="Only names that begin with it.")
-    ] = "",
-    schema: Annotated[
-        bool, typer.Option("--schema", help="One document of JSON Schema, in place of a list.")
-    ] = False,
-    timeout: Timeout = 10.0,
+    address: str,
+    prefix: str,
+    schema: bool,
+    timeout: float,
 ) -> None:
     """Show what a node offers to you: names, kinds, types and what is said of them."""
     if schema and options.as_json:

@@ -8,14 +8,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-import typer
+import click
 
 from parley._node.cli.completion.safety import SAFE_NAME, safe_description
 from parley._node.cli.context.places import placed
@@ -39,21 +39,24 @@ _LONGEST_FILE_NAME: Final = 200
 
 _KINDS: Final = ("call", "topic")  # the kinds of names that are completed
 
-Complete = Callable[[typer.Context, str], list[tuple[str, str]]]
 Names = dict[str, list[tuple[str, str]]]  # by kind: each name, and what is said of it
 
 
-def offered(kind: str) -> Complete:
-    """Completes a name of this kind, of the node whose address came before it."""
+def calls(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
+    """Return the calls of the node whose address came before."""
+    return _offered(ctx, "call")
 
-    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-        try:
-            found = _names(ctx.params).get(kind, [])
-        except Exception:  # whatever it is, nothing is offered then
-            return []
-        return [one for one in found if one[0].startswith(incomplete)]
 
-    return complete
+def topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
+    """Return the topics of the node whose address came before."""
+    return _offered(ctx, "topic")
+
+
+def _offered(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
+    try:
+        return _names(ctx.params).get(kind, [])
+    except Exception:  # whatever it is, nothing is offered then
+        return []
 
 
 def remember(address: str, offers: "Iterable[ToldOffer]") -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
-from typing import Annotated, Final
+from typing import Final
 
 import anyio
-import typer
 
 from parley._crypto.identity import NodeId
 from parley._node.apps.codes.calls import claim_slot, free_slot, keep_slot
@@ -38,34 +37,6 @@ _ELSEWHERE: Final = {
     "0.0.0.0": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),  # noqa: S104  # not bound here
     "::": (socket.AF_INET6, "2001:db8::1", "::1"),
 }
-
-HomeAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--home",
-        metavar="ADDR",
-        help="A server at which both have an account; they meet through it. Or @NAME.",
-        rich_help_panel=PANEL,
-    ),
-]
-GiverListen = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--listen",
-        help=f"Where to wait: tcp://host:port or unix:///path; repeatable. Default: {EVERYWHERE} "
-        "without --home.",
-        rich_help_panel=PANEL,
-    ),
-]
-GiverAnnounce = Annotated[
-    bool | None,
-    typer.Option(
-        "--announce/--no-announce",
-        help="Be found on the local network by the code's number. Default: if the extra "
-        "`discovery` is installed, and without --home.",
-        rich_help_panel=PANEL,
-    ),
-]
 
 
 @dataclass(frozen=True)

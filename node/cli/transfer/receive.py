@@ -2,21 +2,19 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import anyio
-import typer
 
 from parley._node.apps.codes.code import Code, looks_like_code
-from parley._node.apps.transfer.receiver import PARALLEL, FileReceiver
+from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.store import FileStore
-from parley._node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
+from parley._node.cli.options import DEFAULT_ADDRESS, NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import described, make_node, run
 from parley._node.cli.transfer.display import Display
-from parley._node.cli.transfer.giving import HomeAddress, put_on_record
+from parley._node.cli.transfer.giving import put_on_record
 from parley._node.cli.transfer.strangers import Strangers
-from parley._node.cli.transfer.taking import At, found_by_code
+from parley._node.cli.transfer.taking import found_by_code
 from parley._node.errors import ConfigError, FileError, os_reason
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
@@ -26,39 +24,19 @@ from parley._node.trust.known_peers import KnownPeers, default_known_peers
 ENDS: frozenset[int] = frozenset({CloseCode.NORMAL, CloseCode.GOING_AWAY})
 
 
-@takes_node_options
 def receive(
     options: NodeOptions,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="DIR|CODE", help="Where files are put; or the code that the sender shows."
-        ),
-    ],
-    directory: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", help="With CODE: where files are put. Default: here."),
-    ] = None,
-    listen: Listen = None,
-    at: At = None,
-    home: HomeAddress = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Take files from somebody new without asking.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Let a file replace another of its name.")
-    ] = False,
-    once: Annotated[bool, typer.Option("--once", help="The same as --count 1.")] = False,
-    count: Annotated[
-        int | None, typer.Option(min=1, help="End after this many files; default: never.")
-    ] = None,
-    max_size: Annotated[
-        int | None,
-        typer.Option(min=0, help="Largest file taken, bytes; default: what the disk has room for."),
-    ] = None,
-    parallel: Annotated[
-        int, typer.Option(min=1, max=64, help="Files at the same time.")
-    ] = PARALLEL,
+    what: str,
+    directory: Path | None,
+    listen: list[str] | None,
+    at: str | None,
+    home: str | None,
+    yes: bool,
+    force: bool,
+    once: bool,
+    count: int | None,
+    max_size: int | None,
+    parallel: int,
 ) -> None:
     """Take files from `parley send` into a directory, until SIGINT or SIGTERM.
 

@@ -5,50 +5,34 @@ from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
 
 import anyio
-import typer
 
 from parley._node.apps.transfer.names import same_file_key
-from parley._node.apps.transfer.receiver import PER_PEER
-from parley._node.apps.transfer.retries import RETRIES, OneSession, OpenSessions, send_over_link
+from parley._node.apps.transfer.retries import OneSession, OpenSessions, send_over_link
 from parley._node.apps.transfer.sender import Source, safe_name
 from parley._node.cli.context.places import MARK, placed
 from parley._node.cli.introduction import dialling_node
 from parley._node.cli.link import kept_link
-from parley._node.cli.options import NodeOptions, takes_node_options
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import described, run
 from parley._node.cli.transfer.display import Display
 from parley._node.cli.transfer.giving import (
-    GiverAnnounce,
-    GiverListen,
-    HomeAddress,
     WaysToMeet,
     met_by_code,
 )
 from parley._node.errors import CallRefused, ConfigError
 
 
-@takes_node_options
 def send(
     options: NodeOptions,
-    files_and_address: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE... [ADDR]",
-            help="Files, then tcp://host:port or unix:///path, best with #NODEID after it, or "
-            "@NAME; without one a code is shown.",
-        ),
-    ],
-    retries: Annotated[
-        int, typer.Option(min=0, max=1_000, help="Dials or tries in a row that may fail.")
-    ] = RETRIES,
-    parallel: Annotated[int, typer.Option(min=1, max=PER_PEER, help="Files at the same time.")] = 1,
-    home: HomeAddress = None,
-    listen: GiverListen = None,
-    announced: GiverAnnounce = None,
+    files_and_address: list[str],
+    retries: int,
+    parallel: int,
+    home: str | None,
+    listen: list[str] | None,
+    announced: bool | None,
 ) -> None:
     """Send files to `parley receive`; run it again to go on after a cut.
 

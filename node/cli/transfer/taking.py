@@ -4,9 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from parley._crypto.identity import Identity
 from parley._node.apps.codes.calls import find_slot
@@ -18,7 +16,7 @@ from parley._node.cli.introduction import dialling_node
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import hinting
-from parley._node.cli.transfer.giving import PANEL, entered_home
+from parley._node.cli.transfer.giving import entered_home
 from parley._node.discovery.discovery import find
 from parley._node.errors import ConfigError, HandshakeError, ParleyError
 from parley._node.node import Node
@@ -29,15 +27,6 @@ from parley._node.trust.policies import AnyPeer
 
 MOST_TRIED: Final = 3  # nodes on the local network that say they wait at the slot
 
-At = Annotated[
-    str | None,
-    typer.Option(
-        "--at",
-        metavar="ADDR",
-        help="Where the sender waits: tcp://host:port, unix:///path or @NAME.",
-        rich_help_panel=PANEL,
-    ),
-]
 
 # Called with the node and the peer that has the code, before the peer is told so.
 Ready = Callable[[Node, Peer], object]

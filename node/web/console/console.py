@@ -10,7 +10,6 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -26,6 +25,7 @@ from parley._node.peer.peer import Peer
 from parley._node.server.federation import Federation
 from parley._node.transport.ground import own_task_group
 from parley._node.trust.known_peers import KnownPeers
+from parley._node.version import VERSION
 from parley._node.web.console.buses_view import buses_view
 from parley._node.web.console.federation_view import federation_view
 from parley._node.web.console.numbers_view import numbers_view
@@ -110,7 +110,7 @@ class Console:
                 "short": node.node_id.short,
                 "name": shown(fetched.names.get(node.node_id, "")),
                 "role": node.config.role,
-                "version": version("parley-node"),
+                "version": VERSION,
                 "python": platform.python_version(),
                 "addresses": [shown(one) for one in node.addresses],
                 "uptime": now - self._began,

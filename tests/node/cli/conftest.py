@@ -4,13 +4,11 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
-import typer.main
 
 from parley._node.cli.main import main
 from tests.node.cli.processes import Finished, Processes
@@ -19,9 +17,6 @@ NAME = "shop.ordered"
 Publish = Callable[..., list[str]]
 
 Parley = Callable[..., Finished]
-
-# Typer reads the signatures of all commands at each start: half of what a short command takes.
-get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +61,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def parley(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Parley:
     """Runs a command in this process, which is ten times faster than in its own."""
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(typer.main, "get_command", get_command)
 
     def run(*args: str, data: bytes = b"") -> Finished:
         monkeypatch.setattr(sys, "argv", ["parley", *args])

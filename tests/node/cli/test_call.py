@@ -147,7 +147,7 @@ def test_a_timeout_without_end(parley: Parley, server: str, timeout: str) -> Non
     [
         (["x", "--timeout", "0"], "cannot use --timeout 0: "),
         (["x", "--timeout", "-1"], "cannot use --timeout -1: "),
-        (["x", "--timeout", "nan"], "cannot use --timeout nan: "),
+        (["x", "--timeout", "nan"], "Invalid value for '--timeout'"),
         (["x", "--data-json", "1"], "give DATA or --data-json, not both"),
         (["--data-json", "{"], "--data-json is not JSON: "),
         (["--data-json", ""], "--data-json is not JSON: "),

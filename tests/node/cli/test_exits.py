@@ -5,7 +5,7 @@ from pathlib import Path
 from signal import Signals
 
 import pytest
-from typer import TyperException
+from click import ClickException
 
 from parley._crypto.errors import (
     KeyFileTooOpenError,
@@ -98,7 +98,7 @@ EXPECTED: list[tuple[Exception, int, int, str]] = [
     (BusClosedError("closed"), Exit.FAILED, 1, "failed"),
     (NotPendingError("gone"), Exit.FAILED, 1, "failed"),
     (ParleyError("other"), Exit.FAILED, 1, "failed"),
-    (TyperException("odd"), Exit.FAILED, 1, "failed"),
+    (ClickException("odd"), Exit.FAILED, 1, "failed"),
 ]
 
 
@@ -149,7 +149,7 @@ def test_an_error_of_the_system_names_its_file() -> None:
 
 def test_an_error_without_words_has_its_name() -> None:
     assert _found(ParleyError()).text == "ParleyError"
-    assert _found(TyperException("")).text == "a command is missing"
+    assert _found(ClickException("")).text == "a command is missing"
 
 
 def test_a_changed_id_is_a_warning_of_many_lines(

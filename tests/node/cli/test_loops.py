@@ -76,7 +76,7 @@ def test_loops_that_are_not_there(
     parley: Parley, command: tuple[str, ...], options: tuple[str, ...], sentence: str
 ) -> None:
     if command == ("demo",) and "--uvloop" in options:
-        sentence = "No such option: --uvloop"
+        sentence = "No such option '--uvloop'"
     done = parley(*command, *options)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"parley: {sentence}")

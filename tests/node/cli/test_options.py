@@ -11,7 +11,7 @@ from parley._crypto.identity import Identity
 from parley._crypto.keyfile import PassphraseCost, save_identity
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._node.cli.given_files import read_network_key
-from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.options import NodeOptions
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, FileError, KnownPeersError
 from parley._node.protocol.limits import Limits
@@ -28,7 +28,7 @@ KEY = bytes(range(32))
 
 def common(**given: Any) -> NodeOptions:
     """The options with these given and all others as they are by default."""
-    return NodeOptions(**{name: given.get(name, default) for name, (_, default) in TABLE.items()})
+    return NodeOptions(**given)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 import parley._node.cli.ping as ping
-from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.ping import _Watch
 from parley._node.testing import FaultyProxy
@@ -80,7 +80,7 @@ class Printed:
 @asynccontextmanager
 async def watching(address: str, out: Output, count: int | None = None) -> AsyncIterator[_Watch]:
     """Watch what answers at an address, until the end of the block."""
-    options = NodeOptions(**{name: default for name, (_, default) in TABLE.items()})
+    options = NodeOptions()
     watch = _Watch(out, count, 0.02)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch.run, options, address)

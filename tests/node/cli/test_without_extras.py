@@ -27,16 +27,14 @@ PIPELINE = ("--journals", ".", "--tables", "tables")
 REDIS = "redis://127.0.0.1:1"
 # Imports the function of each command, as running it does.
 IMPORT_ALL = """
-from parley._node.cli.main import COMMANDS, Family, _function
+from parley._node.cli.commands.declare import load
+from parley._node.cli.commands.root import PARLEY
 
-def places(commands):
-    for found in commands.values():
-        if isinstance(found, Family):
-            yield from places(found.commands)
-        else:
-            yield found
+def functions(group):
+    for found in group.commands.values():
+        yield from functions(found) if hasattr(found, "commands") else [load(found.target)]
 
-print(*map(_function, places(COMMANDS)))
+print(*functions(PARLEY))
 """
 
 

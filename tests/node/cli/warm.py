@@ -22,6 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
+from parley._node.cli.commands.declare import load
+from parley._node.cli.commands.root import PARLEY
+from parley._node.cli.main import main
+
 # Bytes of the arguments and the environment of a process: what fits into one message.
 _LONGEST: Final = 1 << 17
 _STEP: Final = 0.005
@@ -169,23 +173,20 @@ def _become(arguments: list[str], environment: dict[str, str], directory: str) -
         runpy.run_path(arguments[0], run_name="__main__")
 
 
-def _make(group: Any) -> None:
-    """Import all commands of a group, and those below them."""
-    for name in group.commands:
-        command = group.commands[name]
+def import_all(group: Any = PARLEY) -> None:
+    """Import the functions of all commands of a group, and of those below them."""
+    for command in group.commands.values():
         if hasattr(command, "commands"):
-            _make(command)
+            import_all(command)
+        else:
+            load(command.target)
 
 
 def _warm_up() -> None:
-    """Import all that commands import, and make of them what typer makes at each start."""
+    """Import all that commands import."""
     import anyio
-    import typer.main
 
-    from parley._node.cli.main import app, main
-
-    typer.main.get_command = cache(typer.main.get_command)
-    _make(typer.main.get_command(app))
+    import_all()
     sys.argv[:] = ["parley", "errors", "1"]
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         main()

@@ -49,7 +49,7 @@ def test_for_people_and_for_an_auditor_elsewhere(parley: Parley, tmp_path: Path)
     ("options", "sentence"),
     [
         (["--minutes", "0"], "--minutes is a number above 0"),
-        (["--rate", "nan"], "--rate is a number above 0"),
+        (["--rate", "0"], "--rate is a number above 0"),
         (["--latency", "-1"], "--latency is a number above 0"),
         (["--nodes", "1"], "Invalid value for '--nodes'"),
         (["--segment-size", "1"], "segment_size"),

@@ -22,7 +22,6 @@ from urllib.parse import quote
 import pytest
 
 from parley._crypto.identity import NodeId
-from parley._node.cli.completion.command import Shell
 from parley._node.cli.context.file import Context, Contexts
 from parley._node.trust.known_peers import KnownPeers
 from tests.node.cli.processes import TIMEOUT, Processes
@@ -68,17 +67,17 @@ class Start(NamedTuple):
 
 
 STARTS = {
-    Shell.BASH: Start(
+    "bash": Start(
         ["bash", "--norc", "--noprofile", "-i"],
         "bind 'set show-all-if-ambiguous on'; bind 'set page-completions off'; set +o history;"
         "bind 'set completion-query-items 1000'; source <(parley completion bash)",
     ),
-    Shell.ZSH: Start(
+    "zsh": Start(
         ["zsh", "-f", "-i"],
         "autoload -Uz compinit; compinit -u -D; LISTMAX=1000;"
         "unsetopt list_ambiguous prompt_sp zle_bracketed_paste; source <(parley completion zsh)",
     ),
-    Shell.FISH: Start(["fish", "--no-config", "-i"], "parley completion fish | source"),
+    "fish": Start(["fish", "--no-config", "-i"], "parley completion fish | source"),
 }
 HOSTILE_NODE = Path(__file__).with_name("hostile_node.py")
 
@@ -96,10 +95,10 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(params=[pytest.param(shell, id=shell.value) for shell in Shell])
-def shell(request: pytest.FixtureRequest) -> Shell:
+@pytest.fixture(params=list(STARTS))
+def shell(request: pytest.FixtureRequest) -> str:
     """Each shell in turn; skipped where it is not installed."""
-    found = Shell(request.param)
+    found = str(request.param)
     if shutil.which(found) is None:
         pytest.skip(f"{found} is not installed")
     return found
@@ -136,12 +135,12 @@ class Typing:
 
 
 @contextmanager
-def typing_at(shell: Shell, home: Path) -> Iterator[Typing]:
+def typing_at(shell: str, home: Path) -> Iterator[Typing]:
     environment = {
         "PATH": f"{home}{os.pathsep}{os.environ['PATH']}",
         "PARLEY_HOME": str(home),
         "HOME": str(home),
-        "TERM": "xterm" if shell is Shell.FISH else "dumb",
+        "TERM": "xterm" if shell == "fish" else "dumb",
         "INPUTRC": os.devnull,
         "LC_ALL": "C.UTF-8",
     }
@@ -166,7 +165,7 @@ def typing_at(shell: Shell, home: Path) -> Iterator[Typing]:
         os.close(ours)
 
 
-def test_words_are_completed(shell: Shell, home: Path) -> None:
+def test_words_are_completed(shell: str, home: Path) -> None:
     with typing_at(shell, home) as typing:
         for begun, rest in (
             ("parley jour", "nal "),
@@ -189,7 +188,7 @@ def hostile_offers(here: Path) -> list[tuple[str, str]]:
 LAST = f"safe.{len(HOSTILE) + len(UGLY) - 1:03}"
 
 
-def test_hostile_names_and_descriptions_in_files(shell: Shell, home: Path) -> None:
+def test_hostile_names_and_descriptions_in_files(shell: str, home: Path) -> None:
     """Files of this machine; that of offers is as an earlier version kept them."""
     here = home / "here"
     offers = hostile_offers(here)
@@ -217,7 +216,7 @@ def test_hostile_names_and_descriptions_in_files(shell: Shell, home: Path) -> No
 
 
 def test_names_and_descriptions_of_a_hostile_node(
-    shell: Shell, home: Path, processes: Processes
+    shell: str, home: Path, processes: Processes
 ) -> None:
     """A node whose id is in the address: it is asked when TAB is pressed."""
     here, file = home / "here", home / "offers.json"

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 from parley._crypto.identity import NodeId
@@ -15,9 +17,15 @@ from parley._node.cli.completion.suggestions import (
     bus_files,
     known_addresses,
     known_names,
-    words,
 )
 from parley._node.trust.known_peers import KnownPeers
+
+
+def offered(complete: Any, incomplete: str, name: str = "word") -> list[tuple[str, str]]:
+    """What a function offers for an option of this name."""
+    option = click.Option([f"--{name}"])
+    return list(complete(click.Context(click.Command("c")), option, incomplete))
+
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 ALICE = NodeId(b"\x01" * 32)
@@ -34,8 +42,8 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownPeers:
 
 
 def test_addresses_on_record(known: KnownPeers) -> None:
-    assert known_addresses("") == [(PLACE, ALICE.short)]
-    assert known_addresses("tcp://127.0.0.1:7000#") == [(f"{PLACE}#{ALICE}", ALICE.short)]
+    assert offered(known_addresses, "") == [(PLACE, ALICE.short)]
+    assert offered(known_addresses, "tcp://127.0.0.1:7000#") == [(f"{PLACE}#{ALICE}", ALICE.short)]
 
 
 def test_addresses_of_buses(
@@ -43,18 +51,18 @@ def test_addresses_of_buses(
 ) -> None:
     begun = [("sqlite:///", ""), ("redis://", ""), ("rediss://", ""), ("redis+unix:///", "")]
     monkeypatch.chdir(tmp_path)
-    assert bus_addresses("") == [*begun, ("@alice", ALICE.short), (PLACE, ALICE.short)]
-    assert bus_files("sqlite:///") == begun  # none is here yet
+    assert offered(bus_addresses, "") == [*begun, ("@alice", ALICE.short), (PLACE, ALICE.short)]
+    assert offered(bus_files, "sqlite:///") == begun  # none is here yet
     for name in ("bus.db", "a.db", "$(reboot).db", "notes.txt"):
         (tmp_path / name).touch()
-    assert bus_files("sqlite:///b") == [("sqlite:///a.db", ""), ("sqlite:///bus.db", "")]
-    assert bus_files("redis://") == begun
+    assert offered(bus_files, "sqlite:///b") == [("sqlite:///a.db", ""), ("sqlite:///bus.db", "")]
+    assert offered(bus_files, "redis://") == begun
     monkeypatch.setattr(suggestions, "MOST_FILES", 2)
-    assert bus_files("sqlite:///") == [("sqlite:///a.db", "")]  # the first two by name
+    assert offered(bus_files, "sqlite:///") == [("sqlite:///a.db", "")]  # the first two by name
 
 
 def test_names_on_record_without_what_a_shell_would_run(known: KnownPeers) -> None:
-    assert [name for name, _ in known_names("")] == [
+    assert [name for name, _ in offered(known_names, "")] == [
         PLACE,
         "alice",
         "tcp://nowhere",
@@ -65,22 +73,18 @@ def test_names_on_record_without_what_a_shell_would_run(known: KnownPeers) -> No
 
 def test_a_file_that_cannot_be_read_offers_nothing(known: KnownPeers) -> None:
     known.path.write_text("nonsense\n")
-    assert known_addresses("") == []
-    assert known_names("") == []
+    assert offered(known_addresses, "") == []
+    assert offered(known_names, "") == []
 
 
 @pytest.mark.parametrize("parameter", list(NAMES))
 def test_every_algorithm_is_offered(parameter: str) -> None:
-    offered = algorithms(parameter)("")
-    assert [name for name, _ in offered] == list(NAMES[parameter])
-    assert {name for name, _ in offered} <= {name for name, _ in any_algorithm("")}
+    names = [name for name, _ in offered(algorithms, "", parameter)]
+    assert names == list(NAMES[parameter])
+    assert set(names) <= {name for name, _ in offered(any_algorithm, "")}
 
 
 def test_a_comma_list_goes_on_with_what_is_not_in_it() -> None:
-    offered = algorithms("hash")("blake3,sha256,blake2b-256,s")
-    assert offered == [("blake3,sha256,blake2b-256,sha512", "")]
-    assert algorithms("kex")("x25519,") == [("x25519,x25519-mlkem768", "")]
-
-
-def test_words() -> None:
-    assert words("any", "known")("k") == [("any", ""), ("known", "")]  # typer takes what fits
+    found = offered(algorithms, "blake3,sha256,blake2b-256,s", "hash")
+    assert found == [("blake3,sha256,blake2b-256,sha512", "")]
+    assert offered(algorithms, "x25519,", "kex") == [("x25519,x25519-mlkem768", "")]

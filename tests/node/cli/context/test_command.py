@@ -14,7 +14,7 @@ from parley._node.cli.context.file import Context, Contexts
 from parley._node.cli.context.places import placed
 from parley._node.errors import ConfigError, FileError
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
-from tests.node.cli.completion.test_suggestions import ALICE, NOW
+from tests.node.cli.completion.test_suggestions import ALICE, NOW, offered
 from tests.node.cli.conftest import Parley, said
 
 PLACE = "tcp://127.0.0.1:1"
@@ -251,8 +251,8 @@ def test_what_stands_for_an_address(tmp_path: Path) -> None:
     assert placed("@") == (PLACE, HOME)
     other = Context(address="unix:///run/other")
     assert placed("@", other) == (other.address, other)
-    assert contexts("") == [("home", PLACE), ("key", "")]
-    assert places("") == [
+    assert offered(contexts, "") == [("home", PLACE), ("key", "")]
+    assert offered(places, "") == [
         ("@home", PLACE),
         ("@key", ""),
         ("@alice", ALICE.short),
@@ -260,7 +260,7 @@ def test_what_stands_for_an_address(tmp_path: Path) -> None:
         (PLACE, ALICE.short),
     ]
     file.path.write_text("broken")
-    assert contexts("") == []
+    assert offered(contexts, "") == []
 
 
 def test_the_auditor_of_a_context(parley: Parley, tmp_path: Path) -> None:

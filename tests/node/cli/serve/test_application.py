@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.serve.application import Application
 from parley._node.errors import ConfigError, UnreachableError
 from parley._node.node import Node
@@ -46,9 +47,8 @@ def module(directory: Path, text: str, name: str = "shop_a") -> str:
     return name
 
 
-def options(**given: object) -> NodeOptions:
-    values = {name: default for name, (_, default) in TABLE.items()}
-    return NodeOptions(**{**values, **given}).over(Settings())
+def options(**given: Any) -> NodeOptions:
+    return NodeOptions(**given).over(Settings())
 
 
 @pytest.mark.anyio

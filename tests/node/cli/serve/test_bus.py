@@ -78,7 +78,7 @@ def test_over_the_network(processes: Processes, parley: Parley, bus: str, publis
     (group,) = said(parley("bus", "groups", address, NAME, "--json"), "group")
     assert group["lag"] + group["pending"] == 1
     # The same file, while the node has it open.
-    assert parley("bus", "lag", bus, NAME, "--max", "0").code == 7
+    assert parley("bus", "groups", bus, NAME, "--max", "0").code == 7
     for command in (
         ("publish", address, "auth.user"),
         ("groups", address),

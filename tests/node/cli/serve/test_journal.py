@@ -28,7 +28,7 @@ def test_it_is_kept_and_goes_on_after_a_crash(
     processes: Processes, parley: Parley, tmp_path: Path, auditor: AuditorPrivateKey
 ) -> None:
     journal = tmp_path / "journal"
-    new(tmp_path / "identity", as_json=True)
+    new(tmp_path / "identity", "ed25519", None, as_json=True)
     options = ["--journal", str(journal), "--identity", str(tmp_path / "identity")]
     options += ["--auditor", auditor.public.text, "--journal-fsync", "always"]
     running, (address,) = processes.serve(*options)

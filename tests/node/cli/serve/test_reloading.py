@@ -14,7 +14,7 @@ import pytest
 
 from parley import Peer
 from parley._crypto.identity import Identity
-from parley._node.cli.options import TABLE, NodeOptions
+from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.bus import BusRights
@@ -63,7 +63,7 @@ async def serving(
     caplog.set_level(logging.INFO)
     file = tmp_path / "server.toml"
     file.write_text(text)
-    options = NodeOptions(**{name: given.get(name, usual) for name, (_, usual) in TABLE.items()})
+    options = NodeOptions(**given)
     settings = load_settings(file, {})
     config = options.over(settings).config()
     reloader = Reloader(lambda: load_settings(file, {}), options, settings)
@@ -323,6 +323,4 @@ async def test_nothing_is_read_before_it_serves(
 
 
 def _nothing() -> tuple[NodeOptions, Any]:
-    return NodeOptions(**{name: usual for name, (_, usual) in TABLE.items()}), load_settings(
-        None, {}
-    )
+    return NodeOptions(), load_settings(None, {})

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from parley._crypto.identity import Identity, NodeId
@@ -18,9 +19,10 @@ from parley._node.cli.topics.offered_names import (
     FRESH,
     MOST_NAMES,
     MOST_NODES,
-    offered,
+    calls,
     remember,
     remembered,
+    topics,
 )
 from parley._node.cli.topics.offers import ToldOffer
 from parley._node.errors import ParleyError
@@ -45,15 +47,17 @@ def silent() -> Iterator[str]:
         yield f"tcp://127.0.0.1:{listener.getsockname()[1]}#{Identity.create().node_id}"
 
 
-class Typed:
-    """What typer tells of the words before the one that is completed."""
-
-    def __init__(self, **params: Any) -> None:
-        self.params = params
+def offered(kind: str, incomplete: str = "", **params: Any) -> list[tuple[str, str]]:
+    """What is offered after these words."""
+    ctx = click.Context(click.Command("c"))
+    ctx.params.update(params)
+    complete = {"call": calls, "topic": topics}[kind]
+    found = complete(ctx, click.Argument(["topic"]), incomplete)
+    return [each for each in found if each[0].startswith(incomplete)]
 
 
 def names(kind: str, incomplete: str = "", **params: Any) -> list[str]:
-    return [name for name, _ in offered(kind)(Typed(**params), incomplete)]  # type: ignore[arg-type]  # as above
+    return [name for name, _ in offered(kind, incomplete, **params)]
 
 
 def call(*found: str) -> list[ToldOffer]:
@@ -121,7 +125,7 @@ def test_names_that_were_heard_are_not_asked_for_again(monkeypatch: pytest.Monke
         THERE, [*call("a", "$(reboot)", "b c"), ToldOffer(kind="topic", name="t", doc="One.\nTwo")]
     )
     assert names("call", address=THERE) == ["a"]
-    assert offered("topic")(Typed(address=THERE), "") == [("t", "One.")]  # type: ignore[arg-type]  # as above
+    assert offered("topic", address=THERE) == [("t", "One.")]
     assert remembered(THERE)[1] < FRESH
 
 

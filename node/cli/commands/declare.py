@@ -1,0 +1,255 @@
+"""Declarations of commands: click's classes with sections, examples and lazily imported functions.
+
+A declaration names the function that runs the command as `module:function`. Help, completion and
+the reference page need the declarations alone, so none of them imports what a command does.
+"""
+
+import gc
+import math
+import os
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+ADDRESS: Final = "address"  # the name of an argument that a context can stand for
+_MARK: Final = "@"
+_HOME: Final = __name__.rpartition(".commands.")[0]  # the package that has the functions
+_ALL: Final = "parley.help_all"
+
+# Words, or the `module:function` that returns them with descriptions, called as click calls it.
+Completions = Sequence[str] | str
+
+
+class Number(click.ParamType[float]):
+    """A number of at least `min` and at most `max`; not NaN."""
+
+    name = "number"
+
+    def __init__(self, min: float = -math.inf, max: float = math.inf) -> None:
+        self._min, self._max = min, max
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; fails for text that isn't one, and outside of the limits."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        if not self._min <= number <= self._max:
+            self.fail(f"{value} is not in {self._min:g} to {self._max:g}.", param, ctx)
+        return number
+
+
+class _File(click.Path):
+    """A path that isn't empty: an empty one would be the current directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; fails for an empty one."""
+        if value == "":
+            self.fail("the path '' is empty; give '.' for the current directory", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH: Final = click.Path(path_type=Path)
+FILE: Final = _File(path_type=Path)
+
+
+class Option(click.Option):
+    """An option in a `section` of the help; `--help` leaves `advanced` ones out."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        section: str = "Options",
+        advanced: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(names, **settings)
+        self.section = section
+        self.advanced = advanced
+
+
+def option(*names: str, completes: Completions = (), **settings: Any) -> Option:
+    """Declare an option."""
+    return Option(names, shell_complete=_completer(completes), **settings)
+
+
+def flag(*names: str, **settings: Any) -> Option:
+    """Declare an option without a value."""
+    return Option(names, is_flag=True, **settings)
+
+
+def argument(
+    name: str, metavar: str, completes: Completions = (), required: bool = True, **settings: Any
+) -> click.Argument:
+    """Declare an argument."""
+    settings["metavar"] = metavar if required or "[" in metavar else f"[{metavar}]"
+    settings["shell_complete"] = _completer(completes)
+    return click.Argument([name], required=required, **settings)
+
+
+class Command(click.Command):
+    """A command that shows its options by section, and `--help-all` if some are advanced."""
+
+    def __init__(
+        self, name: str, target: str, params: list[click.Parameter], **settings: Any
+    ) -> None:
+        self.target = target
+        if any(isinstance(each, Option) and each.advanced for each in params):
+            params = [*params, _HELP_ALL]
+        super().__init__(name, params=params, callback=_Callback(target), **settings)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a missing ADDR is that of the context in use."""
+        first = next((one for one in self.params if isinstance(one, click.Argument)), None)
+        if (
+            first is not None
+            and first.name == ADDRESS
+            and first.required
+            and not ctx.resilient_parsing
+            and self._omits_address(ctx, args)
+        ):
+            args = [_MARK, *args]
+        return super().parse_args(ctx, args)
+
+    def _omits_address(self, ctx: click.Context, args: list[str]) -> bool:
+        given: dict[str, Any] = self.make_parser(ctx).parse_args(args=list(args))[0]
+        text = given.get(ADDRESS)
+        if isinstance(text, str) and (text.startswith(_MARK) or "://" in text):
+            return False
+        places = import_module(f"{_HOME}.context.places")
+        named = given.get("context") or os.environ.get(places.VARIABLE)
+        return isinstance(named, str) or places.is_one_in_use()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each section."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for each in self.get_params(ctx):
+            is_left_out = getattr(each, "advanced", False) and not ctx.meta.get(_ALL)
+            record = None if is_left_out else each.get_help_record(ctx)
+            if record is not None and isinstance(each, click.Option):
+                sections.setdefault(getattr(each, "section", "Options"), []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """Commands with a name in common, listed in the order in which they are declared."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the declarations."""
+        return list(self.commands)
+
+
+class _Callback:
+    """The function that runs a command, imported when it is called."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def __call__(self, **given: Any) -> None:
+        function = load(self._target)
+        begin()
+        # An option that was not given is None, also one that can be repeated.
+        given = {
+            name: (list(value) or None) if isinstance(value, tuple) else value
+            for name, value in given.items()
+        }
+        if "network_key" in given:
+            node_options = import_module(f"{_HOME}.options").NodeOptions
+            options = node_options.taken_from(given)
+            function(options, **given)
+        else:
+            function(**given)
+
+
+def load(target: str) -> Callable[..., Any]:
+    """Import the function that `module:function` names, below `node.cli`."""
+    module, _, name = target.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"{_HOME}.{module}"), name)
+    return function
+
+
+def command(
+    name: str,
+    target: str,
+    help: str,
+    *params: click.Parameter,
+    examples: Iterable[str] = (),
+    **settings: Any,
+) -> Command:
+    """Declare a command that `target` runs."""
+    settings["short_help"] = help.partition("\n\n")[0]
+    return Command(name, target, list(params), help=help, epilog=_epilog(examples), **settings)
+
+
+def group(
+    name: str, help: str, *commands: click.Command, examples: Iterable[str] = (), **settings: Any
+) -> Group:
+    """Declare a group of commands."""
+    settings |= {"help": help, "short_help": help, "epilog": _epilog(examples)}
+    made = Group(name, no_args_is_help=True, **settings)
+    for each in commands:
+        made.add_command(each)
+    return made
+
+
+def begin() -> None:
+    """Prepare for the work of a command, after its imports: collect garbage, except among the
+    imported modules, and let SIGINT raise KeyboardInterrupt."""
+    if gc.isenabled():
+        return  # the program began before, as in tests
+    gc.freeze()
+    gc.enable()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _epilog(examples: Iterable[str]) -> str | None:
+    lines = [f"  {example}" for example in examples]
+    return "\n".join(["Examples:", "", "\b", *lines]) if lines else None
+
+
+def _completer(completes: Completions) -> Any:
+    if not completes:
+        return None
+
+    def complete(
+        ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        if isinstance(completes, str):
+            found: Iterable[tuple[str, str]] = load(completes)(ctx, param, incomplete)
+        else:
+            found = ((word, "") for word in completes)
+        return [
+            CompletionItem(word, help=text) for word, text in found if word.startswith(incomplete)
+        ]
+
+    return complete
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+_HELP_ALL: Final = flag(
+    "--help-all",
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show the help with all options.",
+)

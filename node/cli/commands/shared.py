@@ -1,0 +1,170 @@
+"""Options and arguments of several families of commands."""
+
+from typing import Final
+
+from parley._node.cli.commands.declare import PATH, Number, flag, option
+
+KEX: Final = option(
+    "--kex",
+    completes="completion.suggestions:algorithms",
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Of x25519-mlkem768, x25519.",
+)
+SIGNING: Final = option(
+    "--signing",
+    completes="completion.suggestions:algorithms",
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Of ed25519, ml-dsa-65, ecdsa-p256.",
+)
+HASH: Final = option(
+    "--hash",
+    completes="completion.suggestions:algorithms",
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Of blake3, sha256, blake2b-256, sha512.",
+)
+CIPHER: Final = option(
+    "--cipher",
+    completes="completion.suggestions:algorithms",
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Of aes-256-gcm, chacha20-poly1305, xchacha20-poly1305.",
+)
+SEALING: Final = option(
+    "--sealing",
+    completes="completion.suggestions:algorithms",
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Of chain, each.",
+)
+REQUIRE: Final = option(
+    "--require",
+    completes="completion.suggestions:any_algorithm",
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Algorithms that a connection must use; others of their kind are refused.",
+)
+MAX_PAYLOAD: Final = option(
+    "--max-payload",
+    type=int,
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Longest payload, bytes; 1 KiB to 64 MiB.",
+)
+PLAINTEXT: Final = flag(
+    "--plaintext",
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="Unencrypted, for debugging.",
+)
+IDENTITY: Final = option(
+    "--identity",
+    "identity_path",
+    type=PATH,
+    section="Identity and trust",
+    help="Key file. Default: your own, which `parley id show` shows.",
+)
+FRESH: Final = flag(
+    "--fresh",
+    section="Identity and trust",
+    help="An identity for this command alone, kept nowhere.",
+)
+CONTEXT: Final = option(
+    "--context",
+    metavar="NAME",
+    envvar="PARLEY_CONTEXT",
+    completes="completion.suggestions:contexts",
+    section="Identity and trust",
+    help="Identity, trust, auditor, and ADDR where it is left out, of this context.",
+)
+PASSPHRASE_FILE: Final = option(
+    "--passphrase-file",
+    type=PATH,
+    section="Identity and trust",
+    help="File with the key file's passphrase.",
+)
+TRUST: Final = option(
+    "--trust",
+    completes=("any", "first-use", "known"),
+    section="Identity and trust",
+    help="any, first-use, known, or a file of known peers. Default: first-use when dialling, "
+    "any when listening. An address with a node id trusts that id alone.",
+)
+NETWORK_KEY: Final = option(
+    "--network-key",
+    type=PATH,
+    section="Identity and trust",
+    advanced=True,
+    help="File with the network's 32-byte key, raw or as 64 hex digits.",
+)
+ROLE: Final = option(
+    "--role",
+    completes=("client", "server", "peer"),
+    section="Identity and trust",
+    advanced=True,
+    help="client, server or peer. Default: peer.",
+)
+RESUME: Final = option(
+    "--resume",
+    metavar="SECONDS",
+    type=Number(),
+    section="Negotiation (comma lists, best first)",
+    advanced=True,
+    help="How long a connection waits for another transport when its own is lost, 0 to 600. "
+    "Default: 30.",
+)
+LOOP: Final = option(
+    "--loop", default="asyncio", advanced=True, help="The event loop's library: asyncio or trio."
+)
+UVLOOP: Final = option(
+    "--uvloop/--no-uvloop",
+    default=None,
+    advanced=True,
+    help="Default: uvloop where it is installed.",
+)
+LOG_LEVEL: Final = option(
+    "--log-level",
+    completes=("debug", "info", "warning", "error"),
+    help="debug, info, warning or error. Default: warning when listening or on a bus, else error.",
+)
+LOG_FORMAT: Final = option(
+    "--log-format",
+    completes=("text", "json"),
+    help="text, or json: an object a line. Default: text.",
+)
+JSON: Final = flag("--json", "as_json", help="One JSON object a line on standard output.")
+LISTEN: Final = option(
+    "--listen",
+    multiple=True,
+    help="tcp://host:port or unix:///path; repeatable. Default: tcp://127.0.0.1:0",
+)
+AUDITOR_PASSPHRASE: Final = option(
+    "--passphrase-file", type=PATH, help="File with the passphrase of the auditors' key files."
+)
+
+# Of each command that connects or listens; `node.cli.options.NodeOptions` has a field for each.
+NODE_OPTIONS: Final = (
+    KEX,
+    SIGNING,
+    HASH,
+    CIPHER,
+    SEALING,
+    REQUIRE,
+    MAX_PAYLOAD,
+    PLAINTEXT,
+    IDENTITY,
+    FRESH,
+    CONTEXT,
+    PASSPHRASE_FILE,
+    TRUST,
+    NETWORK_KEY,
+    ROLE,
+    RESUME,
+    LOOP,
+    UVLOOP,
+    LOG_LEVEL,
+    LOG_FORMAT,
+    JSON,
+)
