@@ -230,7 +230,6 @@ def test_a_type_is_looked_at_once() -> None:
 def test_types_need_no_extra() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert any(one.startswith("msgspec") for one in project["dependencies"])
-    assert project["optional-dependencies"]["typed"] == []
 
 
 def test_models_in_cells_become_maps_and_nothing_else_changes() -> None:

@@ -95,4 +95,4 @@ def test_the_extra_is_named(
     monkeypatch.delitem(sys.modules, "parley._node.cli.journal.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     done = parley("journal", "export", str(journals), "--out", str(tmp_path / "out"))
-    assert (done.code, "needs Parley's extra 'pipeline'" in done.err) == (2, True)
+    assert (done.code, "needs the extra 'pipeline'" in done.err) == (2, True)

@@ -224,7 +224,7 @@ def test_what_does_not_go_together_or_is_not_there(
     monkeypatch.setitem(sys.modules, "pyspark.errors", None)
     done = parley("pipeline", "run", *WHERE)
     assert done.code == 2
-    assert "needs Parley's extra 'pipeline': in a clone `uv run --extra pipeline`" in done.err
+    assert "needs the extra 'pipeline': pip install 'parley-node[pipeline]'" in done.err
 
 
 def test_follow_waits_for_journals_that_are_not_there_yet(
