@@ -107,34 +107,3 @@ def test_a_recorded_initiator_does_not_convince_a_responder(
     feed(new, CUTS[cut](bytes(old.a.wire)))
     assert_not_convinced(new)
     assert bytes(new.wire) != bytes(old.b.wire)
-
-
-@each_shape
-def test_each_beginning_of_a_recorded_flight_comes_to_nothing(shape: Shape) -> None:
-    """A flight that stops after any event: no one is identified, and the deadline holds."""
-    old = recorded(shape)
-    for who, wire in (("initiator", old.b.wire), ("responder", old.a.wire)):
-        frames = [frame(event) for event in events_of(wire)]
-        for count in range(len(frames)):
-            new = fresh(shape, who)
-            feed(new, frames[:count])
-            new.core.handle_deadline(START + shape.config(who).handshake_timeout)
-            new.collect(START)
-            assert new.core.ended
-            (only,) = new.reports
-            assert isinstance(only, ConnectionEnded)
-            assert only.code in (CloseCode.BAD_RECORD, CloseCode.TIMEOUT)
-
-
-@each_shape
-def test_a_recorded_flight_does_not_convince_while_the_session_goes_on(shape: Shape) -> None:
-    """The replay arrives beside the connection it was recorded from; that one is not hurt."""
-    pair = Pair(shape.config("initiator"), shape.config("responder"))
-    pair.pump()
-    for who, wire in (("initiator", pair.b.wire), ("responder", pair.a.wire)):
-        new = fresh(shape, who)
-        feed(new, [bytes(wire) + bytes(wire)])
-        assert_not_convinced(new)
-    pair.a.core.send(1, 0, 64, 1, b"data", lbm=False)
-    pair.pump()
-    assert pair.b.payloads == [b"data"]

@@ -278,26 +278,6 @@ def test_nothing_passes_around_a_switch_of_keys(
         assert not scene.receiver.opened, what
 
 
-@pytest.mark.parametrize("place", ["before Hello", "after Hello", "before Reply", "after Reply"])
-@pytest.mark.parametrize("what", IGNORABLE)
-@pytest.mark.parametrize("count", [1, 3])
-def test_before_the_keys_no_event_is_passed_over(what: str, count: int, place: str) -> None:
-    """There is nothing that one could inject there to begin with."""
-    pair = new_pair("chain")
-    extra = IGNORABLE[what] * count
-    if "Hello" in place:
-        receiver, flight = pair.b, taken(pair.a, pair)
-    else:
-        pair.carry(pair.a)
-        receiver, flight = pair.a, taken(pair.b, pair)
-    at = int("after" in place)
-    pair.deliver(receiver, b"".join([*flight[:at], extra, *flight[at:]]))
-    assert receiver.code in REFUSED
-    pair.pump()
-    assert not pair.a.opened
-    assert not pair.b.opened
-
-
 # Counters.
 
 

@@ -22,7 +22,7 @@ from parley._crypto.schedule import (
 from parley._crypto.signing import SigningKey
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import PeerIdentified
-from tests.node.protocol.pair import ALIVE, Pair
+from tests.node.protocol.pair import Pair
 from tests.security.insider import ALGORITHMS, meeting, signing_as
 from tests.security.shapes import identity
 
@@ -124,22 +124,6 @@ def test_a_proof_signed_for_another_purpose(algorithm: str, who: int) -> None:
         assert refuser.code == CloseCode.AUTHENTICATION_FAILED, wrong
         assert not refuser.all(PeerIdentified)
         assert not refuser.opened
-
-
-@each_side
-@each_algorithm
-def test_a_seal_signed_for_another_purpose(algorithm: str, who: int) -> None:
-    for wrong in (*WRONG_FOR_A_SEAL, SEAL):
-        pair, ledger = lying_pair(algorithm, who)
-        pair.pump()
-        assert pair.a.opened
-        assert pair.b.opened
-        ledger.lie(wrong)
-        pair.sides[who].core.send(1, 0, 64, 1, b"data", lbm=False, seal=True)
-        pair.pump()
-        reader = pair.sides[1 - who]
-        assert reader.code == (ALIVE if wrong == SEAL else CloseCode.SEAL_VIOLATION), wrong
-        assert len(reader.events) == (wrong == SEAL)
 
 
 @each_side

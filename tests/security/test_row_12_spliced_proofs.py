@@ -9,16 +9,9 @@ from parley._crypto.identity import Identity
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import PeerIdentified
 from tests.node.protocol.pair import Pair, Side, events_of
-from tests.security.changed_bytes import at
 from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting, signing_as
-from tests.security.middle import Middle
 from tests.security.shapes import (
-    INITIATORS_PROOF,
-    RESPONDERS_PROOF,
-    SHAPES,
-    Shape,
     identity,
-    named_frames,
 )
 
 each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -55,18 +48,6 @@ def assert_not_identified(side: Side, code: CloseCode) -> None:
     assert not side.all(PeerIdentified)
     assert not side.opened
     assert not side.events
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
-@pytest.mark.parametrize("name", [RESPONDERS_PROOF, INITIATORS_PROOF])
-def test_a_whole_proof_event_of_another_session(shape: Shape, name: str) -> None:
-    """As anybody can who recorded it: same two nodes, same settings."""
-    old = shape.frames()[name]
-    middle = Middle(shape, at(name, lambda _: old))
-    middle.conclude()
-    middle.assert_refused()
-    reader = middle.a if name == RESPONDERS_PROOF else middle.b
-    assert_not_identified(reader, CloseCode.BAD_RECORD)
 
 
 @each_side
@@ -140,13 +121,3 @@ def test_a_seal_of_another_session_or_another_place(algorithm: str, who: int) ->
         pair.pump()
         assert reader.code == CloseCode.SEAL_VIOLATION
         assert len(reader.events) == (recorder is old)
-
-
-def test_sessions_of_the_same_two_are_different() -> None:
-    """Nothing in a second session's handshake is what it was in the first."""
-    shape = SHAPES["chain"]
-    pair = Pair(shape.config("initiator"), shape.config("responder"))
-    pair.pump()
-    frames, old = named_frames(shape, pair), shape.frames()
-    for name in shape.events:
-        assert frames[name] != old[name]
