@@ -1,5 +1,5 @@
-"""Who can reach a gateway on this machine: users that the file of a Unix socket lets in, and no page
-in a browser. Addresses of other machines: tests/node/transport/test_gateway.py.
+"""Who can reach a gateway on this machine: users that the file of a Unix socket lets in, and no
+page in a browser. Addresses of other machines: tests/node/transport/test_gateway.py.
 """
 
 import os

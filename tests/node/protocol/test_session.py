@@ -7,10 +7,12 @@ from parley._lbm.codec import Value, encode
 from parley._node.protocol.account import Account
 from parley._node.protocol.codes import (
     CLOSE,
+    CONNECTION,
     DATA,
     FINISH,
     OPEN,
     PONG,
+    RECEIVED,
     RESET,
     SEAL,
     STREAM,
@@ -44,6 +46,13 @@ def test_wire_keeps_order_and_counts() -> None:
 def test_handshake_events_and_unknown_ones(plaintext: str, subcategory: int) -> None:
     pair = open_pair(plaintext=plaintext)
     pair.inject(pair.a, 0, 1, subcategory, {keys.CODE: 0, keys.TEXT: ""}, sealed=True)
+    assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
+
+
+@EACH_KIND
+def test_a_position_in_a_session_that_cannot_be_resumed(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.inject(pair.a, 0, CONNECTION, RECEIVED, {keys.RECEIVED: 0}, sealed=True)
     assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 
 
