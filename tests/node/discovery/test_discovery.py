@@ -210,7 +210,7 @@ async def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "parley._node.discovery.mdns")
     monkeypatch.delattr("parley._node.discovery.mdns")
     monkeypatch.setitem(sys.modules, "zeroconf", None)
-    with pytest.raises(ConfigError, match="needs Parley's extra 'discovery'"):
+    with pytest.raises(ConfigError, match="needs the extra 'discovery'"):
         await find()
 
 
