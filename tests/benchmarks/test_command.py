@@ -27,7 +27,7 @@ def test_an_unknown_name_is_refused(module: str) -> None:
     ("options", "said"),
     [
         (["calls", "--beside", "resum=0"], "there is no setting"),
-        (["calls", "--beside", "resume=soon"], "not a number"),
+        (["calls", "--beside", "resume=soon"], "cannot set node.resume to 'soon'"),
         (["calls", "--beside", "resume=0", "--ours-only"], "not allowed with"),
     ],
 )
