@@ -9,7 +9,7 @@ import signal
 import sys
 from importlib.util import find_spec
 
-NEEDED = ("click", "prompt_toolkit", "rich")
+NEEDED = ("click", "prompt_toolkit", "rich", "watchfiles")
 
 
 def main() -> None:

@@ -89,7 +89,6 @@ def run(bare: Path, home: Path, *command: str) -> Finished:
         ("bus", ("serve", *HERE, "--bus", REDIS)),
         ("fast", ("call", NOWHERE, "x", "--uvloop")),
         ("fast", ("call", NOWHERE, "x", "--hash", "blake3")),
-        ("reload", ("run", "shop", "--reload")),
         ("trio", ("call", NOWHERE, "x", "--loop", "trio")),
         ("trio", ("simulate", "--journals", "journals", "--loop", "trio")),
     ],
