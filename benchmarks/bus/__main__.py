@@ -7,7 +7,9 @@ store. A ratio compares the bus on Redis with Lightbus in the same round.
 
 import argparse
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -147,7 +149,7 @@ def _lightbus(url: str) -> Iterator[LineProcess]:
     if shutil.which("uv") is None:
         raise ChildError("uv is not installed")
     packages = [word for package in LIGHTBUS for word in ("--with", package)]
-    python = shutil.which("python3.9") or "3.9"
+    python = find_python()
     command = ["uv", "run", "--quiet", "--no-project", "--python", python, *packages, "python"]
     with LineProcess([*command, str(Path(__file__).with_name("lightbus_child.py")), url]) as child:
         try:
@@ -155,6 +157,24 @@ def _lightbus(url: str) -> Iterator[LineProcess]:
         except ChildError as error:
             raise ChildError(f"Python {python} does not run {LIGHTBUS[0]}") from error
         yield child
+
+
+def find_python() -> str:
+    """Return a Python 3.9 that runs, on the PATH or of pyenv; else the version, for uv to fetch.
+
+    A shim of pyenv on the PATH doesn't run unless the version is selected.
+    """
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    paths = [shutil.which("python3.9"), *map(str, root.glob("versions/3.9*/bin/python"))]
+    return next((path for path in paths if path is not None and _runs(path)), "3.9")
+
+
+def _runs(path: str) -> bool:
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 if __name__ == "__main__":

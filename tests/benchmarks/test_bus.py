@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,18 @@ def test_a_ratio_is_of_one_round() -> None:
     row = bus.measure("publish-1", dict.fromkeys(("sqlite", "lightbus", "redis"), publish), 1, 2, 0)
     assert row["ratio"] == [2.05, 0.1, 4.0]
     assert "redis by lightbus" in bus.line(row)
+
+
+def test_a_python_that_does_not_run_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim, python = tmp_path / "python3.9", tmp_path / "versions" / "3.9.1" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    for path, code in ((shim, 127), (python, 0)):
+        path.write_text(f"#!/bin/sh\nexit {code}\n")
+        path.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert bus.find_python() == str(python)
+    python.unlink()
+    assert bus.find_python() == "3.9"
