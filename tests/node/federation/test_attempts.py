@@ -99,12 +99,13 @@ def test_what_another_path_does_not_mend_is_final(code: ResultCode) -> None:
     ],
 )
 def test_a_home_and_its_account_are_asked_anew(code: ResultCode, hop: int) -> None:
-    attempts = to_target(ACCOUNT)
+    finder = finder_of(SQUARE)
+    attempts = Attempts(finder, [TARGET, ACCOUNT], 6.0)
     assert attempts.next(1.0) == (*FIRST, ACCOUNT)
     attempts.failed(code, hop, 1.0)
     assert attempts.next(1.0) is None
     # It may have logged in meanwhile.
-    again = Attempts(attempts._finder, [TARGET, ACCOUNT], 6.0)
+    again = Attempts(finder, [TARGET, ACCOUNT], 6.0)
     assert again.next(1.1) == (*FIRST, ACCOUNT)
 
 
@@ -144,13 +145,3 @@ def test_a_server_that_was_silent_is_avoided_by_all() -> None:
     attempts.failed(ResultCode.DEADLINE_EXCEEDED, None, 1.0)
     assert set(finder.avoided.at(1.0)) == {FIRST[1]}
     assert Attempts(finder, [TARGET], 6.0).next(2.0) == SECOND
-
-
-def test_where_all_ways_are_avoided_the_first_try_goes_by_the_best() -> None:
-    finder = finder_of(SQUARE)
-    for server in (LEFT, RIGHT):
-        finder.avoided.add(server, 1.0)
-    attempts = Attempts(finder, [TARGET], 6.0)
-    assert attempts.next(1.0) == FIRST
-    attempts.failed(ResultCode.OVERLOADED, 1, 1.0)
-    assert attempts.next(1.0) is None

@@ -239,8 +239,6 @@ def test_a_link_has_256_tunnels_and_an_account_16() -> None:
     assert judge(BEFORE, US, AFTER, dials=dials) == full
     ended(dials, led)
     ended(dials, onward)
-    # Nothing is kept of neighbours without tunnels.
-    assert not dials._tunnels
 
 
 def test_whoever_dials_an_account_does_not_keep_it_from_dialling() -> None:
@@ -270,7 +268,7 @@ def closed_by(dials: Dials, tunnels: list[Tunnel]) -> list[int]:
     ],
 )
 def test_idle_tunnels_of_one_origin_make_way_for_another(by: NodeId, path: Path) -> None:
-    dials = new_dials()
+    dials = Dials(US, SERVERS, LINKS, (BEFORE,), Everybody())
     hostile = begun(dials, STRANGER, ACCOUNT, count=10)
     hostile += begun(dials, AFTER, ACCOUNT, count=6, path=(AFTER, US, ACCOUNT))
     closed = closed_by(dials, hostile)
@@ -280,7 +278,6 @@ def test_idle_tunnels_of_one_origin_make_way_for_another(by: NodeId, path: Path)
     assert dials.has_room(ACCOUNT, to=True)
     # An origin that has the most gets no further one, unless one is idle for a minute.
     begun(dials, STRANGER, ACCOUNT)
-    dials._accounts = Everybody()
     again = encode_dial(TRACE, 5, to=(US, ACCOUNT))
     refused = Refused(ResultCode.OVERLOADED, 0)
     assert dials.judge(STRANGER, again, 2.0) == refused

@@ -217,13 +217,6 @@ def test_a_stranger_has_no_link() -> None:
     assert server.directory.receive(ONE, codes.HAVE, b"", server.now, server.now_ms) == []
 
 
-def test_there_are_at_most_1024_servers() -> None:
-    others = [NodeId(number.to_bytes(32, "big")) for number in range(1_024)]
-    with pytest.raises(ConfigError):
-        Directory(identity(0), others)
-    Directory(identity(0), [*others[:1_023], US])
-
-
 def test_news_goes_to_all_others() -> None:
     server = Server()
     server.exchanging(ONE, TWO)

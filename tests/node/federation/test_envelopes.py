@@ -38,16 +38,6 @@ def test_what_was_signed_is_read_and_verified(algorithm: str) -> None:
     assert envelope.cells[keys.IDENTITY_KEYS] == [[algorithm, origin.keys[0].public, None]]
 
 
-def test_the_signature_is_that_of_the_page() -> None:
-    key = identity(0).keys[0]
-    body: dict[int, Encodable] = {
-        **CONTENT,
-        keys.ORIGIN: node_id(0),
-        keys.IDENTITY_KEYS: [["ed25519", key.public, None]],
-    }
-    assert sign_envelope(identity(0), CONTENT) == signed_content(body)
-
-
 def test_each_changed_bit_is_found() -> None:
     encoded = sign_envelope(identity(0), CONTENT)
     for place in range(8 * len(encoded)):

@@ -103,6 +103,10 @@ class Served:
         self.cut()
         await self.stop()
 
+    async def empty(self) -> None:
+        """Wait until all connections are over."""
+        await self.server.until(lambda: not self.server._guests)
+
     def cut(self) -> None:
         """End each connection; the server goes on."""
         for guest in list(self.server._guests.values()):

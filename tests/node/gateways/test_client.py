@@ -57,7 +57,7 @@ async def test_it_is_connected_again_after_each_restart(
                 await client.ready()
             assert client.is_over
             assert not client.is_open
-            await served.server.until(lambda: not served.server._guests)
+            await served.empty()
         assert seen == ["up", PeerClosedError] * 3 + ["up"]
 
     with nothing_left():
@@ -117,7 +117,7 @@ async def test_it_is_left_at_any_moment(anyio_backend: str, dialect: Dialect) ->
             for seconds in (0.0, 0.0005, 0.001, 0.002, 0.01):
                 await leave(served.address, seconds)
                 await leave(NOBODY, seconds)
-            await served.server.until(lambda: not served.server._guests)
+            await served.empty()
 
 
 @each

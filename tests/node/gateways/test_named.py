@@ -1,13 +1,12 @@
 """The gateway: which clients it accepts, what it counts, and how it ends."""
 
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 import pytest
 
 from parley import CallRefused, CallTimeout, NamedEvent, ParleyError
-from parley._node.errors import ConfigError, InsecureAddressError
+from parley._node.errors import ConfigError
 from parley._node.gateways.named.client import NamedClient
 from parley._node.gateways.named.gateway import NamedGateway
 from parley._node.gateways.named.peer import FlavourName
@@ -131,55 +130,6 @@ async def test_closing_stops_handlers_that_do_not_finish(
                 await client.emit("stuck")
                 await began.wait()
         assert stopped.is_set()
-
-
-async def test_an_exception_leaves_at_once(anyio_backend: str) -> None:
-    async with new_node() as node:
-        node.on("echo")(_echo)
-        served = NamedGateway(node)
-
-        async def fail() -> None:
-            async with served:
-                await served.listen("tcp://127.0.0.1:0")
-                async with client_of(served) as client:
-                    await client.emit("echo", 1).reply(timeout=PATIENCE)
-                    raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            await fail()
-        assert not served.peers
-
-
-async def test_events_over_a_unix_socket(anyio_backend: str) -> None:
-    async with new_node() as node, NamedGateway(node) as served:
-        node.on("echo")(_echo)
-        # pytest's own directories are too deep for a socket's name.
-        with TemporaryDirectory() as directory:
-            address = await served.listen(f"unix://{directory}/events")
-            assert served.addresses == [address]
-            async with NamedClient(address) as client:
-                assert (await client.emit("echo", [1]).reply(timeout=PATIENCE)).data == [1]
-
-
-async def test_only_this_machine_is_served_unless_told(anyio_backend: str) -> None:
-    async with new_node() as node, NamedGateway(node) as served:
-        with pytest.raises(InsecureAddressError):
-            await served.listen("tcp://0.0.0.0:0")
-        assert await served.listen("tcp://0.0.0.0:0", allow_insecure=True)
-
-
-@both
-async def test_it_runs_once_at_a_time(anyio_backend: str, flavour: FlavourName) -> None:
-    async with joined(flavour) as (served, client):
-        await client.peer.emit("nobody")
-        with pytest.raises(ParleyError, match="running already"):
-            await served.__aenter__()
-        with pytest.raises(ParleyError, match="running already"):
-            await client.__aenter__()
-        await served.until(lambda: bool(served.peers))
-        assert repr(served) == f"<NamedGateway, {flavour}, 1 clients>"
-        assert client.peer.flavour == flavour
-        assert "NamedClient of tcp://127.0.0.1" in repr(client)
 
 
 def test_settings_are_checked() -> None:

@@ -9,34 +9,12 @@ import pytest
 from parley import CallTimeout, NamedEvent, Node, ParleyError, PeerClosedError, UnreachableError
 from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.peer import FlavourName
 from parley._node.protocol.errors import LocalProtocolError
-from parley.dialects import Guest
 from tests.node.gateways import restarts
-from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
+from tests.node.gateways.named_sides import client_of, gateway
 from tests.node.network import PATIENCE, started
 
 pytestmark = pytest.mark.anyio
-
-both = pytest.mark.parametrize("flavour", FLAVOURS)
-
-
-@both
-async def test_the_server_emits_as_well(anyio_backend: str, flavour: FlavourName) -> None:
-    async with joined(flavour) as (served, client):
-
-        @client.offering.on("question")
-        async def question(event: NamedEvent) -> Any:
-            return ["answered", event.data]
-
-        @served.node.on("ask")
-        async def ask(event: NamedEvent) -> Any:
-            assert isinstance(event.peer, Guest)
-            answer = await event.peer.emit("question", "why?").reply(timeout=PATIENCE)
-            return answer.data
-
-        reply = await client.emit("ask").reply(timeout=PATIENCE)
-        assert reply.data == ["answered", "why?"]
 
 
 async def test_nobody_answers(anyio_backend: str) -> None:
@@ -122,8 +100,8 @@ async def test_the_offering_is_for_each_connection(anyio_backend: str) -> None:
         async with client:
             for count in (1, 2):
                 await client.ready()
-                await served.server.until(lambda: bool(served.server._guests))
-                (guest,) = served.server._guests.values()
+                await served.server.until(lambda: bool(served.server.peers))
+                (guest,) = served.server.peers
                 reply = await guest.emit("question", count).reply(timeout=PATIENCE)
                 assert reply.data == ["answered", count]
                 await served.stop()

@@ -114,29 +114,6 @@ async def test_payloads_travel_as_they_were_asked_for(
 
 
 @both
-async def test_a_reply_that_nobody_waits_for_is_an_event(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
-    heard = anyio.Event()
-    async with joined(flavour) as (served, client):
-
-        @client.offering.on("pong")
-        async def pong(event: NamedEvent) -> None:
-            assert event.data == 2
-            heard.set()
-
-        @served.node.on("ping")
-        async def ping(event: NamedEvent) -> None:
-            assert event.wants_reply
-            await event.emit("pong", 1)
-            await event.emit("pong", 2)
-
-        assert (await client.emit("ping").reply(timeout=PATIENCE)).data == 1
-        with anyio.fail_after(PATIENCE):
-            await heard.wait()
-
-
-@both
 async def test_replies_that_nobody_reads_are_bounded(
     anyio_backend: str, flavour: FlavourName
 ) -> None:

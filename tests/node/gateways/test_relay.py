@@ -7,7 +7,6 @@ from uuid import UUID
 import anyio
 import pytest
 
-from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.sorter import Sorter
 from parley._node.errors import (
     AddressError,
@@ -66,15 +65,6 @@ async def test_a_uuid_is_taken_once(anyio_backend: str) -> None:
         assert relay.clients == [first.uuid]
 
 
-@pytest.mark.parametrize("uuid", [UUID(int=0), UUID(int=2**128 - 1)])
-async def test_a_uuid_of_nobody_is_refused(anyio_backend: str, uuid: UUID) -> None:
-    async with relaying() as (relay, address), RelayClient(address, uuid) as client:
-        with pytest.raises(RelayRefusedError) as caught:
-            await read(client)
-        assert caught.value.code == 1
-        assert relay.clients == []
-
-
 async def test_feedback_can_be_turned_off(anyio_backend: str) -> None:
     nowhere = UUID(int=5)
     for feedback in (True, False):
@@ -123,20 +113,10 @@ async def test_who_is_one_too_many_is_turned_away(anyio_backend: str) -> None:
 
 
 async def test_the_uuid_has_its_time(anyio_backend: str) -> None:
-    async with relaying(uuid_timeout=0.05) as (relay, address), await raw(address) as half_open:
+    async with relaying(uuid_timeout=0.05) as (_, address), await raw(address) as half_open:
         await half_open.send(A[:15])
         told = await to_the_end(half_open)
         assert faults(told) == [1]
-        await half_open.aclose()
-        await eventually(lambda: len(relay._guests) == 0)
-
-
-async def test_silence_has_its_time(anyio_backend: str) -> None:
-    async with relaying(idle_timeout=0.05) as (relay, address), await raw(address) as silent:
-        await silent.send(A)
-        await relay.until(lambda: UUID(bytes=A) in relay)
-        assert await to_the_end(silent) == b""
-        assert relay.clients == []
 
 
 async def test_a_cut_at_every_byte_leaves_nothing(anyio_backend: str) -> None:
@@ -145,36 +125,32 @@ async def test_a_cut_at_every_byte_leaves_nothing(anyio_backend: str) -> None:
         for size in range(len(data)):
             async with await raw(address) as stream:
                 await stream.send(data[:size] or b"")
-        await eventually(lambda: len(relay._guests) == 1)
         await other.send(other.uuid, b"first to come")
         assert await read(other) == [(other.uuid, b"first to come", False)]
-        assert (relay.clients, relay.undeliverable) == ([other.uuid], 0)
+        await relay.until(lambda: relay.clients == [other.uuid])
+        assert relay.undeliverable == 0
 
 
 async def test_who_does_not_read_is_dropped_and_holds_nobody_up(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = DialectLimits(write_buffer=100_000)
     async with (
-        relaying(write_buffer=limits.write_buffer) as (relay, address),
+        relaying(write_buffer=100_000) as (relay, address),
         clients_of(relay, address, 2) as (one, two),
         await raw(address) as slow,
     ):
         await slow.send(A)
         await relay.until(lambda: UUID(bytes=A) in relay)
-        core = next(guest._client for guest in relay._guests.values() if guest._client.uuid == A)
         sent = 0
         while not relay.dropped:
             await one.send(UUID(bytes=A), bytes(50_000))
             await one.send(two.uuid, sent.to_bytes(4))
             assert await read(two) == [(one.uuid, sent.to_bytes(4), False)]
-            assert core.queued_bytes <= limits.write_buffer
             sent += 1
         assert UUID(bytes=A) not in relay
         assert "does not read" in caplog.text
         await one.send(UUID(bytes=A), b"gone")
         await eventually(lambda: one.faults == 1)
-        assert core.queued_bytes == 0
 
 
 async def test_dropped_clients_are_logged_at_a_limited_rate(
@@ -192,41 +168,6 @@ async def test_dropped_clients_are_logged_at_a_limited_rate(
                     await relay.until(lambda: UUID(bytes=A) not in relay)
         lines = [record for record in caplog.records if "does not read" in record.getMessage()]
         assert len(lines) == 2
-
-
-@pytest.mark.parametrize(
-    ("flood", "code"), [(b"\xff" * 65_536, 3), (message(B, B, bytes(9)) * 500, 4)]
-)
-async def test_a_flood_of_what_may_not_be_ends_at_its_first(
-    anyio_backend: str, flood: bytes, code: int
-) -> None:
-    async with relaying() as (relay, address), clients_of(relay, address, 1) as (other,):
-        async with await raw(address) as hostile:
-            await hostile.send(A + flood)
-            assert faults(await to_the_end(hostile)) == [code]
-        await other.send(other.uuid, b"served on")
-        assert await read(other) == [(other.uuid, b"served on", False)]
-
-
-async def test_a_flood_of_mistakes_does_not_hold_others_up(anyio_backend: str) -> None:
-    async with relaying() as (relay, address), clients_of(relay, address, 1) as (other,):
-        async with await raw(address) as hostile, anyio.create_task_group() as tasks:
-            await hostile.send(A + bytes(4))
-            size = len(await hostile.receive())
-            got = b""
-
-            async def listen() -> None:
-                nonlocal got
-                while len(got) < 20_000 * size:
-                    got += await hostile.receive()
-
-            tasks.start_soon(listen)
-            await hostile.send(bytes(4) * 20_000)
-            for n in range(20):
-                await other.send(other.uuid, bytes([n]))
-                assert await read(other) == [(other.uuid, bytes([n]), False)]
-        assert faults(got[-5 * size :]) == [3] * 5
-        assert relay.dropped == 0
 
 
 async def test_ended_it_says_nothing_and_lets_go_what_waits(anyio_backend: str) -> None:
@@ -326,32 +267,4 @@ async def test_who_reads_gets_all_however_much_is_sent_at_once(
             assert len(message.payload) == 900_000
             got[message.sender].append(message.payload[0])
         assert list(got.values()) == [list(range(each))] * count
-        assert relay.dropped == 0
-
-
-async def test_who_is_flooded_and_reads_keeps_its_connection(anyio_backend: str) -> None:
-    async with (
-        relaying(patience=PATIENCE, write_buffer=100_000) as (relay, address),
-        clients_of(relay, address, 2) as (one, two),
-        await raw(address) as flooder,
-    ):
-        flood = message(one.uuid.bytes, A, bytes(1_000)) * 100
-        flooded = 0
-        await flooder.send(A)
-
-        async def send() -> None:
-            for _ in range(40):  # 4 MB, 40 times what may wait
-                await flooder.send(flood)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(send)
-            for n in range(20):
-                await two.send(two.uuid, bytes([n]))  # in no queue but its own
-                assert await read(two) == [(two.uuid, bytes([n]), False)]
-                await two.send(one.uuid, bytes([n]))
-                while (await anext(one)).sender != two.uuid:
-                    flooded += 1
-        while flooded < 4_000:
-            assert (await anext(one)).sender == UUID(bytes=A)
-            flooded += 1
         assert relay.dropped == 0

@@ -8,7 +8,7 @@ import pytest
 
 from parley import Call, CallRefused, Node, PeerClosedError, StreamResetError
 from parley._node.dialects.limits import DialectLimits
-from parley._node.errors import ConfigError, InsecureAddressError, ParleyError
+from parley._node.errors import ConfigError, ParleyError
 from parley._node.federation.exports import Exports
 from parley._node.gateways.guest import Guest
 from parley._node.gateways.simproto.client import SimProtoClient
@@ -30,14 +30,6 @@ async def test_calls_over_sockets(anyio_backend: str, transport: str) -> None:
             assert await sides.back.ping() >= 0
             assert sides.gateway.addresses == [sides.address]
             assert repr(sides.gateway) == "<SimProtoGateway, 1 peers>"
-
-
-async def test_only_this_machine_unless_it_is_allowed(anyio_backend: str) -> None:
-    async with new_node() as node, SimProtoGateway(node) as gateway:
-        with pytest.raises(InsecureAddressError):
-            await gateway.listen("tcp://0.0.0.0:0")
-        address = await gateway.listen("tcp://0.0.0.0:0", allow_insecure=True)
-        assert gateway.addresses == [address]
 
 
 async def test_one_handler_for_all_languages(anyio_backend: str) -> None:
@@ -149,26 +141,6 @@ async def test_a_peer_has_so_many_streams_of_it(anyio_backend: str) -> None:
 
             while not await served_again():  # the node may yet have to see them leave
                 await anyio.lowlevel.checkpoint()
-
-
-async def test_a_gateway_serves_any_stream(anyio_backend: str) -> None:
-    async def meet() -> None:
-        async with new_node() as node, SimProtoGateway(node) as gateway:
-            offer(node)
-
-            @node.on_stream("raw")
-            async def carry(stream: anyio.abc.ByteStream) -> None:
-                await gateway.serve_stream(stream)
-
-            async with new_node() as other:
-                peer = await other.connect(await node.listen("tcp://127.0.0.1:0"))
-                async with SimProtoClient.over(peer.open_stream("raw")) as client:
-                    assert await client.call("echo", b"hi") == b"hi"
-                    assert gateway.peers[0].carrier is not None
-                await eventually(lambda: not gateway.peers)
-
-    with nothing_left():
-        await meet()
 
 
 async def test_clients_are_bounded(anyio_backend: str) -> None:

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from parley import Call, Node, PeerClosedError, UnreachableError
+from parley import Call, PeerClosedError, UnreachableError
 from parley._node.errors import AddressError, ConfigError, ParleyError
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.memory import memory_pair
@@ -79,15 +79,3 @@ async def test_an_exception_is_the_callers_own(anyio_backend: str) -> None:
         async with served() as sides:
             with pytest.raises(RuntimeError, match="mine"):
                 await fail(sides.address)
-
-
-async def test_being_cancelled_leaves_nothing(anyio_backend: str) -> None:
-    async def wait(node: Node, address: str) -> None:
-        async with SimProtoClient(address) as client:
-            await client.call("wait")
-
-    with nothing_left():
-        async with served() as sides:
-            with anyio.move_on_after(0.05) as scope:
-                await wait(sides.node, sides.address)
-            assert scope.cancelled_caught

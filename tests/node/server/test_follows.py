@@ -43,6 +43,7 @@ class Federated:
         self.reached: list[Sequence[NodeId]] = []
         self.fails: Exception | None = None
         self.session: Peer | None = None  # to the publisher
+        self.gate: anyio.Event | None = None  # the publisher is not reached before it is set
         self.follows = Follows(server, self.reach, Exports(["news.*"]), self.accounts.__contains__)
 
     async def begin(self) -> None:
@@ -51,6 +52,8 @@ class Federated:
 
     async def reach(self, to: Sequence[NodeId]) -> Peer:
         self.reached.append(to)
+        if self.gate is not None:
+            await self.gate.wait()
         if self.fails is not None:
             raise self.fails
         self.session, _ = await introduce(self.server, self.publisher)
@@ -239,19 +242,12 @@ async def test_what_was_forgotten_meanwhile_is_told_by_numbers(world: Federated)
         await topic.publish("a")
         await topic.publish("b")
         assert await take(ann, 2) == ["a", "b"]
-        gate = anyio.Event()
-        introduced = world.reach
-
-        async def later(to: Sequence[NodeId]) -> Peer:
-            await gate.wait()
-            return await introduced(to)
-
-        world.follows._sessions._reach = later
+        world.gate = anyio.Event()
         await world.cut()
         await topic.until(lambda: not topic.subscribers)
         for number in range(10):
             await topic.publish(number)
-        gate.set()
+        world.gate.set()
         assert await take(ann, 2) == [8, 9]
         assert (ann.number, ann.gaps, ann.position) == (12, 8, topic.position)
         assert await take(bob, 4) == ["a", "b", 8, 9]
@@ -385,7 +381,6 @@ async def test_topics_of_one_publisher_share_a_session(world: Federated) -> None
         await eventually(lambda: len(world.follows.topics) == 1)
         assert len(world.publisher.peers) == 1
     await eventually(lambda: not world.publisher.peers)
-    assert len(world.follows._sessions) == 0
 
 
 async def test_the_server_may_be_subscribed_itself(world: Federated) -> None:
@@ -407,29 +402,18 @@ async def test_whatever_keeps_it_from_the_publisher(world: Federated, error: Exc
 async def test_the_way_to_the_publisher_is_waited_for_so_long(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def never(to: Sequence[NodeId]) -> Peer:
-        await anyio.sleep_forever()
-        raise AssertionError
-
     monkeypatch.setattr(shared_sessions, "TIMEOUT", 0.05)
-    world.follows._sessions._reach = never
+    world.gate = anyio.Event()
     assert await refusal(world.to_ann, world.name()) == ResultCode.DEADLINE_EXCEEDED
     await eventually(lambda: not world.follows.topics)
 
 
 async def test_who_gives_up_leaves_nothing(world: Federated) -> None:
     world.publisher.topic("news.eu")
-    gate = anyio.Event()
-
-    async def never(to: Sequence[NodeId]) -> Peer:
-        gate.set()
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    world.follows._sessions._reach = never
+    world.gate = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.to_ann.subscribe(world.name()).__aenter__)
-        await gate.wait()
+        await eventually(lambda: bool(world.reached))
         tasks.cancel_scope.cancel()
     await eventually(lambda: not world.follows.topics)
     with pytest.raises(CallRefused):

@@ -151,41 +151,12 @@ async def test_of_two_sessions_that_of_the_smaller_initiator_stays(side: int) ->
             for ends in ((large, small), (small, large), (small, large), (large, small))
         ]
         # The second one's initiator is the smaller, the third one is younger.
-        # The second one's initiator is the smaller, the third one is younger.
         assert [link.take(peer) for peer in sessions] == [True, True, True, False]
         await eventually(lambda: [p.is_open for p in sessions] == [False, False, True, False])
         assert (server.ups, server.downs) == (sessions[:3], sessions[:2])
         link.drop()
         await link.stop()
         assert server.downs == sessions[:3]
-
-
-async def test_who_is_no_member_is_refused() -> None:
-    small, large = pair()
-    async with network(small, large) as net:
-        one, other = Server(net, small), Server(net, large, small)
-        async with begun(net, one, other):
-            await eventually(lambda: bool(other.ups))
-            stream = other.ups[0].streams.open_federation()
-            with pytest.raises(StreamResetError) as caught:
-                await stream.receive_event()
-            assert caught.value.code == CloseCode.NOT_AUTHORISED
-            assert one.ups == []
-
-
-async def test_a_session_that_resumes_is_no_link() -> None:
-    ours, theirs = new_node(resume=30.0), new_node(resume=30.0)
-    async with network(ours, theirs) as net:
-        one = Server(net, theirs, members=(ours,))
-        async with begun(net, one):
-            address = await theirs.listen("tcp://127.0.0.1:0")
-            peer = await ours.connect(address)
-            with pytest.raises(StreamResetError) as caught:
-                await peer.streams.open_federation().receive_event()
-            assert caught.value.code == CloseCode.REFUSED
-            peer = await ours.connect(address, resumable=False)
-            peer.streams.open_federation()
-            await eventually(lambda: bool(one.ups))
 
 
 async def test_payloads_are_large_enough_or_there_is_no_link() -> None:

@@ -153,27 +153,6 @@ async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_sessi
         await log_in(peer)
 
 
-def write(on: Watch, text: str) -> None:
-    on.file.path.write_text(text)
-
-
-async def test_a_file_that_is_being_written_takes_nothing_away(
-    anyio_backend: str, tmp_path: Path
-) -> None:
-    async with watch(tmp_path) as on:
-        text = on.file.path.read_text()
-        on.file.path.write_text("")
-        await on.look(1)
-        on.file.path.write_text(text)
-        await on.look(2)
-        assert on.hosted.accounts.may(on.alice)
-        on.file.path.write_text("# nothing yet\n")
-        await on.look(1)
-        on.file.before.append(lambda: write(on, text + "#\n"))
-        await on.look(3)
-        assert on.hosted.accounts.may(on.alice)
-
-
 async def test_a_file_that_cannot_be_read(
     anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

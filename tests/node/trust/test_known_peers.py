@@ -4,8 +4,6 @@ import fcntl
 import hashlib
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -379,32 +377,6 @@ def test_a_writer_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyP
     assert peers.lookup(B) is not None
 
 
-@pytest.mark.process
-def test_processes_lose_nothing_of_each_others(path: Path) -> None:
-    program = (
-        "import hashlib, sys\n"
-        "from datetime import UTC, datetime\n"
-        "from parley._crypto.identity import NodeId\n"
-        "from parley._node.trust.known_peers import KnownPeers\n"
-        "peers = KnownPeers(sys.argv[1])\n"
-        "for number in range(int(sys.argv[2]), int(sys.argv[2]) + 25):\n"
-        "    node_id = NodeId(hashlib.sha256(b'%d' % number).digest())\n"
-        "    peers.add(node_id, f'n{number}', datetime.now(UTC))\n"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", program, str(path), str(first)])
-        for first in (0, 100)
-    ]
-    try:
-        assert [process.wait(30) for process in processes] == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    expected = {node_id(number) for first in (0, 100) for number in range(first, first + 25)}
-    assert {peer.node_id for peer in KnownPeers(path)} == expected
-
-
 def test_the_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
     assert default_known_peers() == tmp_path / "known_peers"
@@ -417,10 +389,6 @@ def test_the_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
     with pytest.raises(ConfigError, match="PARLEY_HOME"):
         default_known_peers()
-
-
-def test_a_repr_names_the_file(path: Path) -> None:
-    assert repr(KnownPeers(path)) == f"<KnownPeers {path}>"
 
 
 def test_its_stamp_changes_with_the_file(path: Path) -> None:

@@ -16,9 +16,8 @@ from parley import Node, PublicIdentity
 from parley._crypto.identity import Identity, NodeId
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FakeClock
-from parley._node.trust.accept_hook import Candidate
 from parley._node.trust.known_peers import KnownPeer, KnownPeers
-from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy
+from parley._node.trust.policies import FirstUse, Known, TrustPolicy
 from parley._node.trust.watched_file import LOOK, MOST_LOOKS, UNREADABLE
 from tests.node.network import eventually, new_node
 from tests.node.trust.courts import ALICE, EVE, Court, court
@@ -144,14 +143,6 @@ async def test_whoever_is_forgotten_is_ended(
         await on.there.alice_stays()
 
 
-async def test_a_line_that_is_taken_out_by_hand(path: Path) -> None:
-    async with watch(path) as on:
-        lines = on.text().splitlines(keepends=True)
-        on.write("".join(line for line in lines if str(EVE.node_id) not in line))
-        await on.look(2)
-        assert on.ids == {ALICE.node_id}
-
-
 async def test_who_was_forgotten_before_the_first_look(path: Path) -> None:
     """Nobody knows in which state the file was when a peer was let in."""
     async with watch(path) as on:
@@ -270,7 +261,7 @@ async def test_it_is_looked_at_only_while_somebody_is_there(path: Path) -> None:
         await on.look()
         for peer in (on.there.alice, on.there.eve):
             await peer.close()
-        await eventually(lambda: not on.there.server._peers)
+        await eventually(lambda: not on.there.server.peers)
         reviews, looks = on.there.server._reviews, on.file.looks
         on.clock.advance(LOOK)
         await eventually(lambda: reviews._runner is None)
@@ -281,21 +272,6 @@ async def test_it_is_looked_at_only_while_somebody_is_there(path: Path) -> None:
         assert await (await on.there.eve_node.connect(on.there.proxy.address)).ping() >= 0
         await on.look()
         assert on.file.looks > looks
-
-
-async def anybody(candidate: Candidate) -> bool:
-    return True
-
-
-@pytest.mark.parametrize("trust", [AnyPeer(), anybody])
-async def test_nothing_is_looked_at_where_no_file_decides(trust: TrustPolicy) -> None:
-    async with new_node(trust) as server, new_node() as node:
-        peer = await node.connect(await server.listen(LISTEN))
-        assert await peer.ping() < 5
-        assert server._reviews._runner is None
-        await server.review()
-        assert server._reviews._runner is None
-        assert server._reviews._files == {}
 
 
 async def test_whom_we_dialled_by_it(path: Path) -> None:
@@ -310,7 +286,6 @@ async def test_whom_we_dialled_by_it(path: Path) -> None:
         peers = [await node.connect(place, trust=FirstUse(KnownPeers(path))) for place in places]
         known.forget(server.node_id)
         while peers[0].is_open:
-            clock.advance(LOOK)
-            await eventually(lambda: bool(node._reviews._changes._waiters))
+            await clock.tick(LOOK)
         assert peers[1].is_open
         assert known.lookup(server.node_id) is None

@@ -1,7 +1,5 @@
 """Events as bytes: both flavours, every cut, every changed byte, and each limit."""
 
-import struct
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,6 @@ from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import (
     TOTAL_SIZE,
     BromineEvent,
-    BromineType,
     Flavour,
     decode_error,
     encode_error,
@@ -64,23 +61,6 @@ def outcome(data: bytes, flavour: Flavour) -> object:
         return CloseCode(error.code)
 
 
-def test_a_plain_event_is_the_documents_bytes() -> None:
-    event = BromineEvent(0x0102030405060708, BromineType.RESPONSE, 9, "ns", "ping", b"data")
-    assert (
-        on_wire(event, Flavour.PLAIN)
-        == bytes.fromhex("0000000000000022 001e 000900 0102030405060708 ff 0000000000000009")
-        + b"\0\2ns\0\4pingdata"
-    )
-
-
-def test_a_typed_event_has_one_more_byte_after_its_id() -> None:
-    event = BromineEvent(0x0102030405060708, BromineType.END, None, "", "end", b"")
-    assert (
-        on_wire(event, Flavour.TYPED)
-        == bytes.fromhex("0000000000000014 0014 000900 0102030405060708 02 00 0000 0003") + b"end"
-    )
-
-
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @given(data=st.data())
 def test_whatever_is_said_is_read(flavour: Flavour, data: st.DataObject) -> None:
@@ -89,13 +69,6 @@ def test_whatever_is_said_is_read(flavour: Flavour, data: st.DataObject) -> None
     assert read(raw, flavour) == said
     assert read(raw, flavour, piece=1) == said
     assert read(raw, flavour, piece=data.draw(st.integers(2, 40))) == said
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("event", [ask(namespace="game"), reply(2**64 - 1, b"some data")])
-def test_a_cut_event_is_waited_for(flavour: Flavour, event: BromineEvent) -> None:
-    raw = on_wire(event, flavour)
-    assert [read(raw[:size], flavour) for size in range(len(raw))] == [[]] * len(raw)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -114,50 +87,6 @@ def test_any_changed_byte_is_read_or_refused(flavour: Flavour, event: BromineEve
 @given(st.binary(max_size=200), st.sampled_from(FLAVOURS))
 def test_anything_else_is_read_or_refused(data: bytes, flavour: Flavour) -> None:
     assert outcome(data, flavour) in (*range(10), *REFUSALS)
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_only_the_first_byte_of_the_version_counts(flavour: Flavour) -> None:
-    raw = bytearray(on_wire(ask(), flavour))
-    raw[11:13] = b"\xff\xff"
-    assert read(bytes(raw), flavour) == [ask()]
-    raw[10] = 1
-    assert refused(bytes(raw), flavour) == CloseCode.PROTOCOL_ERROR
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_what_follows_the_name_in_a_header_is_ignored(flavour: Flavour) -> None:
-    raw = on_wire(ask(data=b"data"), flavour)
-    total, header = struct.unpack_from(">QH", raw)
-    longer = struct.pack(">QH", total + 3, header + 3) + raw[10 : 10 + header] + b"new" + b"data"
-    assert read(longer, flavour) == [ask(data=b"data")]
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_a_header_that_is_shorter_than_its_fields_is_refused(flavour: Flavour) -> None:
-    event = BromineEvent(1, BromineType.RESPONSE, 2, "space", "name", b"")
-    raw = on_wire(event, flavour)
-    total, header = struct.unpack_from(">QH", raw)
-    for size in range(header):
-        shorter = struct.pack(">QH", total, size) + raw[10:]
-        assert refused(shorter, flavour) == CloseCode.PROTOCOL_ERROR
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize(
-    ("total", "header", "code"),
-    [
-        (2**64 - 1, 30, CloseCode.FRAME_TOO_LARGE),
-        (2**64 - 1, 65_535, CloseCode.FRAME_TOO_LARGE),
-        (LIMITS.longest_frame - 9, 30, CloseCode.FRAME_TOO_LARGE),
-        (29, 30, CloseCode.PROTOCOL_ERROR),
-        (0, 0, CloseCode.PROTOCOL_ERROR),
-    ],
-)
-def test_lengths_are_refused_by_themselves(
-    flavour: Flavour, total: int, header: int, code: CloseCode
-) -> None:
-    assert refused(struct.pack(">QH", total, header), flavour) == code
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -199,38 +128,13 @@ def test_names_are_utf8(flavour: Flavour) -> None:
         on_wire(ask("\ud800"), flavour)
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_indicator_has_two_values(flavour: Flavour) -> None:
-    for wrong in range(1, 255):
-        raw = bytearray(on_wire(reply(3), flavour))
-        raw[22 if flavour is Flavour.TYPED else 21] = wrong
-        assert refused(bytes(raw), flavour) == CloseCode.PROTOCOL_ERROR
-
-
-def test_there_are_four_types() -> None:
-    raw = bytearray(on_wire(ask(), Flavour.TYPED))
-    raw[21] = 4
-    assert refused(bytes(raw), Flavour.TYPED) == CloseCode.PROTOCOL_ERROR
-
-
 @given(st.integers(0, 65_535), st.text(max_size=50), st.binary(max_size=3))
 def test_errors_are_read_as_they_were_written(code: int, text: str, rest: bytes) -> None:
     expected = text.encode("utf-8", "replace").decode()
     assert decode_error(encode_error(code, text) + rest) == (code, expected)
 
 
-def test_an_error_is_code_length_text() -> None:
-    assert encode_error(500, "é") == bytes.fromhex("01f4 00000002 c3a9")
-
-
 @pytest.mark.parametrize("code", [-1, 65_536])
 def test_an_errors_code_has_16_bits(code: int) -> None:
     with pytest.raises(ValueError, match="16 bits"):
         encode_error(code, "")
-
-
-def test_what_is_no_error_is_none() -> None:
-    raw = encode_error(500, "text")
-    assert {decode_error(raw[:size]) for size in range(len(raw))} == {None}
-    assert decode_error(raw[:-1] + b"\xff") is None
-    assert decode_error(b"\0\0\xff\xff\xff\xfftext") is None

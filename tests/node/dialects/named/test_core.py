@@ -13,7 +13,6 @@ from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour
 from parley._node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
 from parley._node.dialects.named.intake import TURN_EVENTS
 from parley._node.messaging.emits import UNREAD, OutgoingEmit
-from parley._node.protocol.account import REQUEST_WEIGHT
 from parley._node.protocol.codes import LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import (
     ConnectionClosedError,
@@ -292,27 +291,6 @@ def test_no_more_events_are_taken_than_may_run(line: Line) -> None:
     assert line.say(ask(event_id=11)) == [ask(event_id=11)]
 
 
-def test_what_came_before_is_taken_in_its_order(line: Line) -> None:
-    line.core = NamedCore(line.now, DialectLimits(requests=1), line.flavour)
-    coming = [ask(data=bytes(number), event_id=number) for number in range(20)]
-    raw = b"".join(on_wire(event, line.flavour) for event in coming)
-    taken = [event for at in range(0, len(raw), 7) for event in line.say_raw(raw[at : at + 7])]
-    for event in taken:
-        line.core.release(event, line.now)
-        taken += line.core.reports()
-    assert taken == coming
-
-
-def test_no_more_data_is_taken_than_may_wait(line: Line) -> None:
-    limits = DialectLimits(client_memory=2 * REQUEST_WEIGHT)
-    line.core = NamedCore(line.now, limits, line.flavour)
-    big = ask(data=bytes(600))
-    running = line.say(big, big, big)
-    assert (len(running), line.core.wants_data) == (2, False)
-    line.core.release(running[0], line.now)
-    assert (len(line.core.reports()), line.core.wants_data) == (1, False)
-
-
 def test_replies_need_no_room_but_wait_in_the_line(line: Line) -> None:
     line.core = NamedCore(line.now, DialectLimits(requests=1), line.flavour)
     emit = line.ask()
@@ -364,14 +342,6 @@ def test_a_violation_is_met_where_it_stands(line: Line) -> None:
     line.core.release(event, line.now)
     (ended,) = line.reports()
     assert ended.code == CloseCode.PROTOCOL_ERROR
-
-
-def test_who_does_not_read_is_not_read() -> None:
-    line = Line(PLAIN, write_buffer=1_024)
-    line.core.emit("a", bytes(1_024))
-    assert not line.core.wants_data
-    line.heard()
-    assert line.core.wants_data
 
 
 # The end.

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, Flavour
-from parley._node.dialects.named.intake import TURN_EVENTS, NamedIntake
+from parley._node.dialects.named.intake import NamedIntake
 from parley._node.protocol.account import Account
-from parley._node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.named.events import FLAVOURS, ask, on_wire
 
 both = pytest.mark.parametrize("flavour", FLAVOURS)
@@ -70,29 +69,6 @@ def test_without_turns_all_is_taken_at_once(flavour: Flavour) -> None:
 
 
 @both
-def test_who_is_done_does_not_end_a_turn(flavour: Flavour) -> None:
-    taker = Taker(flavour, DialectLimits())
-    taker.intake.on_turn = taker.turn
-    taker.intake.feed(on_wire(ask(), flavour) * 500)
-    assert (len(taker.taken), taker.turns) == (TURN_EVENTS, 1)
-    taker.intake.done(taker.taken[0])
-    assert len(taker.taken) == TURN_EVENTS
-    taker.intake.go_on()
-    assert (len(taker.taken), taker.turns) == (2 * TURN_EVENTS, 2)
-
-
-@both
-def test_what_is_cleared_is_not_taken(flavour: Flavour) -> None:
-    taker = Taker(flavour, DialectLimits(requests=1))
-    event = on_wire(ask(), flavour)
-    taker.intake.feed(event * 3)
-    taker.intake.feed(event * 3)
-    taker.intake.clear()
-    taker.intake.done(taker.taken[0])
-    assert (len(taker.taken), taker.intake.holds_back) == (1, False)
-
-
-@both
 def test_it_may_be_cleared_by_what_comes_of_an_event(flavour: Flavour) -> None:
     taken: list[BromineEvent] = []
 
@@ -103,11 +79,3 @@ def test_it_may_be_cleared_by_what_comes_of_an_event(flavour: Flavour) -> None:
     intake = NamedIntake(flavour, DialectLimits(), take, Account(1 << 20))
     intake.feed(on_wire(ask(), flavour) * 3)
     assert (len(taken), intake.holds_back) == (1, False)
-
-
-@both
-def test_a_violation_is_raised_by_whoever_comes_to_it(flavour: Flavour) -> None:
-    taker = Taker(flavour, DialectLimits(requests=1))
-    taker.intake.feed(on_wire(ask(), flavour) + b"\xff" * 8)
-    with pytest.raises(RemoteProtocolError):
-        taker.intake.done(taker.taken[0])

@@ -34,15 +34,6 @@ def received(core: RelayClientConnection, data: bytes, piece: int = 1 << 20) -> 
     return core.reports()
 
 
-def test_the_uuid_goes_first() -> None:
-    core = RelayClientConnection(A, LIMITS, 0.0)
-    core.send(B, b"one")
-    core.send(BROADCAST, b"two")
-    data = written(core)
-    assert data[:16] == A
-    assert messages(data[16:]) == [(B, A, b"one"), (BROADCAST, A, b"two")]
-
-
 def test_a_uuid_has_sixteen_bytes() -> None:
     with pytest.raises(ValueError, match="has 15 bytes; it must have 16"):
         RelayClientConnection(A[:15], LIMITS, 0.0)

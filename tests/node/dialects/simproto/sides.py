@@ -78,7 +78,7 @@ class Side:
     def __init__(self, limits: DialectLimits = LIMITS) -> None:
         self.now = 0.0
         self.core = SimProtoCore(self.now, limits)
-        self.sim = Sim(self.core, self._find, self._run, self._stop, self._knows)
+        self.sim = Sim(self.core, self._find, lambda call: self.run(call), self._stop, self._knows)
         self.fanouts = {
             name: Fanout(name, 1 << 20, "drop-oldest") for name in ("news", "odd", "secret")
         }
@@ -87,6 +87,7 @@ class Side:
         self.reports: list[Any] = []
         self.ended: ConnectionEnded | None = None
         self.publisher = Publisher(self)
+        self.run = self._run
 
     @property
     def code(self) -> CloseCode | None:

@@ -1,31 +1,13 @@
 """Requests, notes and answers: topics both ways, with exactly the document's codes."""
 
 from parley._node.dialects.simproto.codec import (
-    NOTIFY,
     REQUEST,
-    RESPONSE,
     SUBSCRIBE,
     UNSUBSCRIBE,
     serialise_message,
 )
 from parley._node.protocol.codes import CloseCode
-from tests.node.dialects.simproto.sides import Notes, Side, code_of, exchange, request
-
-
-def test_every_code_of_a_subscription() -> None:
-    side = Side()
-    assert code_of(side.receive(request(UNSUBSCRIBE, "news"))) == 2
-    assert code_of(side.receive(request(UNSUBSCRIBE, "nobody"))) == 1
-    assert code_of(side.receive(request(SUBSCRIBE, "nobody"))) == 1
-    accepted = side.receive(request(SUBSCRIBE, "news", b"since"))
-    assert accepted == serialise_message(RESPONSE, 1, b"\0since")
-    assert side.receive(request(SUBSCRIBE, "news")) == serialise_message(RESPONSE, 1, b"\2")
-    assert side.receive(request(SUBSCRIBE, "secret")) == serialise_message(RESPONSE, 1, b"\3no")
-    assert side.receive(request(SUBSCRIBE, "odd")) == serialise_message(RESPONSE, 1, b"\3")
-    assert code_of(side.receive(request(UNSUBSCRIBE, "news"))) == 0
-    assert code_of(side.receive(request(UNSUBSCRIBE, "news"))) == 2
-    assert code_of(side.receive(request(NOTIFY, "news", b"x"))) == 2
-    assert side.ended is None
+from tests.node.dialects.simproto.sides import Notes, Side, exchange, request
 
 
 def test_notes_follow_the_acceptance_and_end_with_it() -> None:

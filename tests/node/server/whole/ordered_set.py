@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 # Whose sets are iterated while nodes run.
-PACKAGES = ("node.", "anyio.")
+PACKAGES = ("parley._node.", "anyio.")
 
 
 class OrderedSet(MutableSet[Any]):
