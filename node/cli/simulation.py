@@ -28,7 +28,6 @@ from parley._node.journal.segments import list_segments
 from parley._node.protocol.codes import result_label
 
 KEY_FILE = "auditor.key"
-DATA = "Traffic"
 
 
 def simulation(

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands of `parley bus` take, each declared and read once."""
+"""Values of arguments and options that several commands of `parley bus` take."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final

@@ -158,7 +158,8 @@ BUS_GROUPS: Final = command(
         "--max",
         "most",
         type=click.IntRange(min=0),
-        help="Exit with 7 if a group has more events that it has not acknowledged.",
+        help="Exit with 7 if a group has more events that it has not acknowledged (lag and "
+        "pending together), or if the number is unknown.",
     ),
     *NODE_OPTIONS,
     examples=(
@@ -277,4 +278,5 @@ BUS_COMMANDS: Final = group(
     BUS_TRIM,
     BUS_BACKUP,
     BUS_RESTORE,
+    moved={"lag": "parley bus groups"},
 )

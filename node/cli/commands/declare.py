@@ -8,9 +8,10 @@ import gc
 import math
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
@@ -143,9 +144,22 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Commands with a name in common, listed in the order in which they are declared."""
+    """Commands with a name in common, listed in the order in which they are declared.
 
-    command_class = Command
+    `moved` has the names that commands had before, each with what replaces it.
+    """
+
+    def __init__(self, name: str, moved: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self._moved = moved
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; fails for a name that a command had before."""
+        if args[0] in self._moved and not ctx.resilient_parsing:
+            ctx.fail(f"'{ctx.command_path} {args[0]}' is now '{self._moved[args[0]]}'.")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the declarations."""
@@ -195,11 +209,16 @@ def command(
 
 
 def group(
-    name: str, help: str, *commands: click.Command, examples: Iterable[str] = (), **settings: Any
+    name: str,
+    help: str,
+    *commands: click.Command,
+    examples: Iterable[str] = (),
+    moved: Mapping[str, str] = MappingProxyType({}),
+    **settings: Any,
 ) -> Group:
     """Declare a group of commands."""
     settings |= {"help": help, "short_help": help, "epilog": _epilog(examples)}
-    made = Group(name, no_args_is_help=True, **settings)
+    made = Group(name, moved, no_args_is_help=True, **settings)
     for each in commands:
         made.add_command(each)
     return made

@@ -287,6 +287,7 @@ JOURNAL_COMMANDS: Final = group(
     JOURNAL_VERIFY,
     JOURNAL_EXPORT,
     JOURNAL_PRUNE,
+    moved={"key": "parley id show"},
 )
 
 PIPELINE_COMMANDS: Final = group(

@@ -30,7 +30,8 @@ CONFIG: Final = option(
 ANNOUNCE: Final = option(
     "--announce/--no-announce",
     default=None,
-    help="Be found on the local network: everybody there can read id, addresses and name.",
+    help="Announce the node on the local network: everybody there can read its id, "
+    "addresses and name. Needs the extra `discovery`.",
 )
 ANNOUNCE_NAME: Final = option(
     "--announce-name", metavar="NAME", help="What the node calls itself there, at most 63 bytes."
@@ -38,7 +39,8 @@ ANNOUNCE_NAME: Final = option(
 METRICS: Final = option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Tell metrics there by HTTP: /metrics for Prometheus, /healthz, /readyz.",
+    help="Serve metrics there by HTTP: /metrics for Prometheus, /healthz, /readyz; port 0 "
+    "lets the system choose. Needs the extra `metrics`.",
 )
 JOURNAL: Final = option(
     "--journal",
@@ -69,7 +71,8 @@ JOURNAL_ON_FAILURE: Final = option(
 CONSOLE: Final = option(
     "--console",
     metavar="HOST:PORT",
-    help="Serve the console there, on this machine alone; a link opens it once.",
+    help="Serve the console there, on this machine alone; a link opens it once. Needs the "
+    "extra `console`.",
 )
 ACCESS_LOG: Final = option(
     "--access-log/--no-access-log",
@@ -93,7 +96,9 @@ SERVE: Final = command(
         "--forward",
         metavar="TOPIC=ADDR",
         multiple=True,
-        help="Publish a topic of the node at ADDR here as well; repeatable.",
+        help="Publish a topic of the node at ADDR here as well; repeatable. A lost link is "
+        "dialled again within 30 s. Without a node id in ADDR the node has to be on "
+        "record, or --trust decides.",
     ),
     ANNOUNCE,
     ANNOUNCE_NAME,
@@ -131,7 +136,8 @@ SERVE: Final = command(
     flag(
         "--allow-insecure",
         section="Other dialects (nothing is encrypted there)",
-        help="Allow addresses that other machines can reach.",
+        help="Allow --simproto, --named and --relay at addresses that other machines can "
+        "reach, although nothing is encrypted there.",
     ),
     JOURNAL,
     AUDITOR,
@@ -294,7 +300,11 @@ CALL: Final = command(
     argument("data", "DATA", required=False, help="Text; - for bytes from standard input."),
     option("--data-json", help="Any value, as JSON."),
     option("--timeout", type=Number(), default=30.0, help="Seconds to wait for the answer."),
-    flag("--raw", help="The bytes of the answer alone: no line end, nothing escaped."),
+    flag(
+        "--raw",
+        help="Print the bytes of the answer alone: byte strings as they are, text as UTF-8, "
+        "other values as JSON; no line end.",
+    ),
     *NODE_OPTIONS,
     examples=(
         "parley call tcp://127.0.0.1:4747 parley.echo hello",
@@ -358,7 +368,8 @@ SUB: Final = command(
         "--give-up-after",
         metavar="SECONDS",
         type=Number(min=0.0),
-        help="How long to wait for a connection that is lost; default: as long as it takes.",
+        help="How long to wait for a lost connection; 0: end immediately. Default: as long as "
+        "it takes.",
     ),
     *NODE_OPTIONS,
     examples=("parley sub tcp://127.0.0.1:4747 parley.clock --count 3",),
@@ -381,13 +392,14 @@ PUB: Final = command(
         "--slow",
         type=click.Choice(["unsubscribe", "drop-oldest"]),
         default="unsubscribe",
-        help="What a subscriber that does not keep up loses.",
+        help="What a subscriber that does not keep up loses: its subscription, or its oldest "
+        "notes.",
     ),
     option(
         "--buffer",
         type=click.IntRange(min=1024),
         default=1048576,
-        help="Bytes that may wait for each subscriber.",
+        help="Bytes that may wait for each subscriber; a note counts 64 more than its length.",
     ),
     option(
         "--patience",
@@ -398,7 +410,7 @@ PUB: Final = command(
     option(
         "--keep",
         type=click.IntRange(min=1),
-        help="Notes to keep for those that subscribe later, or again.",
+        help="Notes to keep, 16 MiB of them at most, for those that subscribe later, or again.",
     ),
     *NODE_OPTIONS,
     examples=("tail -f log | parley pub log.lines --listen tcp://127.0.0.1:4747 --wait 1",),

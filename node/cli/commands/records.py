@@ -185,10 +185,7 @@ CONTEXT_REMOVE: Final = command(
 )
 
 ID_COMMANDS: Final = group(
-    "id",
-    "Make and show identities.",
-    ID_NEW,
-    ID_SHOW,
+    "id", "Make and show identities.", ID_NEW, ID_SHOW, moved={"path": "parley id show"}
 )
 
 PEERS_COMMANDS: Final = group(

@@ -84,4 +84,5 @@ PARLEY: Final = group(
         )
     ],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    moved={"relay": "parley serve --relay", "accounts": "parley peers --accounts"},
 )

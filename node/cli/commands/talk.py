@@ -59,7 +59,8 @@ SEND: Final = command(
         "--retries",
         type=click.IntRange(min=0, max=1000),
         default=8,
-        help="Dials or tries in a row that may fail.",
+        help="Dials in a row that may fail after a connection was lost, and tries in a row "
+        "that may send nothing; pauses grow from 0.5 s to 30 s.",
     ),
     option(
         "--parallel", type=click.IntRange(min=1, max=4), default=1, help="Files at the same time."

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands of `parley journal` take, each declared once."""
+"""Keys of auditors that commands of `parley journal` are given."""
 
 from pathlib import Path
 

@@ -5,7 +5,6 @@ Whatever the rights do not allow is refused; a bus without rights is announced a
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Final
 
 from parley._node.bus.bus_address import open_store, without_password
 from parley._node.cli.bus.connection import NODES, file_of
@@ -15,8 +14,6 @@ from parley._node.handlers.rules import Roles
 from parley._node.node import Node
 from parley._node.remote_bus.authorisation import BusRequest
 from parley._node.settings.bus import BusSettings
-
-PANEL: Final = "Durable bus"
 
 
 class BusRights:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from parley._node.apps.codes.calls import offer_code_calls
 from parley._node.cli.output import Output, counted
@@ -12,8 +11,6 @@ from parley._node.server.calls import offer_federation_calls
 from parley._node.server.federation import Federation
 from parley._node.settings import FederationSettings
 from parley._node.settings.federation import parse_accounts
-
-PANEL: Final = "Federation of servers"
 
 
 def told(

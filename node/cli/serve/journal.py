@@ -4,12 +4,9 @@ A journal that fails is always reported; `on_failure` decides whether the node g
 """
 
 from pathlib import Path
-from typing import Final
 
 from parley._node.cli.output import Output
 from parley._node.journal.journal import Journal
-
-PANEL: Final = "Journal"
 
 
 def journal_told(

@@ -1,4 +1,4 @@
-"""What `parley serve` tells operators' programs: its option, and the HTTP address for it."""
+"""The metrics of `parley serve`, at an HTTP address of their own."""
 
 import sys
 from collections.abc import AsyncIterator

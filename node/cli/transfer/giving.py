@@ -30,7 +30,6 @@ from parley._node.trust.policies import Pinned
 from parley._node.trust.words import fingerprint, in_two_lines
 from parley._node.tunnels.home import Home
 
-PANEL: Final = "Short codes"
 EVERYWHERE: Final = "tcp://0.0.0.0:0"
 # Of an address that is all of a machine's: its kind, one of documentation, and loopback.
 _ELSEWHERE: Final = {

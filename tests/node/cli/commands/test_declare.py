@@ -71,6 +71,25 @@ def test_advanced_options_are_in_the_help_of_all(parley: Parley) -> None:
     assert "--help-all" not in parley("id", "show", "--help").out
 
 
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (("relay", "--listen", "x"), "parley serve --relay"),
+        (("accounts", "list"), "parley peers --accounts"),
+        (("bus", "lag", "x", "y"), "parley bus groups"),
+        (("journal", "key", "x"), "parley id show"),
+        (("id", "path"), "parley id show"),
+    ],
+)
+def test_old_names_are_answered_with_the_new_ones(
+    parley: Parley, words: tuple[str, ...], now: str
+) -> None:
+    done = parley(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith(f"' is now '{now}'.\n")
+    assert done.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("given", ["nan", "-1", "x", ""])
 def test_what_is_no_number_in_the_limits(given: str) -> None:
     with pytest.raises(click.BadParameter):

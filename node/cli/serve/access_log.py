@@ -1,1 +1,0 @@
-"""The access log of `parley serve` and `parley run`: its options."""
