@@ -72,43 +72,6 @@ def test_a_target_that_is_overloaded_is_no_obstacle_to_others() -> None:
     assert Attempts(finder, [TARGET], 6.0).next(1.0) == FIRST
 
 
-def test_a_tunnel_without_a_handshake_blames_those_between() -> None:
-    attempts = to_target()
-    assert attempts.next(1.0) == FIRST
-    attempts.failed(ResultCode.ACCEPTED, None, 1.0)
-    assert attempts.next(1.0) == SECOND
-
-
-@pytest.mark.parametrize("code", [ResultCode.TOPIC_NOT_FOUND, ResultCode.MALFORMED, 99])
-def test_what_another_path_does_not_mend_is_final(code: ResultCode) -> None:
-    attempts = to_target(ACCOUNT)
-    attempts.next(1.0)
-    attempts.failed(code, 2, 1.0)
-    assert attempts.next(1.0) is None
-    assert (attempts.code, attempts.hop) == (code, 2)
-
-
-@pytest.mark.parametrize(
-    ("code", "hop"),
-    [
-        (ResultCode.UNREACHABLE, 2),
-        (ResultCode.NOT_AUTHORISED, 3),
-        (ResultCode.OVERLOADED, 3),
-        (ResultCode.OVERLOADED, 2),
-        (ResultCode.DEADLINE_EXCEEDED, 2),
-    ],
-)
-def test_a_home_and_its_account_are_asked_anew(code: ResultCode, hop: int) -> None:
-    finder = finder_of(SQUARE)
-    attempts = Attempts(finder, [TARGET, ACCOUNT], 6.0)
-    assert attempts.next(1.0) == (*FIRST, ACCOUNT)
-    attempts.failed(code, hop, 1.0)
-    assert attempts.next(1.0) is None
-    # It may have logged in meanwhile.
-    again = Attempts(finder, [TARGET, ACCOUNT], 6.0)
-    assert again.next(1.1) == (*FIRST, ACCOUNT)
-
-
 @pytest.mark.parametrize(
     ("to", "code", "hop"),
     [

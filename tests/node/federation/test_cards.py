@@ -43,17 +43,6 @@ def test_the_version_changes_with_the_links() -> None:
     assert versions == [1, 1, 2, 3]
 
 
-def test_what_strangers_say_is_not_verified() -> None:
-    cards = table()
-    assert cards.take(forged(card(server=1)), 0, MS) is CardRefusal.NOT_A_MEMBER
-    assert cards.take(forged(card(server=0)), 0, MS) is CardRefusal.FORGED
-    # And of what is known already, nothing is either.
-    cards.take(card(5), 0, MS)
-    assert cards.take(forged(card(5)), 0, MS) is CardRefusal.KNOWN
-    assert cards.take(forged(card(6)), 0, MS) is CardRefusal.FORGED
-    assert cards[node_id(0)].number == 5
-
-
 @pytest.mark.parametrize(
     ("made_ms", "refusal", "clock"),
     [

@@ -6,16 +6,12 @@ from functools import partial
 import pytest
 
 from parley._crypto.identity import NodeId
-from parley._lbm import keys
-from parley._lbm.codec import encode
 from parley._node.federation import dials as dials_module
 from parley._node.federation.dials import (
     Decision,
     Dials,
     Here,
-    NoAccounts,
     Onward,
-    Originate,
     Refused,
     Tunnel,
     encode_dial,
@@ -23,9 +19,7 @@ from parley._node.federation.dials import (
 from parley._node.federation.limits import LONGEST_DIAL
 from parley._node.federation.paths import Path
 from parley._node.protocol.codes import ResultCode
-from parley._node.protocol.federation_types import DIAL
 from tests.node.federation.servers import TRACE, node_id
-from tests.sweep import sweep
 
 US, BEFORE, AFTER, FURTHER, PARTED = map(node_id, range(5))
 ACCOUNT, AWAY, STRANGER = map(node_id, range(10, 13))
@@ -50,111 +44,6 @@ def judge(
 ) -> Decision:
     payload = encode_dial(TRACE, timeout, path=path)
     return (dials or new_dials()).judge(by, payload, 100.0)
-
-
-def judge_to(*to: NodeId, by: NodeId = ACCOUNT, timeout: float = 5) -> Decision:
-    return new_dials().judge(by, encode_dial(TRACE, timeout, to=to), 100.0)
-
-
-def test_the_last_of_the_path_is_dialled_itself() -> None:
-    assert judge(BEFORE, US) == Here(TRACE, (BEFORE, US))
-    assert judge(FURTHER, BEFORE, US) == Here(TRACE, (FURTHER, BEFORE, US))
-    assert judge(BEFORE, US, dials=new_dials(carry=())) == Here(TRACE, (BEFORE, US))
-
-
-def test_others_go_on_to_the_next_server_or_account() -> None:
-    path = (FURTHER, BEFORE, US, AFTER, PARTED)
-    onward = judge(*path)
-    assert isinstance(onward, Onward)
-    assert (onward.after, onward.hop, onward.path, onward.trace) == (AFTER, 2, path, TRACE)
-    assert onward.deadline == pytest.approx(100.0 + 5 - 0.1)
-    onward = judge(BEFORE, US, ACCOUNT)
-    assert isinstance(onward, Onward)
-    assert onward.after == ACCOUNT
-    # An account may be reached from a neighbour whose tunnels go no further.
-    assert isinstance(judge(BEFORE, US, ACCOUNT, dials=new_dials(carry=())), Onward)
-
-
-@sweep(
-    ("path", "by", "refused"),
-    [
-        # Not a path, or not one that we stand in.
-        ((BEFORE, AFTER), BEFORE, Refused(ResultCode.MALFORMED)),
-        ((US, BEFORE), BEFORE, Refused(ResultCode.MALFORMED)),
-        ((BEFORE, US, BEFORE), BEFORE, Refused(ResultCode.MALFORMED)),
-        ((BEFORE, US, AFTER, US), BEFORE, Refused(ResultCode.MALFORMED)),
-        # Not from whom it says that it comes.
-        ((AFTER, US), BEFORE, Refused(ResultCode.NOT_AUTHORISED, 1)),
-        ((BEFORE, AFTER, US), BEFORE, Refused(ResultCode.NOT_AUTHORISED, 2)),
-        # Not carried.
-        ((AFTER, US, BEFORE), AFTER, Refused(ResultCode.NOT_AUTHORISED, 1)),
-        ((AFTER, US, PARTED), AFTER, Refused(ResultCode.NOT_AUTHORISED, 1)),
-        ((AFTER, US, STRANGER, BEFORE), AFTER, Refused(ResultCode.NOT_AUTHORISED, 1)),
-        # Nobody there, or not now.
-        ((BEFORE, US, STRANGER), BEFORE, Refused(ResultCode.TOPIC_NOT_FOUND, 1)),
-        ((AFTER, US, STRANGER), AFTER, Refused(ResultCode.TOPIC_NOT_FOUND, 1)),
-        ((BEFORE, US, AWAY), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
-        ((BEFORE, US, PARTED), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
-        ((BEFORE, US, STRANGER, AFTER), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
-        # An account does not pass on.
-        ((BEFORE, US, ACCOUNT, AFTER), BEFORE, Refused(ResultCode.UNREACHABLE, 1)),
-        # Whoever is not linked does not say paths.
-        ((ACCOUNT, US), ACCOUNT, Refused(ResultCode.NOT_AUTHORISED, 1)),
-        ((PARTED, US), PARTED, Refused(ResultCode.NOT_AUTHORISED)),
-        ((STRANGER, US), STRANGER, Refused(ResultCode.NOT_AUTHORISED)),
-    ],
-)
-def test_what_is_refused(path: tuple[NodeId, ...], by: NodeId, refused: Refused) -> None:
-    assert judge(*path, by=by) == refused
-
-
-def test_an_account_says_whom_it_wants_to_reach() -> None:
-    assert judge_to(US) == Here(TRACE, ())
-    originate = judge_to(FURTHER)
-    assert isinstance(originate, Originate)
-    assert (originate.to, originate.trace) == ((FURTHER,), TRACE)
-    assert originate.deadline == pytest.approx(104.9)
-    assert isinstance(judge_to(FURTHER, STRANGER, by=AWAY), Originate)
-    onward = judge_to(US, ACCOUNT, by=AWAY)
-    assert isinstance(onward, Onward)
-    assert (onward.path, onward.hop) == ((US, ACCOUNT), 0)
-    assert isinstance(judge_to(US, AFTER), Onward)
-    assert judge_to(US, AWAY) == Refused(ResultCode.UNREACHABLE, 0)
-    assert judge_to(US, STRANGER) == Refused(ResultCode.TOPIC_NOT_FOUND, 0)
-    assert judge_to(FURTHER, FURTHER) == Refused(ResultCode.MALFORMED)
-    # A linked server has a path, and is not an account.
-    assert judge_to(US, by=BEFORE) == Refused(ResultCode.NOT_AUTHORISED)
-    assert judge_to(US, by=STRANGER) == Refused(ResultCode.NOT_AUTHORISED)
-
-
-def test_a_server_without_accounts() -> None:
-    dials = Dials(US, SERVERS, LINKS, SERVERS, NoAccounts())
-    assert judge(BEFORE, US, AWAY, dials=dials) == Refused(ResultCode.TOPIC_NOT_FOUND, 1)
-    assert judge(ACCOUNT, US, by=ACCOUNT, dials=dials) == Refused(ResultCode.NOT_AUTHORISED)
-
-
-def test_a_linked_server_has_no_account() -> None:
-    class Everybody(Accounts):
-        def is_reachable_account(self, node_id: NodeId) -> bool:
-            return True
-
-    dials = Dials(US, SERVERS, LINKS, (), Everybody())
-    assert judge(BEFORE, US, AFTER, dials=dials) == Refused(ResultCode.NOT_AUTHORISED, 1)
-    assert isinstance(judge(BEFORE, US, PARTED, dials=dials), Onward)
-
-
-def test_what_is_not_a_dial() -> None:
-    good = DIAL.read(encode_dial(TRACE, 5, path=(BEFORE, US)))
-    for cells in (
-        {keys.TRACE: TRACE[1:]},
-        {keys.PATH: [US]},
-        {keys.PATH: [node_id(one) for one in range(9)]},
-        {keys.TO: [US]},
-        {keys.DEADLINE_MS: -1},
-    ):
-        payload = encode({**good, **cells})
-        assert new_dials().judge(BEFORE, payload, 1.0) == Refused(ResultCode.MALFORMED)
-    assert new_dials().judge(BEFORE, b"\xff", 1.0) == Refused(ResultCode.MALFORMED)
 
 
 def test_deadlines() -> None:

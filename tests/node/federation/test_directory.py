@@ -277,15 +277,6 @@ def test_a_forged_card_resets_the_stream() -> None:
     assert server.card.number < MS * 2
 
 
-def test_what_is_malformed_in_a_good_event_is_dropped_and_counted() -> None:
-    server = Server()
-    server.exchanging(ONE)
-    payload = encode({keys.ENVELOPES: [b"\xff", card(7, server=3).encoded]})
-    server.directory.receive(ONE, codes.CARDS, payload, server.now, server.now_ms)
-    assert server.directory.cards.refused == {CardRefusal.MALFORMED: 1}
-    assert server.directory.cards[THREE].number == 7
-
-
 def test_wrong_clocks_are_told() -> None:
     server = Server()
     server.exchanging(ONE)

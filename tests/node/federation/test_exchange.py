@@ -4,11 +4,10 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._lbm import keys
-from parley._lbm.codec import Encodable, encode
+from parley._lbm.codec import encode
 from parley._node.federation.cards import Cards
 from parley._node.federation.exchange import CardExchange
 from parley._node.protocol import codes
-from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.federation_types import HAVE, LARGEST_CARDS
 from tests.node.federation.servers import card, node_id, numbers_in
@@ -55,30 +54,6 @@ def test_it_begins_with_what_there_is() -> None:
     assert exchange.next_event() is None
 
 
-def test_what_they_lack_is_sent_and_each_once() -> None:
-    exchange = begun(cards_of(1, 2, 3, 4), (node_id(2), 5), (node_id(3), 4), (node_id(4), 6))
-    assert sent(exchange) == [(node_id(1), 5), (node_id(3), 5)]
-    assert not exchange.wants_to_send
-
-
-def test_news_is_sent_unless_they_have_it() -> None:
-    cards = cards_of(1)
-    exchange = begun(cards, (node_id(1), 5))
-    assert sent(exchange) == []
-    news = card(6, server=1)
-    cards.put(news)
-    exchange.news(news)
-    exchange.news(news)
-    assert sent(exchange) == [(node_id(1), 6)]
-    exchange.news(news)
-    assert sent(exchange) == []
-    from_them = card(7, server=1)
-    exchange.came(from_them)
-    cards.put(from_them)
-    exchange.news(from_them)
-    assert sent(exchange) == []
-
-
 def test_of_one_server_only_the_newest_waits() -> None:
     cards = cards_of(1, 2)
     exchange = begun(cards, (node_id(1), 5), (node_id(2), 5))
@@ -90,31 +65,12 @@ def test_of_one_server_only_the_newest_waits() -> None:
     assert sent(exchange) == [(node_id(1), 59), (node_id(2), 59)]
 
 
-def test_what_they_sent_meanwhile_is_not_sent_back() -> None:
-    cards = cards_of(1, 2)
-    exchange = begun(cards)
-    exchange.came(card(5, server=1))
-    assert sent(exchange) == [(node_id(2), 5)]
-
-
 def test_what_expired_meanwhile_is_not_sent() -> None:
     cards = cards_of(1)
     exchange = begun(cards)
     cards.expire(cards[node_id(1)].expires_ms)
     assert exchange.wants_to_send
     assert sent(exchange) == []
-
-
-def test_what_is_before_their_have_waits_for_it() -> None:
-    cards = cards_of()
-    exchange = CardExchange(cards)
-    exchange.next_event()
-    news = card(6, server=1)
-    cards.put(news)
-    exchange.news(news)
-    assert exchange.next_event() is None
-    exchange.receive(codes.HAVE, have())
-    assert sent(exchange) == [(node_id(1), 6)]
 
 
 def test_an_event_has_at_most_64_kib() -> None:
@@ -137,35 +93,3 @@ def test_an_event_has_at_most_64_kib() -> None:
     assert exchange.receive(codes.CARDS, encode({keys.ENVELOPES: full})) == full
     with pytest.raises(RemoteProtocolError):
         exchange.receive(codes.CARDS, encode({keys.ENVELOPES: full + full[:2]}))
-
-
-def test_what_they_have_of_strangers_is_not_kept() -> None:
-    exchange = begun(cards_of(1), (NodeId(bytes(32)), 2**64 - 1))
-    assert sent(exchange) == [(node_id(1), 5)]
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [(codes.CARDS, {keys.ENVELOPES: []})],
-        [(codes.HAVE, {keys.HAVE: []}), (codes.HAVE, {keys.HAVE: []})],
-        [(3, {})],
-        [(codes.HAVE, {})],
-        [(codes.HAVE, {keys.HAVE: [[bytes(31), 1]]})],
-        [(codes.HAVE, {keys.HAVE: [[bytes(32), -1]]})],
-        [(codes.HAVE, {keys.HAVE: [[bytes(32), 1]] * 1_025})],
-        [(codes.HAVE, {keys.HAVE: []}), (codes.CARDS, {})],
-        [(codes.HAVE, {keys.HAVE: []}), (codes.CARDS, {keys.ENVELOPES: [1]})],
-        [(codes.HAVE, {keys.HAVE: []}), (codes.CARDS, {keys.ENVELOPES: [b""] * 1_025})],
-    ],
-)
-def test_what_breaks_a_rule(events: list[tuple[int, dict[int, Encodable]]]) -> None:
-    exchange = CardExchange(cards_of(1))
-    *good, (subcategory, cells) = events
-    for before, others in good:
-        exchange.receive(before, encode(others))
-    with pytest.raises(RemoteProtocolError) as caught:
-        exchange.receive(subcategory, encode(cells))
-    assert caught.value.code == CloseCode.PROTOCOL_ERROR
-    with pytest.raises(RemoteProtocolError):
-        CardExchange(cards_of(1)).receive(codes.HAVE, b"\xff")

@@ -16,13 +16,10 @@ from parley._node.federation.paths import (
     Obstacle,
     Path,
     PathFinder,
-    obstacles,
     shortest_paths,
 )
-from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.federation_types import LONGEST_PATH
 from tests.node.federation.servers import card, node_id
-from tests.sweep import sweep
 
 # Who says to have a link with whom, and whether it carries for it.
 Said = Mapping[int, Mapping[int, bool]]
@@ -198,16 +195,6 @@ SQUARE: Said = {
 }
 
 
-def test_of_equal_ones_all_choose_the_one_of_the_least_ids() -> None:
-    cards = cards_of(SQUARE)
-    for server in range(4):
-        origin = node_id(server)
-        first, second = sorted(node_id(other) for other in SQUARE[server])
-        for neighbours in ([first, second], [second, first]):
-            paths = shortest_paths(origin, neighbours, cards)
-            assert paths[node_id(3 - server)] == (origin, first, node_id(3 - server))
-
-
 def test_what_failed_is_gone_around_for_10_seconds() -> None:
     finder = finder_of(SQUARE)
     to = [node_id(3)]
@@ -240,29 +227,3 @@ def test_what_is_avoided_is_bounded() -> None:
 
 
 A, B, C, D = map(node_id, range(4))
-
-
-@sweep(
-    ("code", "hop", "blamed"),
-    [
-        (ResultCode.UNREACHABLE, 0, [(A, B), (B, A)]),
-        (ResultCode.UNREACHABLE, 1, [(B, C), (C, B)]),
-        (ResultCode.UNREACHABLE, 2, [(C, D), (D, C)]),
-        (ResultCode.UNREACHABLE, 3, [(A, B), (B, A)]),  # after the last there is no edge
-        (ResultCode.UNREACHABLE, None, [(A, B), (B, A)]),
-        (ResultCode.NOT_AUTHORISED, 2, [(B, C)]),
-        (ResultCode.NOT_AUTHORISED, 0, [(A, B)]),
-        (ResultCode.NOT_AUTHORISED, None, [(A, B)]),
-        (ResultCode.DEADLINE_EXCEEDED, 2, [C]),
-        (ResultCode.OVERLOADED, 3, [D]),
-        (ResultCode.OVERLOADED, 0, [B]),  # never the origin itself
-        (ResultCode.OVERLOADED, 7, [B]),
-        (ResultCode.TOPIC_NOT_FOUND, 2, []),
-        (ResultCode.MALFORMED, 1, []),
-        (99, 1, []),
-    ],
-)
-def test_what_a_refusal_blames(code: int, hop: int | None, blamed: list[Obstacle]) -> None:
-    assert obstacles((A, B, C, D), code, hop) == blamed
-    for one in range(-1, 5):
-        obstacles((A, B), code, one)

@@ -17,6 +17,8 @@ from parley._node.gateways.relay.relay import Relay
 from tests.node.gateways.relays import PLACE, clients_of, read
 from tests.node.network import PATIENCE, Meeting, eventually, meeting, new_node, settled
 
+pytestmark = pytest.mark.anyio
+
 
 @asynccontextmanager
 async def bridged(
@@ -32,7 +34,7 @@ async def bridged(
             yield met, topic, relay, bridge, await relay.listen(PLACE)
 
 
-async def test_a_broadcast_is_a_note_and_a_note_a_broadcast(anyio_backend: str) -> None:
+async def test_a_broadcast_is_a_note_and_a_note_a_broadcast() -> None:
     async with (
         bridged() as (met, topic, relay, bridge, address),
         clients_of(relay, address, 2) as (one, two),
@@ -64,9 +66,7 @@ async def test_a_broadcast_is_a_note_and_a_note_a_broadcast(anyio_backend: str) 
         ("msgpack", [1, "a"], b"\x92\x01\xa1a"),
     ],
 )
-async def test_values_travel_by_the_table(
-    anyio_backend: str, values: str, note: Any, payload: bytes
-) -> None:
+async def test_values_travel_by_the_table(values: str, note: Any, payload: bytes) -> None:
     async with (
         bridged(values) as (_, topic, relay, _, address),
         clients_of(relay, address, 1) as (client,),
@@ -76,9 +76,7 @@ async def test_values_travel_by_the_table(
         assert got == payload
 
 
-async def test_what_does_not_fit_is_lost_and_counted(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_does_not_fit_is_lost_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async with (
         bridged("json", longest_frame=1_000) as (_, topic, relay, bridge, address),
         clients_of(relay, address, 1) as (client,),
@@ -91,7 +89,7 @@ async def test_what_does_not_fit_is_lost_and_counted(
         assert caplog.text.count("is lost") == 1
 
 
-async def test_a_broadcast_of_another_type_is_lost(anyio_backend: str) -> None:
+async def test_a_broadcast_of_another_type_is_lost() -> None:
     async with new_node() as node:
         note_type: Any = int | None
         topic = node.topic("news", note_type)
@@ -106,7 +104,7 @@ async def test_a_broadcast_of_another_type_is_lost(anyio_backend: str) -> None:
             assert bridge.lost == 1
 
 
-async def test_a_broadcast_that_is_too_long_for_a_note_is_lost(anyio_backend: str) -> None:
+async def test_a_broadcast_that_is_too_long_for_a_note_is_lost() -> None:
     async with anyio.create_task_group(), new_node() as node:
         topic = node.topic("news")
         longest = node.config.limits.max_payload
@@ -125,7 +123,7 @@ async def test_a_broadcast_that_is_too_long_for_a_note_is_lost(anyio_backend: st
 
 
 async def test_what_comes_faster_than_it_is_published_is_lost(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with (
         bridged(write_buffer=65_536) as (_, topic, relay, bridge, address),
@@ -148,7 +146,7 @@ async def test_what_comes_faster_than_it_is_published_is_lost(
         await eventually(lambda: bridge.published == 200 - bridge.lost)
 
 
-async def test_a_message_to_the_node_itself_is_ignored_and_counted(anyio_backend: str) -> None:
+async def test_a_message_to_the_node_itself_is_ignored_and_counted() -> None:
     async with (
         bridged() as (_, _, relay, bridge, address),
         clients_of(relay, address, 1) as (client,),
@@ -158,7 +156,7 @@ async def test_a_message_to_the_node_itself_is_ignored_and_counted(anyio_backend
         assert (client.faults, bridge.published) == (0, 0)
 
 
-async def test_its_uuid_is_reserved(anyio_backend: str) -> None:
+async def test_its_uuid_is_reserved() -> None:
     async with bridged() as (_, topic, relay, bridge, address):
         async with RelayClient(address, bridge.uuid) as thief:
             with pytest.raises(ParleyError, match="already connected"):
@@ -170,7 +168,7 @@ async def test_its_uuid_is_reserved(anyio_backend: str) -> None:
         assert repr(bridge) == f"<Bridge 'news' as {bridge.uuid}>"
 
 
-async def test_a_header_that_names_nobody_is_the_publishers_own(anyio_backend: str) -> None:
+async def test_a_header_that_names_nobody_is_the_publishers_own() -> None:
     async with (
         bridged() as (_, topic, relay, bridge, address),
         clients_of(relay, address, 1) as (client,),
@@ -180,7 +178,7 @@ async def test_a_header_that_names_nobody_is_the_publishers_own(anyio_backend: s
             assert await read(client) == [(bridge.uuid, b"news", True)]
 
 
-async def test_a_node_that_ended_publishes_nothing(anyio_backend: str) -> None:
+async def test_a_node_that_ended_publishes_nothing() -> None:
     async with new_node() as node:
         topic = node.topic("news")
     async with Relay() as relay, Bridge(relay, topic, node.node_id.uuid) as bridge:
@@ -194,7 +192,7 @@ async def test_a_node_that_ended_publishes_nothing(anyio_backend: str) -> None:
         assert (bridge.published, bridge.lost) == (0, 3)
 
 
-async def test_left_it_carries_nothing_more(anyio_backend: str) -> None:
+async def test_left_it_carries_nothing_more() -> None:
     async with (
         bridged() as (_, topic, relay, bridge, address),
         clients_of(relay, address, 1) as (client,),
@@ -208,13 +206,13 @@ async def test_left_it_carries_nothing_more(anyio_backend: str) -> None:
         assert (bridge.published, bridge.broadcast) == (0, 0)
 
 
-async def test_without_a_running_relay_there_is_no_bridge(anyio_backend: str) -> None:
+async def test_without_a_running_relay_there_is_no_bridge() -> None:
     async with new_node() as node:
         with pytest.raises(ParleyError, match="not running"):
             await Bridge(Relay(), node.topic("news"), node.node_id.uuid).__aenter__()
 
 
-async def test_two_nodes_with_one_relay_and_one_topic_make_no_circle(anyio_backend: str) -> None:
+async def test_two_nodes_with_one_relay_and_one_topic_make_no_circle() -> None:
     # The second node forwards the topic of the first, and bridges it to the same relay.
     async with (
         bridged() as (met, topic, relay, first, address),

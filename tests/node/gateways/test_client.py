@@ -28,7 +28,7 @@ NOBODY = "tcp://127.0.0.1:1"
 
 @each
 async def test_it_is_connected_again_after_each_restart(
-    anyio_backend: str, dialect: Dialect, caplog: pytest.LogCaptureFixture
+    dialect: Dialect, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)  # a record would hold the guest that it names
     seen: list[object] = []
@@ -66,7 +66,7 @@ async def test_it_is_connected_again_after_each_restart(
 
 @each
 async def test_it_begins_without_anybody_and_tells_why(
-    anyio_backend: str, dialect: Dialect, caplog: pytest.LogCaptureFixture
+    dialect: Dialect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(dialect.server) as served:
         await served.stop()
@@ -92,7 +92,7 @@ async def test_it_begins_without_anybody_and_tells_why(
 
 
 @each
-async def test_who_waits_when_it_is_left(anyio_backend: str, dialect: Dialect) -> None:
+async def test_who_waits_when_it_is_left(dialect: Dialect) -> None:
     with nothing_left():
         async with anyio.create_task_group() as tasks:
             client = dialect.client(NOBODY, pauses=QUICK)
@@ -105,7 +105,7 @@ async def test_who_waits_when_it_is_left(anyio_backend: str, dialect: Dialect) -
 
 
 @each
-async def test_it_is_left_at_any_moment(anyio_backend: str, dialect: Dialect) -> None:
+async def test_it_is_left_at_any_moment(dialect: Dialect) -> None:
     async def leave(address: str, seconds: float) -> None:
         with anyio.move_on_after(seconds):
             async with dialect.client(address, pauses=QUICK) as client:
@@ -122,7 +122,7 @@ async def test_it_is_left_at_any_moment(anyio_backend: str, dialect: Dialect) ->
 
 @each
 async def test_what_waits_for_it_is_bounded(
-    anyio_backend: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reachable, "MOST_WAITING", 2)
     with anyio.fail_after(PATIENCE):
@@ -137,7 +137,7 @@ async def test_what_waits_for_it_is_bounded(
 
 
 @pytest.mark.parametrize("name", ["named", "simproto"])
-async def test_what_is_asked_has_its_time(anyio_backend: str, name: str) -> None:
+async def test_what_is_asked_has_its_time(name: str) -> None:
     dialect = DIALECTS[name]
     async with dialect.client(NOBODY, pauses=QUICK) as client:
         with pytest.raises(CallTimeout) as late:
@@ -146,7 +146,7 @@ async def test_what_is_asked_has_its_time(anyio_backend: str, name: str) -> None
 
 
 @each
-async def test_without_pauses_it_has_one_connection(anyio_backend: str, dialect: Dialect) -> None:
+async def test_without_pauses_it_has_one_connection(dialect: Dialect) -> None:
     async with serving(dialect.server) as served:
         client = dialect.client(served.address)
         with pytest.raises(ParleyError, match="not connected"):
@@ -172,6 +172,6 @@ async def test_without_pauses_it_has_one_connection(anyio_backend: str, dialect:
         await served.start()
 
 
-async def test_a_byte_stream_cannot_be_dialled_again(anyio_backend: str) -> None:
+async def test_a_byte_stream_cannot_be_dialled_again() -> None:
     with pytest.raises(ConfigError, match="byte stream"):
         SimProtoClient(memory_pair()[0], pauses=QUICK)

@@ -60,7 +60,7 @@ async def three(**options: object) -> AsyncIterator[Three]:
 
 
 async def test_notes_of_another_node_reach_our_own_subscribers(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL)  # a record would hold the peer that it names
 
@@ -85,9 +85,7 @@ async def test_notes_of_another_node_reach_our_own_subscribers(
         await carry()
 
 
-async def test_a_link_that_is_cut_is_made_again(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_link_that_is_cut_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
     async with three() as nodes:
         for count in (1, 2, 3):
             nodes.proxy.cut()
@@ -103,7 +101,7 @@ async def test_a_link_that_is_cut_is_made_again(
     assert sum("did not come across" in line for line in said) == 3
 
 
-async def test_who_says_no_is_asked_again(anyio_backend: str) -> None:
+async def test_who_says_no_is_asked_again() -> None:
     answers: list[Value] = []
     with anyio.fail_after(PATIENCE):
         async with new_node() as source, new_node() as middle:
@@ -124,7 +122,7 @@ async def test_who_says_no_is_asked_again(anyio_backend: str) -> None:
             assert forward.cuts == 0
 
 
-async def test_the_end_of_the_topic_and_the_end_of_the_node(anyio_backend: str) -> None:
+async def test_the_end_of_the_topic_and_the_end_of_the_node() -> None:
     async with three() as nodes:
         nodes.news.close()
         await eventually(lambda: nodes.forward.cuts == 1)
@@ -137,9 +135,7 @@ async def test_the_end_of_the_topic_and_the_end_of_the_node(anyio_backend: str) 
         assert await nodes.read() == "ours"
 
 
-async def test_dropped_notes_are_counted_over_all_links(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_dropped_notes_are_counted_over_all_links(caplog: pytest.LogCaptureFixture) -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as source, new_node(limits=Limits(stream_window=1024)) as middle:
             news = source.topic("news", slow="unsubscribe", buffer=1024, patience=0)
@@ -156,7 +152,7 @@ async def test_dropped_notes_are_counted_over_all_links(
 
 
 async def test_notes_that_do_not_fit_are_counted_and_do_no_harm(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as source, new_node(limits=Limits(max_payload=2048)) as middle:
@@ -174,7 +170,7 @@ async def test_notes_that_do_not_fit_are_counted_and_do_no_harm(
     assert sum("a note of" in record.message for record in caplog.records) == 1
 
 
-async def test_notes_of_another_type_are_counted_and_do_no_harm(anyio_backend: str) -> None:
+async def test_notes_of_another_type_are_counted_and_do_no_harm() -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as source, new_node() as middle:
             news, told = source.topic("news"), list[object]()
@@ -189,7 +185,7 @@ async def test_notes_of_another_type_are_counted_and_do_no_harm(anyio_backend: s
 
 
 async def test_two_nodes_do_not_forward_a_topic_to_each_other(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whoever comes second is refused, and says why; no note comes back."""
 
@@ -218,7 +214,7 @@ async def test_two_nodes_do_not_forward_a_topic_to_each_other(
 
 
 async def test_a_source_that_is_subscribed_here_is_not_forwarded(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as one, new_node() as other:
@@ -238,9 +234,7 @@ async def test_a_source_that_is_subscribed_here_is_not_forwarded(
                 assert len(ours.subscribers) == 1
 
 
-async def test_a_subscription_is_refused_if_forwarding_begins_while_it_is_decided(
-    anyio_backend: str,
-) -> None:
+async def test_a_subscription_is_refused_if_forwarding_begins_while_it_is_decided() -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as one, new_node() as other:
             ours, asked, go, refused = one.topic("t"), anyio.Event(), anyio.Event(), anyio.Event()
@@ -268,9 +262,7 @@ async def test_a_subscription_is_refused_if_forwarding_begins_while_it_is_decide
             assert not ours.subscribers
 
 
-async def test_a_long_reason_is_logged_in_part(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_long_reason_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as source, new_node() as middle:
 
@@ -288,7 +280,7 @@ async def test_a_long_reason_is_logged_in_part(
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.slow
 async def test_it_is_cancelled_at_any_moment(
-    anyio_backend: str, linked: bool, caplog: pytest.LogCaptureFixture
+    linked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While it dials, while it pauses, and while it carries."""
     caplog.set_level(logging.CRITICAL)
@@ -314,7 +306,7 @@ async def test_it_is_cancelled_at_any_moment(
         await cancel()
 
 
-async def test_what_cannot_be_forwarded(anyio_backend: str) -> None:
+async def test_what_cannot_be_forwarded() -> None:
     node, place = new_node(), "tcp://127.0.0.1:1"
     with pytest.raises(AddressError):
         Forward(node, "t", "here")
@@ -331,9 +323,7 @@ async def test_what_cannot_be_forwarded(anyio_backend: str) -> None:
             await forward.__aenter__()
 
 
-async def test_who_is_not_trusted_brings_nothing(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_who_is_not_trusted_brings_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as source, new_node() as middle:
             source.topic("t")

@@ -17,6 +17,8 @@ from parley.dialects import Guest
 from tests.node.dialects.test_core import Parrot
 from tests.node.network import ground
 
+pytestmark = pytest.mark.anyio
+
 
 class Bird(Guest):
     """A guest of the dialect of parrots."""
@@ -47,7 +49,7 @@ async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]
             yield guest, there, gone
 
 
-async def test_it_is_nobody(anyio_backend: str) -> None:
+async def test_it_is_nobody() -> None:
     async with bird() as (guest, _, _):
         assert (guest.node_id, guest.encrypted, guest.suite, guest.role) == (None, False, None, "")
         assert guest.info == {}
@@ -58,7 +60,7 @@ async def test_it_is_nobody(anyio_backend: str) -> None:
             guest.emit("anything")
 
 
-async def test_its_close_lets_go_what_is_queued(anyio_backend: str) -> None:
+async def test_its_close_lets_go_what_is_queued() -> None:
     async with bird() as (guest, there, gone):
         await there.send(b"hello")
         assert await there.receive() == b"hello"
@@ -74,7 +76,7 @@ async def test_its_close_lets_go_what_is_queued(anyio_backend: str) -> None:
         assert (await guest.closed()).code == CloseCode.NORMAL
 
 
-async def test_it_knows_why_it_ended(anyio_backend: str) -> None:
+async def test_it_knows_why_it_ended() -> None:
     async with bird() as (guest, there, _):
         assert guest.closed_error().code == CloseCode.NORMAL
         await there.send(b"!")
@@ -84,7 +86,7 @@ async def test_it_knows_why_it_ended(anyio_backend: str) -> None:
         assert error.code == CloseCode.PROTOCOL_ERROR
 
 
-async def test_leaving_by_an_exception_drops_it(anyio_backend: str) -> None:
+async def test_leaving_by_an_exception_drops_it() -> None:
     async with bird() as (guest, _, gone):
         with pytest.raises(ZeroDivisionError):
             async with guest:

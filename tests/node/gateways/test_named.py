@@ -19,9 +19,7 @@ both = pytest.mark.parametrize("flavour", FLAVOURS)
 
 
 @both
-async def test_an_event_without_a_handler_is_ignored_and_counted(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_an_event_without_a_handler_is_ignored_and_counted(flavour: FlavourName) -> None:
     async with joined(flavour) as (served, client):
         served.node.on("here", namespace="known")(_echo)
         served.node.on("there")(_echo)
@@ -40,9 +38,7 @@ async def test_an_event_without_a_handler_is_ignored_and_counted(
 
 
 @both
-async def test_who_emits_and_leaves_has_been_heard(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_who_emits_and_leaves_has_been_heard(flavour: FlavourName) -> None:
     left, heard = anyio.Event(), anyio.Event()
     async with gateway(flavour, clients=1) as served:
 
@@ -70,7 +66,7 @@ async def test_who_emits_and_leaves_has_been_heard(
 
 
 @both
-async def test_closing_lets_handlers_finish(anyio_backend: str, flavour: FlavourName) -> None:
+async def test_closing_lets_handlers_finish(flavour: FlavourName) -> None:
     began, refused = anyio.Event(), anyio.Event()
     answers = []
     async with new_node() as node:
@@ -110,9 +106,7 @@ async def test_closing_lets_handlers_finish(anyio_backend: str, flavour: Flavour
 
 
 @both
-async def test_closing_stops_handlers_that_do_not_finish(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_closing_stops_handlers_that_do_not_finish(flavour: FlavourName) -> None:
     async with new_node(drain_timeout=0.02) as node:
         async with NamedGateway(node, flavour=flavour) as served:
             began, stopped = anyio.Event(), anyio.Event()

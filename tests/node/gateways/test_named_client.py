@@ -17,7 +17,7 @@ from tests.node.network import PATIENCE, started
 pytestmark = pytest.mark.anyio
 
 
-async def test_nobody_answers(anyio_backend: str) -> None:
+async def test_nobody_answers() -> None:
     async with gateway("plain") as served:
         address = served.addresses[0]
     client = NamedClient(address)
@@ -32,7 +32,7 @@ async def test_nobody_answers(anyio_backend: str) -> None:
 
 
 async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("parley._node.remote.emission.REPLY_TIMEOUT", 0.05)
     limits = DialectLimits(requests=2)
@@ -54,7 +54,7 @@ async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
             assert (await anext(replies)).data == 4
 
 
-async def test_events_wait_for_the_connection_and_replies_end_with_it(anyio_backend: str) -> None:
+async def test_events_wait_for_the_connection_and_replies_end_with_it() -> None:
     def offer(node: Node) -> None:
         restarts.offer(node)
 
@@ -89,7 +89,7 @@ async def test_events_wait_for_the_connection_and_replies_end_with_it(anyio_back
             assert (await client.emit("echo", 3).reply(timeout=PATIENCE)).data == 3
 
 
-async def test_the_offering_is_for_each_connection(anyio_backend: str) -> None:
+async def test_the_offering_is_for_each_connection() -> None:
     async with restarts.serving(restarts.named) as served:
         client = NamedClient(served.address, flavour="typed", pauses=restarts.QUICK)
 

@@ -27,9 +27,7 @@ class Game(Namespace):
 
 
 @both
-async def test_one_handler_serves_native_peers_and_clients(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_one_handler_serves_native_peers_and_clients(flavour: FlavourName) -> None:
     async with joined(flavour) as (served, client), new_node() as other:
 
         @served.node.on("double")
@@ -48,7 +46,7 @@ async def test_one_handler_serves_native_peers_and_clients(
 
 
 @both
-async def test_a_reply_has_a_namespace_of_its_own(anyio_backend: str, flavour: FlavourName) -> None:
+async def test_a_reply_has_a_namespace_of_its_own(flavour: FlavourName) -> None:
     async with joined(flavour) as (served, client), new_node() as other:
 
         @served.node.on("turn")
@@ -69,7 +67,7 @@ async def test_a_reply_has_a_namespace_of_its_own(anyio_backend: str, flavour: F
             ]
 
 
-async def test_what_is_no_name_is_refused_where_it_is_made(anyio_backend: str) -> None:
+async def test_what_is_no_name_is_refused_where_it_is_made() -> None:
     async with joined("typed") as (served, client), new_node() as other:
         refused = anyio.Event()
 
@@ -91,7 +89,7 @@ async def test_what_is_no_name_is_refused_where_it_is_made(anyio_backend: str) -
 
 
 async def test_a_name_that_is_too_long_is_logged_where_it_comes(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with joined("typed", longest_name=8) as (served, client):
         with pytest.raises(LocalProtocolError, match="a namespace of 1,025 bytes; at most 1,024"):
@@ -105,7 +103,7 @@ async def test_a_name_that_is_too_long_is_logged_where_it_comes(
 
 @both
 async def test_a_failure_is_a_code_and_a_fixed_sentence(
-    anyio_backend: str, flavour: FlavourName, caplog: pytest.LogCaptureFixture
+    flavour: FlavourName, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with joined(flavour) as (served, client):
 
@@ -142,9 +140,7 @@ async def test_a_failure_is_a_code_and_a_fixed_sentence(
 
 
 @both
-async def test_a_guest_has_no_rights_but_those_of_a_function(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_a_guest_has_no_rights_but_those_of_a_function(flavour: FlavourName) -> None:
     async with joined(flavour) as (served, client):
         node = served.node
         node.on("members", allow="member")(_echo)
@@ -161,7 +157,7 @@ async def test_a_guest_has_no_rights_but_those_of_a_function(
 
 
 @both
-async def test_who_waits_learns_of_the_end(anyio_backend: str, flavour: FlavourName) -> None:
+async def test_who_waits_learns_of_the_end(flavour: FlavourName) -> None:
     async with joined(flavour) as (served, client):
         began, over = anyio.Event(), anyio.Event()
 
@@ -195,7 +191,7 @@ async def test_who_waits_learns_of_the_end(anyio_backend: str, flavour: FlavourN
 
 
 @both
-async def test_what_is_too_long_is_not_sent(anyio_backend: str, flavour: FlavourName) -> None:
+async def test_what_is_too_long_is_not_sent(flavour: FlavourName) -> None:
     async with joined(flavour, longest_frame=1_024, longest_name=8) as (served, client):
         served.node.on("echo")(_echo)
 
@@ -219,9 +215,7 @@ async def _echo(event: NamedEvent) -> Any:
     return event.data
 
 
-async def test_a_handler_that_is_cancelled_before_it_began_keeps_no_place(
-    anyio_backend: str,
-) -> None:
+async def test_a_handler_that_is_cancelled_before_it_began_keeps_no_place() -> None:
     async with joined("plain") as (served, _):
         served.node.on("wait")(_never)
         await served.until(lambda: bool(served.peers))

@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 import pytest
@@ -13,7 +12,6 @@ from parley import (
     FormatError,
     NamedEvent,
     Tandem,
-    UnreadRepliesError,
     formatted,
 )
 from parley._node.dialects.limits import DialectLimits
@@ -30,9 +28,7 @@ both = pytest.mark.parametrize("flavour", FLAVOURS)
 
 
 @both
-async def test_replies_come_in_their_order_with_their_names(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_replies_come_in_their_order_with_their_names(flavour: FlavourName) -> None:
     async with joined(flavour) as (served, client):
 
         @served.node.on("count")
@@ -60,7 +56,7 @@ async def test_replies_come_in_their_order_with_their_names(
         assert await read("yielded", 3) == [("reply", number) for number in range(3)]
 
 
-async def test_without_types_who_reads_says_when_it_is_enough(anyio_backend: str) -> None:
+async def test_without_types_who_reads_says_when_it_is_enough() -> None:
     async with joined("plain") as (served, client):
 
         @served.node.on("twice")
@@ -77,9 +73,7 @@ async def test_without_types_who_reads_says_when_it_is_enough(anyio_backend: str
 
 
 @both
-async def test_payloads_travel_as_they_were_asked_for(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_payloads_travel_as_they_were_asked_for(flavour: FlavourName) -> None:
     tandem = Tandem(formatted({"a": 1}, "json"), b"\x00\xff")
     async with joined(flavour) as (served, client):
 
@@ -114,34 +108,7 @@ async def test_payloads_travel_as_they_were_asked_for(
 
 
 @both
-async def test_replies_that_nobody_reads_are_bounded(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
-    async with gateway(flavour) as served:
-
-        @served.node.on("flood")
-        async def flood(event: NamedEvent) -> None:
-            for _ in range(100):
-                await event.emit("piece", bytes(100), format="raw")
-
-        served.node.on("echo")(_echo)
-        async with client_of(served, limits=DialectLimits(client_memory=1_024)) as client:
-            async with client.emit("flood").replies() as replies:
-                # What came after the bound was passed are events without a handler.
-                assert (await client.emit("echo", 1).reply(timeout=PATIENCE)).data == 1
-                with pytest.raises(UnreadRepliesError):
-                    [reply async for reply in replies]
-            assert client.is_open
-
-
-async def _echo(event: NamedEvent) -> Any:
-    return event.data
-
-
-@both
-async def test_what_is_yielded_has_the_limits_of_what_is_said(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_what_is_yielded_has_the_limits_of_what_is_said(flavour: FlavourName) -> None:
     async with joined(flavour, longest_frame=1_024) as (served, client):
 
         @served.node.on("grow")
@@ -158,9 +125,7 @@ async def test_what_is_yielded_has_the_limits_of_what_is_said(
 
 
 @both
-async def test_a_generator_ends_with_its_connection(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_a_generator_ends_with_its_connection(flavour: FlavourName) -> None:
     left, ended = anyio.Event(), anyio.Event()
     async with gateway(flavour) as served:
 
@@ -183,9 +148,7 @@ async def test_a_generator_ends_with_its_connection(
 
 
 @both
-async def test_a_handler_that_never_waits_lets_others_run(
-    anyio_backend: str, flavour: FlavourName
-) -> None:
+async def test_a_handler_that_never_waits_lets_others_run(flavour: FlavourName) -> None:
     async with joined(flavour) as (served, client):
         stop = False
 
@@ -205,7 +168,7 @@ async def test_a_handler_that_never_waits_lets_others_run(
             assert (await client.emit("stop").reply(timeout=PATIENCE)).data == "stopped"
 
 
-async def test_who_emits_waits_while_the_other_side_does_not_read(anyio_backend: str) -> None:
+async def test_who_emits_waits_while_the_other_side_does_not_read() -> None:
     limits = DialectLimits(write_buffer=1_024)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"

@@ -23,11 +23,11 @@ from tests.node.dialects.relay.hall import A, B, faults, message, messages
 from tests.node.gateways.relays import PLACE, clients_of, raw, read, relaying, to_the_end
 from tests.node.network import PATIENCE, eventually
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
-async def test_messages_go_where_they_are_for(
-    anyio_backend: str, scheme: str, tmp_path: Path
-) -> None:
+async def test_messages_go_where_they_are_for(scheme: str, tmp_path: Path) -> None:
     place = PLACE if scheme == "tcp" else f"unix://{tmp_path}/relay"
     async with relaying(place=place) as (relay, address), clients_of(relay, address, 3) as clients:
         one, two, three = clients
@@ -43,16 +43,7 @@ async def test_messages_go_where_they_are_for(
         assert repr(relay) == "<Relay, 3 clients>"
 
 
-async def test_it_listens_at_several_places(anyio_backend: str, tmp_path: Path) -> None:
-    async with relaying() as (relay, tcp):
-        unix = await relay.listen(f"unix://{tmp_path}/relay")
-        async with RelayClient(tcp) as one, RelayClient(unix) as two:
-            await relay.until(lambda: len(relay.clients) == 2)
-            await one.send(two.uuid, bytes(300_000))
-            assert await read(two) == [(one.uuid, bytes(300_000), False)]
-
-
-async def test_a_uuid_is_taken_once(anyio_backend: str) -> None:
+async def test_a_uuid_is_taken_once() -> None:
     async with relaying() as (relay, address), clients_of(relay, address, 1) as (first,):
         async with RelayClient(address, first.uuid) as second:
             with pytest.raises(RelayRefusedError, match="already connected") as caught:
@@ -65,7 +56,7 @@ async def test_a_uuid_is_taken_once(anyio_backend: str) -> None:
         assert relay.clients == [first.uuid]
 
 
-async def test_feedback_can_be_turned_off(anyio_backend: str) -> None:
+async def test_feedback_can_be_turned_off() -> None:
     nowhere = UUID(int=5)
     for feedback in (True, False):
         async with (
@@ -79,7 +70,7 @@ async def test_feedback_can_be_turned_off(anyio_backend: str) -> None:
             assert relay.undeliverable == 1
 
 
-async def test_it_does_not_listen_where_others_could_reach_it(anyio_backend: str) -> None:
+async def test_it_does_not_listen_where_others_could_reach_it() -> None:
     async with relaying() as (relay, _):
         with pytest.raises(InsecureAddressError):
             await relay.listen("tcp://0.0.0.0:0")
@@ -89,7 +80,7 @@ async def test_it_does_not_listen_where_others_could_reach_it(anyio_backend: str
         assert len(relay.addresses) == 2
 
 
-async def test_outside_of_its_block_it_is_not_running(anyio_backend: str) -> None:
+async def test_outside_of_its_block_it_is_not_running() -> None:
     relay = Relay()
     with pytest.raises(ParleyError, match="not running"):
         await relay.listen(PLACE)
@@ -103,7 +94,7 @@ async def test_outside_of_its_block_it_is_not_running(anyio_backend: str) -> Non
         await relay.listen(PLACE)
 
 
-async def test_who_is_one_too_many_is_turned_away(anyio_backend: str) -> None:
+async def test_who_is_one_too_many_is_turned_away() -> None:
     async with relaying(clients=1) as (relay, address):
         async with clients_of(relay, address, 1), await raw(address) as other:
             assert await to_the_end(other) == b""
@@ -112,14 +103,14 @@ async def test_who_is_one_too_many_is_turned_away(anyio_backend: str) -> None:
             assert relay.turned_away == 1
 
 
-async def test_the_uuid_has_its_time(anyio_backend: str) -> None:
+async def test_the_uuid_has_its_time() -> None:
     async with relaying(uuid_timeout=0.05) as (_, address), await raw(address) as half_open:
         await half_open.send(A[:15])
         told = await to_the_end(half_open)
         assert faults(told) == [1]
 
 
-async def test_a_cut_at_every_byte_leaves_nothing(anyio_backend: str) -> None:
+async def test_a_cut_at_every_byte_leaves_nothing() -> None:
     data = A + message(B, A, b"payload")
     async with relaying() as (relay, address), clients_of(relay, address, 1) as (other,):
         for size in range(len(data)):
@@ -132,7 +123,7 @@ async def test_a_cut_at_every_byte_leaves_nothing(anyio_backend: str) -> None:
 
 
 async def test_who_does_not_read_is_dropped_and_holds_nobody_up(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with (
         relaying(write_buffer=100_000) as (relay, address),
@@ -154,7 +145,7 @@ async def test_who_does_not_read_is_dropped_and_holds_nobody_up(
 
 
 async def test_dropped_clients_are_logged_at_a_limited_rate(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with relaying(write_buffer=100_000) as (relay, address):
         relay._drops = LogRation(burst=2, per_second=0.001)
@@ -170,7 +161,7 @@ async def test_dropped_clients_are_logged_at_a_limited_rate(
         assert len(lines) == 2
 
 
-async def test_ended_it_says_nothing_and_lets_go_what_waits(anyio_backend: str) -> None:
+async def test_ended_it_says_nothing_and_lets_go_what_waits() -> None:
     got: list[bytes] = []
 
     async def visit(address: str) -> None:
@@ -189,7 +180,7 @@ async def test_ended_it_says_nothing_and_lets_go_what_waits(anyio_backend: str) 
         await eventually(lambda: got == [b"last", b"closed"])
 
 
-async def test_left_by_an_error_it_drops_its_clients(anyio_backend: str) -> None:
+async def test_left_by_an_error_it_drops_its_clients() -> None:
     with anyio.fail_after(5):
         with suppress(ZeroDivisionError):
             async with Relay() as relay:
@@ -201,9 +192,7 @@ async def test_left_by_an_error_it_drops_its_clients(anyio_backend: str) -> None
         await stream.aclose()
 
 
-async def test_a_mistake_of_ours_ends_one_client(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_mistake_of_ours_ends_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     async with relaying() as (relay, address), clients_of(relay, address, 2) as (one, two):
         right = Sorter.sort
 
@@ -221,7 +210,7 @@ async def test_a_mistake_of_ours_ends_one_client(
         assert await read(two) == [(two.uuid, b"served on", False)]
 
 
-async def test_a_member_without_connection_takes_part(anyio_backend: str) -> None:
+async def test_a_member_without_connection_takes_part() -> None:
     got: list[bytes] = []
 
     class Listener:
@@ -245,9 +234,7 @@ async def test_a_member_without_connection_takes_part(anyio_backend: str) -> Non
 
 
 @pytest.mark.parametrize("count", [1, 6])
-async def test_who_reads_gets_all_however_much_is_sent_at_once(
-    anyio_backend: str, count: int
-) -> None:
+async def test_who_reads_gets_all_however_much_is_sent_at_once(count: int) -> None:
     each = 36 // count
     async with (
         relaying(patience=PATIENCE) as (relay, address),

@@ -24,10 +24,10 @@ from tests.node.gateways import restarts
 from tests.node.gateways.relays import clients_of, read, relaying
 from tests.node.network import PATIENCE, eventually, settled, started
 
+pytestmark = pytest.mark.anyio
 
-async def test_what_the_relay_reports_is_told_and_counted(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+
+async def test_what_the_relay_reports_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     told: list[RelayFault] = []
 
     def note(fault: RelayFault) -> None:
@@ -64,7 +64,7 @@ async def somebody(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_sender_waits_for_who_does_not_read(anyio_backend: str) -> None:
+async def test_a_sender_waits_for_who_does_not_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, anyio.fail_after(PATIENCE):
         async with RelayClient(f"tcp://127.0.0.1:{server.getsockname()[1]}") as client:
             with anyio.move_on_after(0.3) as scope:
@@ -74,7 +74,7 @@ async def test_a_sender_waits_for_who_does_not_read(anyio_backend: str) -> None:
             await client.close()
 
 
-async def test_what_cannot_be_sent(anyio_backend: str) -> None:
+async def test_what_cannot_be_sent() -> None:
     limits = DialectLimits(longest_frame=1_000)
     async with (
         relaying() as (relay, address),
@@ -87,7 +87,7 @@ async def test_what_cannot_be_sent(anyio_backend: str) -> None:
             await client.send(UUID(int=0), b"")
 
 
-async def test_closed_by_us_it_ends_in_order(anyio_backend: str) -> None:
+async def test_closed_by_us_it_ends_in_order() -> None:
     async with relaying() as (relay, address), clients_of(relay, address, 2) as (one, two):
         await one.send(two.uuid, b"last words")
         await one.close()
@@ -101,7 +101,7 @@ async def test_closed_by_us_it_ends_in_order(anyio_backend: str) -> None:
         await relay.until(lambda: relay.clients == [two.uuid])
 
 
-async def test_reading_ends_when_it_is_closed_by_another_task(anyio_backend: str) -> None:
+async def test_reading_ends_when_it_is_closed_by_another_task() -> None:
     got: list[bytes] = []
 
     async def listen(client: RelayClient) -> None:
@@ -121,13 +121,13 @@ async def test_reading_ends_when_it_is_closed_by_another_task(anyio_backend: str
         await eventually(lambda: got == [b"one"])
 
 
-async def test_each_has_a_uuid_of_its_own(anyio_backend: str) -> None:
+async def test_each_has_a_uuid_of_its_own() -> None:
     one, two = RelayClient("tcp://127.0.0.1:1"), RelayClient("tcp://127.0.0.1:1")
     assert one.uuid != two.uuid
     assert (one.uuid.version, one.uuid.variant) == (4, "specified in RFC 4122")
 
 
-async def test_reading_goes_on_over_connections(anyio_backend: str) -> None:
+async def test_reading_goes_on_over_connections() -> None:
     async with (
         restarts.serving(restarts.relay) as served,
         RelayClient(served.address, pauses=restarts.QUICK) as client,
@@ -163,7 +163,7 @@ async def test_reading_goes_on_over_connections(anyio_backend: str) -> None:
         assert client.is_over
 
 
-async def test_a_taken_uuid_is_asked_for_again(anyio_backend: str) -> None:
+async def test_a_taken_uuid_is_asked_for_again() -> None:
     async with relaying() as (relay, address), clients_of(relay, address, 1) as (first,):
         downs: list[Exception] = []
         async with RelayClient(address, first.uuid, pauses=restarts.QUICK) as second:
@@ -209,7 +209,7 @@ async def numbers_of(client: RelayClient, count: int) -> list[int]:
     return [int.from_bytes((await anext(client)).payload[:4]) for _ in range(count)]
 
 
-async def test_what_is_not_read_is_bounded_over_connections(anyio_backend: str) -> None:
+async def test_what_is_not_read_is_bounded_over_connections() -> None:
     limits = DialectLimits(client_memory=100_000)
     async with (
         flooding(59) as address,
@@ -223,9 +223,7 @@ async def test_what_is_not_read_is_bounded_over_connections(anyio_backend: str) 
         assert client.cuts == 9
 
 
-async def test_what_is_read_while_it_connects_makes_room(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_read_while_it_connects_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = DialectLimits(client_memory=100_000)
     async with (
         flooding(17) as address,
@@ -251,7 +249,7 @@ async def test_what_is_read_while_it_connects_makes_room(
         assert await numbers_of(client, 6) == list(range(12, 18))
 
 
-async def test_left_before_it_was_connected_reading_ends(anyio_backend: str) -> None:
+async def test_left_before_it_was_connected_reading_ends() -> None:
     read_on: list[list[RelayMessage] | BaseException | object] = []
 
     async def read_all() -> None:

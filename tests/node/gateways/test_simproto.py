@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("transport", ["tcp", "unix"])
-async def test_calls_over_sockets(anyio_backend: str, transport: str) -> None:
+async def test_calls_over_sockets(transport: str) -> None:
     with nothing_left():
         async with served(transport=transport) as sides:
             assert await sides.client.call("echo", b"hi") == b"hi"
@@ -32,7 +32,7 @@ async def test_calls_over_sockets(anyio_backend: str, transport: str) -> None:
             assert repr(sides.gateway) == "<SimProtoGateway, 1 peers>"
 
 
-async def test_one_handler_for_all_languages(anyio_backend: str) -> None:
+async def test_one_handler_for_all_languages() -> None:
     seen: list[object] = []
     async with meeting() as met, SimProtoGateway(met.server) as gateway:
 
@@ -52,7 +52,7 @@ async def test_one_handler_for_all_languages(anyio_backend: str) -> None:
     assert not guest.encrypted
 
 
-async def test_over_an_encrypted_stream(anyio_backend: str) -> None:
+async def test_over_an_encrypted_stream() -> None:
     """The guest is known by the native connection's node id, so that `allow=` lets it in."""
 
     async def meet() -> None:
@@ -91,7 +91,7 @@ async def test_over_an_encrypted_stream(anyio_backend: str) -> None:
         await meet()
 
 
-async def test_through_a_tunnel_it_serves_what_is_exported(anyio_backend: str) -> None:
+async def test_through_a_tunnel_it_serves_what_is_exported() -> None:
     async with row(3) as made:
         offer_simproto(made.target)
         made.target.topic("news")
@@ -115,7 +115,7 @@ async def test_through_a_tunnel_it_serves_what_is_exported(anyio_backend: str) -
         assert paths == [made.path]
 
 
-async def test_a_peer_has_so_many_streams_of_it(anyio_backend: str) -> None:
+async def test_a_peer_has_so_many_streams_of_it() -> None:
     with anyio.fail_after(PATIENCE):
         async with meeting() as met, AsyncExitStack() as clients:
             offer(met.server)
@@ -143,7 +143,7 @@ async def test_a_peer_has_so_many_streams_of_it(anyio_backend: str) -> None:
                 await anyio.lowlevel.checkpoint()
 
 
-async def test_clients_are_bounded(anyio_backend: str) -> None:
+async def test_clients_are_bounded() -> None:
     async with served(limits=DialectLimits(clients=1)) as sides:
         with pytest.raises(PeerClosedError):
             async with SimProtoClient(sides.address) as second:
@@ -156,7 +156,7 @@ async def test_clients_are_bounded(anyio_backend: str) -> None:
             assert await third.call("echo", b"room") == b"room"
 
 
-async def test_leaving_lets_handlers_answer(anyio_backend: str) -> None:
+async def test_leaving_lets_handlers_answer() -> None:
     running, go = anyio.Event(), anyio.Event()
     answers: list[object] = []
     with anyio.fail_after(PATIENCE):
@@ -181,7 +181,7 @@ async def test_leaving_lets_handlers_answer(anyio_backend: str) -> None:
     assert answers == [b"done", CloseCode.CONNECTION_LOST]
 
 
-async def test_leaving_waits_for_notes_that_were_published(anyio_backend: str) -> None:
+async def test_leaving_waits_for_notes_that_were_published() -> None:
     """Also for those that were not on their way, since as many wait for responses as may."""
     got: list[object] = []
     reading = anyio.Event()
@@ -204,7 +204,7 @@ async def test_leaving_waits_for_notes_that_were_published(anyio_backend: str) -
     assert got == [bytes(1_000) + b"%d" % number for number in range(300)]
 
 
-async def test_leaving_by_an_exception_is_at_once(anyio_backend: str) -> None:
+async def test_leaving_by_an_exception_is_at_once() -> None:
     async def fail(node: Node) -> None:
         async with SimProtoGateway(node) as gateway:
             address = await gateway.listen("tcp://127.0.0.1:0")
@@ -218,7 +218,7 @@ async def test_leaving_by_an_exception_is_at_once(anyio_backend: str) -> None:
                 await fail(node)
 
 
-async def test_its_life(anyio_backend: str) -> None:
+async def test_its_life() -> None:
     async with new_node() as node:
         gateway = SimProtoGateway(node)
         with pytest.raises(ParleyError, match="not running"):

@@ -14,7 +14,7 @@ from tests.node.network import PATIENCE, new_node, nothing_left
 pytestmark = pytest.mark.anyio
 
 
-async def test_over_a_pair_in_memory(anyio_backend: str) -> None:
+async def test_over_a_pair_in_memory() -> None:
     with nothing_left(), anyio.fail_after(PATIENCE):
         async with (
             new_node(drain_timeout=0) as node,
@@ -30,7 +30,7 @@ async def test_over_a_pair_in_memory(anyio_backend: str) -> None:
         assert (await client.closed()).code == CloseCode.NORMAL
 
 
-async def test_it_offers_what_a_node_has(anyio_backend: str) -> None:
+async def test_it_offers_what_a_node_has() -> None:
     async with new_node() as offering, served() as sides:
         offer(offering)
 
@@ -42,7 +42,7 @@ async def test_it_offers_what_a_node_has(anyio_backend: str) -> None:
             assert await client.call("ask back") == "grüße".encode()
 
 
-async def test_nobody_there(anyio_backend: str) -> None:
+async def test_nobody_there() -> None:
     with nothing_left():
         with pytest.raises(UnreachableError):
             await SimProtoClient("tcp://127.0.0.1:1").__aenter__()
@@ -52,7 +52,7 @@ async def test_nobody_there(anyio_backend: str) -> None:
             SimProtoClient("tcp://127.0.0.1:1", values="xml")  # type: ignore[arg-type]  # wrong
 
 
-async def test_its_life(anyio_backend: str) -> None:
+async def test_its_life() -> None:
     async with served() as sides:
         client = SimProtoClient(sides.address)
         assert [client.is_open] == [False]
@@ -69,7 +69,7 @@ async def test_its_life(anyio_backend: str) -> None:
                 await client.call("echo")
 
 
-async def test_an_exception_is_the_callers_own(anyio_backend: str) -> None:
+async def test_an_exception_is_the_callers_own() -> None:
     async def fail(address: str) -> None:
         async with SimProtoClient(address) as client:
             await client.call("echo")

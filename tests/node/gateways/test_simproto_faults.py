@@ -28,7 +28,7 @@ async def others_are_served(sides: Served) -> None:
 
 
 @vectors("simproto", of_kind("exchange"))
-async def test_the_exchanges_of_the_vectors(anyio_backend: str, vector: Vector) -> None:
+async def test_the_exchanges_of_the_vectors(vector: Vector) -> None:
     async with served() as sides, raw(sides.address) as client:
         sides.node.topic("news")
         sides.node.topic("secret").on_subscribe(_reject)
@@ -58,7 +58,7 @@ async def _play(stream: anyio.abc.ByteStream, vector: Vector) -> None:
 
 
 @pytest.mark.slow
-async def test_who_stops_reading_is_read_no_more_and_then_closed(anyio_backend: str) -> None:
+async def test_who_stops_reading_is_read_no_more_and_then_closed() -> None:
     limits = DialectLimits(write_buffer=64 * 1024, idle_before_ping=0.3, ping_timeout=0.3)
     async with served(limits=limits) as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
@@ -77,7 +77,7 @@ async def test_who_stops_reading_is_read_no_more_and_then_closed(anyio_backend: 
         await others_are_served(sides)
 
 
-async def test_a_slow_subscriber_holds_up_nobody(anyio_backend: str) -> None:
+async def test_a_slow_subscriber_holds_up_nobody() -> None:
     async with served() as sides, raw(sides.address) as client:
         news = sides.node.topic("news", buffer=64 * 1024, patience=0.0)
         assert await client.ask("subscribe", "news") == ("accepted", b"")

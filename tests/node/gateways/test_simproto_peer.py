@@ -14,7 +14,7 @@ from tests.node.network import eventually, settled
 pytestmark = pytest.mark.anyio
 
 
-async def test_both_sides_ask(anyio_backend: str) -> None:
+async def test_both_sides_ask() -> None:
     async with served() as sides:
 
         @sides.client.offering.on_call("back")
@@ -32,7 +32,7 @@ async def test_both_sides_ask(anyio_backend: str) -> None:
             await sides.back.call("nobody")
 
 
-async def test_a_caller_may_give_up(anyio_backend: str) -> None:
+async def test_a_caller_may_give_up() -> None:
     async with served() as sides:
         with pytest.raises(CallTimeout):
             await sides.client.call("wait", timeout=0.02)
@@ -50,7 +50,7 @@ async def test_a_caller_may_give_up(anyio_backend: str) -> None:
             await sides.client.call("echo", b"x" * (1 << 20))
 
 
-async def test_a_response_that_takes_too_long_ends_the_connection(anyio_backend: str) -> None:
+async def test_a_response_that_takes_too_long_ends_the_connection() -> None:
     async with served(client_limits=DialectLimits(answer_timeout=0.05)) as sides:
         with pytest.raises(PeerClosedError) as closed:
             await sides.client.call("wait", timeout=None)
@@ -63,7 +63,7 @@ async def test_a_response_that_takes_too_long_ends_the_connection(anyio_backend:
         assert sides.back.running_requests == 0
 
 
-async def test_callers_wait_for_dialogs(anyio_backend: str) -> None:
+async def test_callers_wait_for_dialogs() -> None:
     few = DialectLimits(requests=2)
     async with served(limits=few, client_limits=few) as sides:
         answers: list[object] = []
@@ -91,7 +91,7 @@ async def _refused(peer: object, topic: str) -> None:
         await peer.call(topic)  # type: ignore[attr-defined]  # a SimProtoPeer
 
 
-async def test_pings(anyio_backend: str) -> None:
+async def test_pings() -> None:
     async with served() as sides:
         assert await sides.client.ping() >= 0
         for _ in range(64):
@@ -100,7 +100,7 @@ async def test_pings(anyio_backend: str) -> None:
             await sides.client.ping()
 
 
-async def test_a_ping_ends_with_the_connection(anyio_backend: str) -> None:
+async def test_a_ping_ends_with_the_connection() -> None:
     async with served() as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
         (peer,) = set(sides.gateway.peers) - {sides.back}
@@ -115,22 +115,7 @@ async def test_a_ping_ends_with_the_connection(anyio_backend: str) -> None:
             peer.drop()
 
 
-async def test_silence_ends_it(anyio_backend: str) -> None:
-    limits = DialectLimits(idle_before_ping=0.02, ping_timeout=0.05)
-    async with served(limits=limits) as sides, raw(sides.address) as client:
-        await client.send("rpc", "echo", b"hi")
-        assert (await client.read()).payload == b"\0hi"
-        ping = await client.read()
-        assert ping.type == "ping"
-        await client.send("pong", ident=ping.id)
-        assert (await client.read()).type == "ping"  # and no Pong
-        await client.closed()
-        assert sides.client.is_open  # which answers its Pings
-        ended = await sides.client.ping()
-        assert ended >= 0
-
-
-async def test_the_end_is_told_to_all(anyio_backend: str) -> None:
+async def test_the_end_is_told_to_all() -> None:
     async with served() as sides:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_refused, sides.client.peer, "wait")

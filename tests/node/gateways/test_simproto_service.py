@@ -19,9 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("topic", ["nobody", "fail", "refuse", "items", "odd"])
-async def test_all_that_is_no_answer_is_1(
-    anyio_backend: str, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_all_that_is_no_answer_is_1(topic: str, caplog: pytest.LogCaptureFixture) -> None:
     async with served() as sides:
         with pytest.raises(CallRefused) as refused:
             await sides.client.call(topic)
@@ -35,14 +33,14 @@ async def test_all_that_is_no_answer_is_1(
     ("values", "expected"),
     [("cbor", b"\xa1an\x05"), ("msgpack", b"\x81\xa1n\x05"), ("json", b'{"n":5}')],
 )
-async def test_answers_go_by_the_table(anyio_backend: str, values: Rest, expected: bytes) -> None:
+async def test_answers_go_by_the_table(values: Rest, expected: bytes) -> None:
     async with served(values=values) as sides:
         assert await sides.client.call("text") == "grüße".encode()
         assert await sides.client.call("map") == expected
         assert await sides.client.call("echo", "text") == b"text"
 
 
-async def test_who_may(anyio_backend: str) -> None:
+async def test_who_may() -> None:
     async with served() as sides:
 
         def guests(peer: object, name: str) -> bool:
@@ -69,9 +67,7 @@ async def test_who_may(anyio_backend: str) -> None:
             await sides.client.subscribe("servers").__aenter__()
 
 
-async def test_what_yields_is_logged_once(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_yields_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async with served() as sides:
         for _ in range(3):
             with pytest.raises(CallRefused):
@@ -93,9 +89,7 @@ async def publishing(side: str) -> AsyncIterator[tuple[Topic, Raw]]:
 
 @pytest.mark.parametrize("side", ["server", "client"])
 @pytest.mark.slow
-async def test_requests_about_a_topic_take_effect_in_their_order(
-    anyio_backend: str, side: str
-) -> None:
+async def test_requests_about_a_topic_take_effect_in_their_order(side: str) -> None:
     async with publishing(side) as (news, client):
         go = anyio.Event()
 
@@ -119,7 +113,7 @@ def giving(data: object) -> Callable[[SubscribeRequest], object]:
 
 
 async def test_a_subscription_with_data_that_is_too_long_or_has_no_form(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with served() as sides:
         for name, data in (("long", b"x" * (1 << 20)), ("odd", object())):
@@ -131,7 +125,7 @@ async def test_a_subscription_with_data_that_is_too_long_or_has_no_form(
     assert sum(record.levelname == "ERROR" for record in caplog.records) == 2
 
 
-async def test_who_is_gone_has_its_handlers_stopped(anyio_backend: str) -> None:
+async def test_who_is_gone_has_its_handlers_stopped() -> None:
     async with served() as sides:
         stopped = anyio.Event()
 
@@ -148,7 +142,7 @@ async def test_who_is_gone_has_its_handlers_stopped(anyio_backend: str) -> None:
         await stopped.wait()
 
 
-async def test_draining_takes_nothing_new(anyio_backend: str) -> None:
+async def test_draining_takes_nothing_new() -> None:
     async with served() as sides:
         sides.node.topic("news")
         sides.back.drain()

@@ -24,7 +24,7 @@ from tests.node.network import eventually, meeting, nothing_left, settled, start
 pytestmark = pytest.mark.anyio
 
 
-async def test_notes_come_in_order(anyio_backend: str) -> None:
+async def test_notes_come_in_order() -> None:
     async with served() as sides:
         news = sides.node.topic("news")
         async with sides.client.subscribe("news") as notes:
@@ -40,7 +40,7 @@ async def test_notes_come_in_order(anyio_backend: str) -> None:
             assert await anext(aiter(notes)) == b"again"
 
 
-async def test_a_note_reaches_all_languages(anyio_backend: str) -> None:
+async def test_a_note_reaches_all_languages() -> None:
     async with served() as sides:
         news = sides.node.topic("news")
         async with meeting() as met:
@@ -51,7 +51,7 @@ async def test_a_note_reaches_all_languages(anyio_backend: str) -> None:
                 assert await anext(aiter(notes)) == b"\xa1an\x01"
 
 
-async def test_every_code(anyio_backend: str) -> None:
+async def test_every_code() -> None:
     async with served() as sides:
         secret = sides.node.topic("secret")
         sides.node.topic("closed", allow=sides.node.node_id)
@@ -84,7 +84,7 @@ async def _broken(request: SubscribeRequest) -> None:
     raise RuntimeError("details")
 
 
-async def test_both_sides_publish(anyio_backend: str) -> None:
+async def test_both_sides_publish() -> None:
     async with served() as sides:
         theirs = sides.client.offering.topic("theirs")
         async with sides.back.subscribe("theirs") as notes:
@@ -92,7 +92,7 @@ async def test_both_sides_publish(anyio_backend: str) -> None:
             assert await anext(aiter(notes)) == b"from the client"
 
 
-async def test_a_subscription_is_read_once_and_ends(anyio_backend: str) -> None:
+async def test_a_subscription_is_read_once_and_ends() -> None:
     async with served() as sides:
         news = sides.node.topic("news")
         subscription = sides.client.subscribe("news")
@@ -125,7 +125,7 @@ async def _first(notes: SimProtoSubscription) -> None:
     assert await anext(aiter(notes)) == b"one"
 
 
-async def test_giving_up_while_the_publisher_decides(anyio_backend: str) -> None:
+async def test_giving_up_while_the_publisher_decides() -> None:
     async with served() as sides:
         news, go = sides.node.topic("news"), anyio.Event()
 
@@ -144,9 +144,7 @@ async def test_giving_up_while_the_publisher_decides(anyio_backend: str) -> None
             assert await anext(aiter(notes)) == b"one"
 
 
-async def test_a_slow_reader_slows_its_publisher_and_loses_by_its_policy(
-    anyio_backend: str,
-) -> None:
+async def test_a_slow_reader_slows_its_publisher_and_loses_by_its_policy() -> None:
     async with served() as sides:
         news = sides.node.topic("news", slow="drop-oldest", buffer=64 * 1024, patience=0.0)
         async with sides.client.subscribe("news", window=64 * 1024) as notes:
@@ -163,7 +161,7 @@ async def test_a_slow_reader_slows_its_publisher_and_loses_by_its_policy(
             assert read == sorted(read)  # type: ignore[type-var]  # bytes, all of them
 
 
-async def test_a_reader_that_is_much_too_slow_is_cut_off(anyio_backend: str) -> None:
+async def test_a_reader_that_is_much_too_slow_is_cut_off() -> None:
     """By a publisher that does not wait for its acknowledgements."""
     note = b"x" * 50_000
     async with served() as sides, raw(sides.address) as client:
@@ -189,7 +187,7 @@ async def test_a_reader_that_is_much_too_slow_is_cut_off(anyio_backend: str) -> 
         await notes.__aexit__(None, None, None)
 
 
-async def test_finish_waits_for_the_last_acknowledgement(anyio_backend: str) -> None:
+async def test_finish_waits_for_the_last_acknowledgement() -> None:
     async with served() as sides:
         news = sides.node.topic("news")
         async with sides.client.subscribe("news") as notes:
@@ -216,7 +214,7 @@ def topic_of(server: restarts.Served) -> Any:
     return server.server.node.topics["news"]
 
 
-async def test_it_goes_on_over_connections(anyio_backend: str) -> None:
+async def test_it_goes_on_over_connections() -> None:
     async with (
         restarts.serving(restarts.simproto, news) as server,
         SimProtoClient(server.address, pauses=restarts.QUICK) as client,
@@ -252,9 +250,7 @@ async def test_it_goes_on_over_connections(anyio_backend: str) -> None:
             await anext(notes)
 
 
-async def test_who_has_no_such_topic_yet_is_asked_again(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_has_no_such_topic_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley._node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
     async with (
         restarts.serving(restarts.simproto, news) as server,
@@ -283,7 +279,7 @@ async def test_who_has_no_such_topic_yet_is_asked_again(
             await anext(notes)
 
 
-async def test_leaving_it_while_there_is_no_connection(anyio_backend: str) -> None:
+async def test_leaving_it_while_there_is_no_connection() -> None:
     async with restarts.serving(restarts.simproto, news) as server:
         client = SimProtoClient(server.address, pauses=restarts.QUICK)
         async with client, anyio.create_task_group() as tasks:
@@ -309,7 +305,7 @@ async def test_leaving_it_while_there_is_no_connection(anyio_backend: str) -> No
 
 
 async def test_subscribing_again_is_cancelled_at_any_moment(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("parley._node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
 

@@ -25,6 +25,8 @@ from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_reach import logged_in, ticking
 from tests.sweep import sweep
 
+pytestmark = pytest.mark.anyio
+
 TRACE = bytes(16)
 
 
@@ -46,7 +48,7 @@ def let_serve_nothing(four: Servers, number: int) -> None:
     four.nodes[number].handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, does_not_answer)
 
 
-async def test_the_short_deadlines_of_an_account_harm_nobody(anyio_backend: str) -> None:
+async def test_the_short_deadlines_of_an_account_harm_nobody() -> None:
     async with servers(4, ring(4), accounts="any") as four:
         await four.until(four.know_all)
         target = four.nodes[2].node_id
@@ -61,7 +63,7 @@ async def test_the_short_deadlines_of_an_account_harm_nobody(anyio_backend: str)
 
 
 @pytest.mark.parametrize("said", [{keys.HOP: 1}, {keys.HOP: 0}, {}])
-async def test_a_server_blames_nobody_before_it(said: dict[int, Value], anyio_backend: str) -> None:
+async def test_a_server_blames_nobody_before_it(said: dict[int, Value]) -> None:
     async with servers(4, ring(4)) as four:
         await four.until(four.know_all)
         let_refuse(four, 2, {keys.CODE: ResultCode.OVERLOADED, **said})
@@ -72,9 +74,7 @@ async def test_a_server_blames_nobody_before_it(said: dict[int, Value], anyio_ba
 
 
 @pytest.mark.parametrize("code", [CloseCode.OVERLOADED, CloseCode.NOT_AUTHORISED])
-async def test_a_reset_blames_the_link_to_whoever_sent_it(
-    code: CloseCode, anyio_backend: str
-) -> None:
+async def test_a_reset_blames_the_link_to_whoever_sent_it(code: CloseCode) -> None:
     async def serve(stream: Stream) -> None:
         await stream.receive_event()
         stream.reset(code)
@@ -90,7 +90,7 @@ async def test_a_reset_blames_the_link_to_whoever_sent_it(
         assert (caught.value.code, caught.value.hop) == (ResultCode.UNREACHABLE, 1)
 
 
-async def test_a_long_reason_is_cut_on_its_way(anyio_backend: str) -> None:
+async def test_a_long_reason_is_cut_on_its_way() -> None:
     async with servers(3, ring(3)[:2]) as three:
         await three.until(three.know_all)
         code = ResultCode.TOPIC_NOT_FOUND
@@ -156,9 +156,7 @@ async def accomplices(four: Servers) -> AsyncIterator[tuple[Peer, Node]]:
 
 
 @pytest.mark.parametrize("seconds", [1.2, 3.0, 6.3, 9.0, 30.0])
-async def test_an_account_that_is_silent_over_slow_links_harms_nobody(
-    seconds: float, anyio_backend: str
-) -> None:
+async def test_an_account_that_is_silent_over_slow_links_harms_nobody(seconds: float) -> None:
     async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, silent):
         let_account(silent, does_not_answer)
         async with slow_links(four):
@@ -173,9 +171,7 @@ async def test_an_account_that_is_silent_over_slow_links_harms_nobody(
 
 
 @pytest.mark.parametrize("seconds", [1.2, 3.0, 6.3])
-async def test_an_account_harms_nobody_by_deadlines_that_slow_links_exceed(
-    seconds: float, anyio_backend: str
-) -> None:
+async def test_an_account_harms_nobody_by_deadlines_that_slow_links_exceed(seconds: float) -> None:
     async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, _):
         let_serve_nothing(four, 2)
         async with slow_links(four):
@@ -191,7 +187,7 @@ async def test_an_account_harms_nobody_by_deadlines_that_slow_links_exceed(
                 assert not {one for one in avoided(four, number) if isinstance(one, NodeId)}
 
 
-async def test_a_server_that_is_silent_over_slow_links_is_blamed_alone(anyio_backend: str) -> None:
+async def test_a_server_that_is_silent_over_slow_links_is_blamed_alone() -> None:
     async with servers(4, ring(4)) as four:
         await four.until(four.know_all)
         let_serve_nothing(four, 2)
@@ -222,7 +218,7 @@ async def test_a_server_that_is_silent_over_slow_links_is_blamed_alone(anyio_bac
         ResultCode.DEADLINE_EXCEEDED,
     ],
 )
-async def test_an_account_blames_no_server(code: int, hop: int | None, anyio_backend: str) -> None:
+async def test_an_account_blames_no_server(code: int, hop: int | None) -> None:
     async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, liar):
         said = {} if hop is None else {keys.HOP: hop}
         let_account(liar, refuses_with({keys.CODE: code, **said}))
@@ -234,7 +230,7 @@ async def test_an_account_blames_no_server(code: int, hop: int | None, anyio_bac
         assert nothing_was_avoided(four)
 
 
-async def test_an_account_that_accepts_and_sends_garbage_harms_nobody(anyio_backend: str) -> None:
+async def test_an_account_that_accepts_and_sends_garbage_harms_nobody() -> None:
     async def serve(stream: Stream) -> None:
         assert isinstance(stream, TunnelStream)
         event = await stream.receive_event()

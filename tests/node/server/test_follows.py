@@ -189,7 +189,7 @@ async def test_who_subscribes_again_at_once_is_subscribed(world: Federated) -> N
     await eventually(lambda: not world.follows.topics)
 
 
-async def test_nothing_is_left_when_servers_end_in_the_middle(anyio_backend: str) -> None:
+async def test_nothing_is_left_when_servers_end_in_the_middle() -> None:
     with nothing_left():
         async with federation() as world:
             topic = world.publisher.topic("news.eu", keep=10)
@@ -346,7 +346,7 @@ async def test_who_may_not_any_more_reads_no_further(world: Federated) -> None:
         assert await anext(bob) == "more"
 
 
-async def test_a_pattern_may_name_the_server(anyio_backend: str) -> None:
+async def test_a_pattern_may_name_the_server() -> None:
     async with federation() as world:
         world.publisher.topic("sport")
         world.follows._follow = Exports([world.name("sport")])
@@ -545,7 +545,7 @@ async def test_the_publishers_reset_is_passed_on(world: Federated) -> None:
         assert reset.value.code == CloseCode.SLOW_CONSUMER
 
 
-async def test_replaced_notes_are_no_gap_over_a_home(anyio_backend: str) -> None:
+async def test_replaced_notes_are_no_gap_over_a_home() -> None:
     async with federation() as all_of_them:
         topic = all_of_them.publisher.topic("news.keyed", keep_last_by="item")
         for number in range(1, 8):

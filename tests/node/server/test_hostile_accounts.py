@@ -18,10 +18,12 @@ from tests.node.server.ring import servers
 from tests.node.server.test_blame import let_account
 from tests.node.server.test_reach import TRACE, asked, by_home, logged_in, offer
 
+pytestmark = pytest.mark.anyio
+
 ROW = [(0, 1), (1, 2)]
 
 
-async def test_subscriptions_elsewhere_count_as_dials(anyio_backend: str) -> None:
+async def test_subscriptions_elsewhere_count_as_dials() -> None:
     async with servers(3, ROW, accounts="any", follow=("news",)) as three:
         client = Node(Identity.create(), config=config(), clock=three.clock)
         async with client:
@@ -43,7 +45,7 @@ async def test_subscriptions_elsewhere_count_as_dials(anyio_backend: str) -> Non
             await three.federations[0].reach(three.nodes[2].node_id)
 
 
-async def test_tunnels_end_with_the_account(anyio_backend: str) -> None:
+async def test_tunnels_end_with_the_account() -> None:
     async with servers(3, ROW, accounts="any", exports=("who",)) as three:
         offer(three.nodes)
         client = Node(Identity.create(), config=config(), clock=three.clock)
@@ -66,7 +68,7 @@ async def test_tunnels_end_with_the_account(anyio_backend: str) -> None:
             assert caught.value.code == ResultCode.NOT_AUTHORISED
 
 
-async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it(anyio_backend: str) -> None:
+async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it() -> None:
     async with servers(3, ROW, accounts="any") as three:
         target, hostile, good, beside = (
             Node(Identity.create(), config=config(), clock=three.clock) for _ in range(4)
@@ -97,9 +99,7 @@ async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it(anyio_backe
             assert all(one.stream._error is None for one in tunnels[3:])
 
 
-async def test_unanswered_dials_to_an_account_do_not_keep_others_from_it(
-    anyio_backend: str,
-) -> None:
+async def test_unanswered_dials_to_an_account_do_not_keep_others_from_it() -> None:
     async with servers(3, ROW, accounts="any") as three:
         target, hostile, good = (
             Node(Identity.create(), config=config(), clock=three.clock) for _ in range(3)

@@ -1,7 +1,6 @@
 """Servers reach each other through others: what is exported, which way, and what is refused."""
 
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,14 @@ import pytest
 from parley._crypto.identity import Identity, NodeId
 from parley._node.errors import CallRefused, ConfigError, TunnelRefusedError
 from parley._node.federation.exports import Exports
-from parley._node.federation.limits import HOP_ALLOWANCE, TUNNELS_OF_LINK
 from parley._node.node import Node
 from parley._node.peer.login import log_in, log_out
 from parley._node.peer.peer import Peer
-from parley._node.protocol.codes import TUNNEL_LABEL, ResultCode
+from parley._node.protocol.codes import ResultCode
 from parley._node.remote.redialling import Dial
 from parley._node.remote.requests import Call
 from parley._node.tunnels.account_switch import AccountSwitch
 from parley._node.tunnels.dialling import dial_tunnel, tunnel_dial
-from parley._node.tunnels.switch import IncomingDial
 from tests.node.network import config
 from tests.node.server.ring import Servers, ring, servers
 
@@ -110,52 +107,6 @@ async def test_whom_nobody_reaches() -> None:
         with pytest.raises(TunnelRefusedError) as caught:
             await dial_tunnel(link.peer, to=(ids[2],), trace=TRACE, timeout=1)
         assert caught.value.code == ResultCode.NOT_AUTHORISED
-
-
-async def test_a_link_has_so_many_tunnels_and_no_more() -> None:
-    async with servers(2, [(0, 1)]) as two:
-        await two.until(two.know_all)
-        ids = [node.node_id for node in two.nodes]
-        (link,) = two.federations[0].links
-        assert link.peer is not None
-        tunnels = []
-        for _ in range(TUNNELS_OF_LINK):
-            await two.clock.tick(0.02)
-            tunnels.append(await dial_tunnel(link.peer, path=ids, trace=TRACE, timeout=60))
-        with pytest.raises(TunnelRefusedError) as caught:
-            await dial_tunnel(link.peer, path=ids, trace=TRACE, timeout=60)
-        assert (caught.value.code, caught.value.hop) == (ResultCode.OVERLOADED, 1)
-        assert link.peer.is_open
-        tunnels.pop().close()
-        await two.clock.tick(1)
-        tunnels.append(await dial_tunnel(link.peer, path=ids, trace=TRACE, timeout=60))
-        for tunnel in tunnels:
-            tunnel.close()
-        await two.clock.tick(1)
-        assert not two.federations[1].tunnels
-
-
-async def test_a_hop_takes_100_ms_off_the_deadline() -> None:
-    async with servers(3, [(0, 1), (1, 2)], accounts="any") as three:
-        await three.until(three.know_all)
-        ids = [node.node_id for node in three.nodes]
-        left: list[float] = []
-
-        class Asked:
-            @asynccontextmanager
-            async def decide(self, dial: IncomingDial) -> AsyncIterator[None]:
-                left.append(dial.deadline - three.clock.now())
-                yield None
-
-        for number in (1, 2):
-            handlers = three.nodes[number].handlers
-            honest = handlers.reserved.pop(TUNNEL_LABEL)
-            three.nodes[number].serve_tunnels(Asked())
-            (peer,) = [link.peer for link in three.federations[0].links]
-            assert peer is not None
-            (await dial_tunnel(peer, path=ids, trace=TRACE, timeout=3)).close()
-            handlers.reserved[TUNNEL_LABEL] = honest
-        assert left[0] - left[1] == pytest.approx(HOP_ALLOWANCE, abs=0.002)
 
 
 async def logged_in(three: Servers, client: Node, home: int) -> Peer:

@@ -39,7 +39,7 @@ async def meet(alice: Node, bob: Node) -> Peer:
     return await alice.connect(await bob.listen(LISTEN))
 
 
-async def test_a_hook_that_says_yes(anyio_backend: str) -> None:
+async def test_a_hook_that_says_yes() -> None:
     asked: list[Candidate] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -57,7 +57,7 @@ async def test_a_hook_that_says_yes(anyio_backend: str) -> None:
         del alice, bob
 
 
-async def test_a_hook_decides_on_who_was_dialled(anyio_backend: str) -> None:
+async def test_a_hook_decides_on_who_was_dialled() -> None:
     asked: list[Candidate] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -76,7 +76,7 @@ async def test_a_hook_decides_on_who_was_dialled(anyio_backend: str) -> None:
         assert len(asked) == 2
 
 
-async def test_a_hook_over_a_byte_stream(anyio_backend: str) -> None:
+async def test_a_hook_over_a_byte_stream() -> None:
     asked: list[Candidate] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -102,9 +102,7 @@ def answering(answer: object) -> AcceptHook:
 
 
 @pytest.mark.parametrize("answer", [False, None, 1, "yes", NotImplemented])
-async def test_anything_but_true_refuses(
-    anyio_backend: str, answer: object, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_anything_but_true_refuses(answer: object, caplog: pytest.LogCaptureFixture) -> None:
     async with new_node() as alice, new_node(answering(answer)) as bob:
         peer = await meet(alice, bob)
         ended = await peer.closed()
@@ -152,7 +150,7 @@ async def raising_late(candidate: Candidate) -> bool:
 
 @pytest.mark.parametrize("hook", [never, stubborn, raising_late])
 async def test_no_answer_in_time_is_a_no(
-    anyio_backend: str, hook: AcceptHook, caplog: pytest.LogCaptureFixture
+    hook: AcceptHook, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with new_node() as alice, new_node(hook, accept_timeout=0.01) as bob:
         peer = await meet(alice, bob)
@@ -167,7 +165,7 @@ async def test_no_answer_in_time_is_a_no(
     assert f"did not decide on {alice.node_id}" in caplog.text
 
 
-async def test_the_deadline_of_the_handshake_goes_on(anyio_backend: str) -> None:
+async def test_the_deadline_of_the_handshake_goes_on() -> None:
     stopped: list[bool] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -186,9 +184,7 @@ async def test_the_deadline_of_the_handshake_goes_on(anyio_backend: str) -> None
 
 
 @pytest.mark.parametrize("how", ["cut", "closed", "cancelled"])
-async def test_a_connection_that_dies_meanwhile_leaves_nothing(
-    anyio_backend: str, how: str
-) -> None:
+async def test_a_connection_that_dies_meanwhile_leaves_nothing(how: str) -> None:
     stopped: list[bool] = []
     asked: list[bool] = []
 
@@ -225,9 +221,7 @@ async def test_a_connection_that_dies_meanwhile_leaves_nothing(
 
 
 @pytest.mark.parametrize("failing", [False, True])
-async def test_a_node_that_closes_meanwhile_waits_for_no_hook(
-    anyio_backend: str, failing: bool
-) -> None:
+async def test_a_node_that_closes_meanwhile_waits_for_no_hook(failing: bool) -> None:
     asked = anyio.Event()
 
     async def hook(candidate: Candidate) -> bool:
@@ -262,7 +256,7 @@ async def test_a_hook_that_lets_a_cancellation_out_refuses(anyio_backend: str) -
             assert (await peer.closed()).code == CloseCode.AUTHENTICATION_FAILED
 
 
-async def test_slow_hooks_keep_nobody_else_waiting(anyio_backend: str) -> None:
+async def test_slow_hooks_keep_nobody_else_waiting() -> None:
     async def hook(candidate: Candidate) -> bool:
         if candidate.role == "client":
             await anyio.sleep_forever()
@@ -285,7 +279,7 @@ def test_a_hook_does_not_allow_plaintext() -> None:
         new_node(yes, plaintext="both")
 
 
-async def test_nor_when_dialling(anyio_backend: str) -> None:
+async def test_nor_when_dialling() -> None:
     async with new_node(plaintext="only") as alice:
         with pytest.raises(ConfigError, match="trust 'hook' does not go with plaintext"):
             await alice.connect("tcp://127.0.0.1:1", trust=yes)

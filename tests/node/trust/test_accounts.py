@@ -36,9 +36,7 @@ def may(hosted: HostedAccounts) -> list[NodeId]:
     ("setting", "who"),
     [("off", []), ("any", [ALICE, BOB]), ([str(ALICE)], [ALICE]), ((), [])],
 )
-async def test_what_the_setting_says(
-    anyio_backend: str, setting: str | list[str], who: list[NodeId]
-) -> None:
+async def test_what_the_setting_says(setting: str | list[str], who: list[NodeId]) -> None:
     async with meeting() as met:
         handlers = met.server.handlers
         hosted = HostedAccounts(handlers, setting)
@@ -131,7 +129,7 @@ async def watch(tmp_path: Path) -> AsyncIterator[Watch]:
 
 
 async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_session(
-    anyio_backend: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     async with watch(tmp_path) as on:
         await log_in(on.met.peer)
@@ -153,9 +151,7 @@ async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_sessi
         await log_in(peer)
 
 
-async def test_a_file_that_cannot_be_read(
-    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_file_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with watch(tmp_path) as on:
         text = on.file.path.read_text()
         on.file.path.write_text("nonsense\n")
@@ -169,7 +165,7 @@ async def test_a_file_that_cannot_be_read(
         assert on.hosted.accounts.may(on.alice)
 
 
-async def test_the_file_is_read_before_anybody_logs_in(anyio_backend: str, tmp_path: Path) -> None:
+async def test_the_file_is_read_before_anybody_logs_in(tmp_path: Path) -> None:
     path = tmp_path / "accounts"
     async with meeting() as met:
         path.write_text("nonsense\n")

@@ -44,9 +44,7 @@ async def inside(node: Node, count: int) -> None:
     await eventually(lambda: len(node._peers) == count)
 
 
-async def test_more_connections_than_there_may_be(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_more_connections_than_there_may_be(caplog: pytest.LogCaptureFixture) -> None:
     files = open_files()
     async with new_node() as alice, new_node(max_connections=3) as bob:
         address = await bob.listen(LISTEN)
@@ -67,7 +65,7 @@ async def test_more_connections_than_there_may_be(
     assert "turned away a connection from 127.0.0.1: too many connections" in caplog.text
 
 
-async def test_more_connections_of_one_address_than_there_may_be(anyio_backend: str) -> None:
+async def test_more_connections_of_one_address_than_there_may_be() -> None:
     async with (
         new_node() as alice,
         new_node(connections_per_address=2, limit_loopback=True) as bob,
@@ -86,7 +84,7 @@ async def test_more_connections_of_one_address_than_there_may_be(anyio_backend: 
         await inside(bob, 0)
 
 
-async def test_a_failed_handshake_gives_its_place_back(anyio_backend: str) -> None:
+async def test_a_failed_handshake_gives_its_place_back() -> None:
     async with new_node(max_connections=1) as bob:
         address = await bob.listen(LISTEN)
         for _ in range(3):
@@ -96,7 +94,7 @@ async def test_a_failed_handshake_gives_its_place_back(anyio_backend: str) -> No
         assert bob.turned_away == 0
 
 
-async def test_what_waits_for_a_peer_is_bounded(anyio_backend: str) -> None:
+async def test_what_waits_for_a_peer_is_bounded() -> None:
     small: dict[str, Any] = {
         "peer_memory": 98_000,
         "write_buffer": 49_000,

@@ -85,7 +85,7 @@ async def call_for(peers: list[Peer], seconds: float) -> list[Exception]:
     return errors
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # on both: tests/node/server
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_servers_are_killed_under_load(
     processes: Processes, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

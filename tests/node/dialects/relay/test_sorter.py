@@ -15,7 +15,6 @@ from parley._node.dialects.relay.router import Piece
 from parley._node.dialects.relay.sorter import MEMBERS_A_COST, MOST_PARTS, TURN_COST
 from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import A, B, C, Hall, end_of, faults, message
-from tests.sweep import sweep
 
 NOWHERE = bytes([9]) * 16
 TARGETS = (A, B, C, BROADCAST, NOWHERE)
@@ -61,21 +60,6 @@ def outcome(data: bytes, cuts: list[int] | int, feedback: bool = True) -> list[o
     ]
 
 
-def test_a_direct_message_goes_to_its_target_alone() -> None:
-    hall = Hall(A, B, C)
-    hall.send(A, message(B, A, b"hi") + message(A, A, b"note to self"))
-    assert hall.read(B) == [(B, A, b"hi")]
-    assert hall.read(A) == [(A, A, b"note to self")]
-    assert hall.read(C) == []
-
-
-def test_a_broadcast_goes_to_all_others() -> None:
-    hall = Hall(A, B, C)
-    hall.send(A, message(BROADCAST, A, b"hi") + message(BROADCAST, A, b"again"))
-    assert hall.read(B) == hall.read(C) == [(BROADCAST, A, b"hi"), (BROADCAST, A, b"again")]
-    assert hall.read(A) == []
-
-
 def test_what_goes_to_one_target_keeps_its_order() -> None:
     hall = Hall(A, B, C)
     order = [(B, b"1"), (C, b"2"), (BROADCAST, b"3"), (B, b"4"), (B, b"5"), (C, b"6")]
@@ -106,17 +90,6 @@ def test_who_poses_as_another_is_closed(piece: int) -> None:
         assert A not in hall.router.members
 
 
-@sweep("piece", [1, 1 << 20])
-@sweep("length", range(32))
-def test_a_message_that_is_too_short_is_stepped_over(length: int, piece: int) -> None:
-    hall = Hall(A, B)
-    short = pack(">I", length) + b"\xee" * length
-    hall.send(A, message(B, A, b"1") + short + short + message(B, A, b"2"), piece)
-    assert faults(hall.written(A)) == [RelayCode.INVALID_FORMAT] * 2
-    assert [payload for _, _, payload in hall.read(B)] == [b"1", b"2"]
-    assert not hall.at[A].closing
-
-
 def test_a_short_message_is_answered_before_its_bytes_are_there() -> None:
     hall = Hall(A, B)
     hall.send(A, pack(">I", 31) + bytes(4))
@@ -135,12 +108,6 @@ def test_a_target_that_is_not_there(feedback: bool) -> None:
     assert faults(hall.written(A)) == ([RelayCode.NOT_CONNECTED] * 5 if feedback else [])
     assert hall.read(B) == [(B, A, b"y")]
     assert not hall.at[A].closing
-
-
-def test_a_broadcast_to_nobody_is_no_mistake() -> None:
-    hall = Hall(A)
-    hall.send(A, message(BROADCAST, A, b"x"))
-    assert (hall.written(A), hall.router.undeliverable) == (b"", 0)
 
 
 @pytest.mark.parametrize(

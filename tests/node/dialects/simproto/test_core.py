@@ -95,14 +95,6 @@ def test_what_answers_nothing_ends_it(kind: int, asked: str) -> None:
         assert side.code == CloseCode.PROTOCOL_ERROR
 
 
-def test_an_id_in_use_ends_it() -> None:
-    side = Side()
-    side.receive(request(RPC, "wait", dialog=5))
-    side.receive(request(RPC, "echo", dialog=5))
-    assert side.code == CloseCode.PROTOCOL_ERROR
-    assert side.stopped == side.pending
-
-
 # Time.
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from parley._node.dialects.simproto.codec import RESPONSE, RPC, SUBSCRIBE, serialise_message
 from parley._node.dialects.simproto.requests import response_code
-from parley._node.protocol.codes import LOST, CloseCode, ResultCode
+from parley._node.protocol.codes import ResultCode
 from tests.node.dialects.simproto.sides import TIGHT, Side, call, request
 
 
@@ -41,29 +41,12 @@ def test_an_answered_call_leaves_no_deadline() -> None:
     assert len(side.sim.outgoing.deadlines) == 0
 
 
-def test_who_gets_a_response_that_is_none_learns_of_the_end_like_all_others() -> None:
-    side = Side(TIGHT)
-    answers = [call(side), call(side)]
-    side.receive(serialise_message(RESPONSE, 1))
-    assert side.code is CloseCode.PROTOCOL_ERROR
-    assert answers == [[LOST, None]] * 2
-
-
 def test_an_answer_that_is_too_long_is_a_failure() -> None:
     side = Side(TIGHT)
     side.receive(request(RPC, "wait", dialog=3))
     answer = side.sim.incoming.answer
     assert not answer(side.pending[0], ResultCode.ACCEPTED, b"x" * 256, 0.0)
     assert side.said() == serialise_message(RESPONSE, 3, b"\x01")
-
-
-def test_an_id_is_free_once_it_is_answered() -> None:
-    side = Side()
-    side.receive(request(RPC, "wait", dialog=5))
-    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"x", 0.0)
-    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"again", 0.0)
-    assert side.said() == serialise_message(RESPONSE, 5, b"\0x")
-    assert side.receive(request(RPC, "echo", dialog=5)) == serialise_message(RESPONSE, 5, b"\0")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 16, 20, 64, 2**32 - 1])
