@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from parley import Peer
-from tests.interop.meeting import SIDES, our_config, our_node, silence, with_bystander
+from tests.interop.meeting import SIDES, our_node, silence, with_bystander
 from tests.reference import acts
 from tests.reference.channel import ConnectionLost
 from tests.reference.peer import ReferencePeer, Side
-from tests.reference.wire import CELLS, CODES, TYPES, frame
+from tests.reference.wire import CELLS, CODES, TYPES
 
 pytestmark = pytest.mark.anyio
 
@@ -112,63 +112,3 @@ async def test_our_close_carries_code_and_text(side: Side) -> None:
 
 
 # Silence.
-
-
-@pytest.mark.parametrize("side", SIDES)
-async def test_who_is_silent_is_pinged_and_then_given_up(side: Side) -> None:
-    def act(peer: ReferencePeer) -> list[str]:
-        peer.handshake()
-        closed = acts.closed_with(peer)
-        assert acts.received(peer, "Ping")
-        return [closed]
-
-    config = our_config(idle_before_ping=0.1, ping_timeout=0.2)
-    async with our_node(config) as ours:
-        assert await ours.meet(act, side, automatic=False) == ["timeout"]
-        assert await ours.ended() == "timeout"
-
-
-@pytest.mark.parametrize("bytewise", [False, True])
-async def test_any_byte_counts_as_an_answer(bytewise: bool) -> None:
-    def act(peer: ReferencePeer) -> int:
-        peer.handshake()
-        if bytewise:  # one event over a second, and no Pong
-            with_head = frame(peer_event(peer))
-            for byte in with_head[:10]:
-                peer.send_raw(bytes([byte]))
-                sleep(0.1)
-            peer.send_raw(with_head[10:])
-        else:
-            for number in range(10):
-                acts.ping(peer, number + 1)
-                sleep(0.1)
-        assert acts.call(peer, "parley.echo", "alive", async_id=2)[CELLS["data"]] == "alive"
-        acts.close(peer)
-        return len(acts.received(peer, "Ping"))
-
-    def peer_event(peer: ReferencePeer) -> bytes:
-        """A Call, encrypted and not sent."""
-        kept: list[bytes] = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(peer, "send_frame", kept.append)
-            peer.send("Call", 1, 1, topic="parley.echo", data="slow")
-        return kept[0]
-
-    config = our_config(idle_before_ping=0.15, ping_timeout=0.25)
-    async with our_node(config) as ours:
-        await ours.meet(act, automatic=not bytewise)
-        assert await ours.ended() == "normal"
-        assert ("parley.echo", "alive") in ours.called
-
-
-async def test_a_peer_that_answers_pings_may_be_idle() -> None:
-    def act(peer: ReferencePeer) -> int:
-        peer.handshake()
-        while len(acts.received(peer, "Ping")) < 4:
-            peer.next_event()
-        acts.close(peer)
-        return len(acts.received(peer, "Ping"))
-
-    config = our_config(idle_before_ping=0.05, ping_timeout=1.0)
-    async with our_node(config) as ours:
-        assert await ours.meet(act) == 4

@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from parley import CallRefused, CallTimeout, NamedEvent, Payload, Peer, Tandem, UnreadRepliesError
-from tests.interop.meeting import SIDES, Ours, our_node, with_bystander
+from parley import CallRefused, NamedEvent, Payload, Peer, Tandem
+from tests.interop.meeting import SIDES, Ours, our_node
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side
-from tests.reference.wire import CELLS, TYPES, Event, cells_payload
+from tests.reference.wire import TYPES, Event, cells_payload
 
 pytestmark = pytest.mark.anyio
 
@@ -140,91 +140,6 @@ async def test_our_handlers_answer(side: Side) -> None:
         assert "a secret" not in str(EMITS)
 
 
-async def test_an_event_on_a_stream_is_answered_there() -> None:
-    def act(peer: ReferencePeer) -> Event:
-        peer.handshake()
-        stream = acts.open_stream(peer, "hold")
-        peer.send("Emit", stream, ID, name="echo", data=b"there")
-        found = acts.wait_for(peer, lambda e: e.type == TYPES["End"])
-        assert found.stream == stream
-        acts.close(peer)
-        return found
-
-    async with our_node() as ours:
-        add_events(ours)
-        found = await ours.meet(act)
-        assert (found.async_id, found.cells()) == (ID, {CELLS["data"]: b"there"})
-
-
-@pytest.mark.parametrize("credit", [1, 200])
-async def test_replies_on_a_stream_wait_for_its_credit(credit: int) -> None:
-    """Of a handler that replies from several tasks each goes on."""
-
-    def act(peer: ReferencePeer) -> list[int]:
-        peer.handshake()
-        stream = acts.open_stream(peer, "hold", window=1)
-        peer.send("Emit", stream, ID, name="many")
-        said: list[int] = []
-        while True:
-            event = acts.wait_for(peer, lambda e: e.category == 4)
-            assert (event.stream, event.async_id) == (stream, ID)
-            acts.grant(peer, stream, len(event.payload) + 64 + credit)
-            if event.type == TYPES["End"]:
-                acts.close(peer)
-                return said
-            said.append(event.cells()[CELLS["data"]])
-
-    async with our_node() as ours:
-
-        @ours.node.on("many")
-        async def many(event: NamedEvent) -> None:
-            async def say(number: int) -> None:
-                for _ in range(5):
-                    await event.emit("many", number)
-
-            async with anyio.create_task_group() as tasks:
-                for number in range(4):
-                    tasks.start_soon(say, number)
-
-        assert sorted(await ours.meet(act)) == sorted([*range(4)] * 5)
-
-
-async def test_cancel_ends_the_handler() -> None:
-    def act(peer: ReferencePeer) -> list[tuple[str, bytes]]:
-        peer.handshake()
-        peer.send("Emit", 1, ID, name="hold")
-        peer.send("Emit", 1, ID + 1, name="hold")
-        acts.ping(peer)
-        peer.send("Cancel", 1, 0, request=ID)
-        found = answers(peer)
-        peer.send("Emit", 1, ID, name="echo", data=b"the id is free")
-        assert answers(peer) == end(data=b"the id is free")
-        acts.close(peer)
-        return found
-
-    async with our_node() as ours:
-        add_events(ours)
-        assert await ours.meet(act) == error(18, "cancelled")
-        await ours.until(lambda: len(ours.stopped) == len(ours.called))
-
-
-async def test_of_1025_unanswered_events_one_is_refused() -> None:
-    def act(peer: ReferencePeer) -> list[tuple[str, bytes]]:
-        peer.handshake()
-        for number in range(1, 1_026):
-            peer.send("Emit", 1, number, name="hold")
-        found = answers(peer, 1_025)
-        peer.send("Emit", 1, 0, name="echo")
-        peer.send("Cancel", 1, 0, request=500)
-        assert answers(peer, 500) == error(18, "cancelled")
-        acts.close(peer)
-        return found
-
-    async with with_bystander() as ours:
-        add_events(ours)
-        assert await ours.meet(act) == error(19, "overloaded")
-
-
 # Our node emits.
 
 
@@ -307,60 +222,5 @@ async def test_replies_of_every_kind() -> None:
         assert [reply.name for reply in replies] == ["", "other", "", "", "", ""]
         assert [reply.format for reply in replies] == [16, 3, None, 16, 1, 16]
         await until(lambda: peer.dropped == 4)
-
-    await emitting(act, application)
-
-
-@pytest.mark.parametrize(
-    ("kind", "payload", "code", "data"),
-    [
-        ("Error", cells_payload(code=500, text="failed"), 500, "failed"),
-        ("Error", cells_payload(code=20, text=""), 20, ""),
-        ("Error", cells_payload(code=0, text="x"), 23, None),
-        ("Error", b"junk", 23, None),
-        ("End", b"junk", 23, None),
-        ("End", cells_payload(data=1), 23, None),
-        ("Result", cells_payload(code=0, data=5), 23, None),
-        ("Result", cells_payload(code=5, data=5), 23, None),
-    ],
-)
-async def test_what_is_no_success(kind: str, payload: bytes, code: int, data: object) -> None:
-    async def application(peer: Peer) -> None:
-        with pytest.raises(CallRefused) as caught:
-            await peer.emit("ping").reply()
-        assert (caught.value.code, caught.value.data) == (code, data)
-
-    await emitting(lambda p, e: p.send_event(1, e.async_id, *TYPES[kind], payload), application)
-
-
-async def test_our_timeout_cancels() -> None:
-    def act(peer: ReferencePeer, event: Event) -> None:
-        cancel = acts.wait_for(peer, lambda e: e.type == TYPES["Cancel"])
-        assert (cancel.stream, cancel.async_id) == (1, 0)
-        assert cancel.payload == cells_payload(request=event.async_id)
-        peer.send("Error", 1, event.async_id, code=18, text="cancelled")
-
-    async def application(peer: Peer) -> None:
-        with pytest.raises(CallTimeout):
-            await peer.emit("ping").reply(timeout=0.05)
-        await until(lambda: not len(peer.asking))
-
-    await emitting(act, application)
-
-
-async def test_replies_beyond_a_mebibyte_end_the_event() -> None:
-    def act(peer: ReferencePeer, event: Event) -> None:
-        for _ in range(3):
-            peer.send("Named Reply", 1, event.async_id, data=bytes(400_000))
-        cancel = acts.wait_for(peer, lambda e: e.type == TYPES["Cancel"])
-        assert cancel.payload == cells_payload(request=event.async_id)
-        peer.send("Error", 1, event.async_id, code=18, text="cancelled")
-
-    async def application(peer: Peer) -> None:
-        async with peer.emit("ping").replies() as replies:
-            await until(lambda: not len(peer.asking))  # nobody reads meanwhile
-            assert [len((await anext(replies)).raw) for _ in range(2)] == [400_000] * 2
-            with pytest.raises(UnreadRepliesError):
-                await anext(replies)
 
     await emitting(act, application)

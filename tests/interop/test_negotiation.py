@@ -4,17 +4,15 @@ Section 5 and 7 of docs/protocol.md, each from both sides.
 """
 
 from collections.abc import Callable
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from parley import NodeConfig, Peer
 from parley._lbm.noise import parse_padding
-from parley._node.errors import HandshakeError, NotTrustedError
+from parley._node.errors import HandshakeError
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import Limits
-from parley._node.trust.policies import Pinned
 from tests.interop.meeting import (
     SIDES,
     our_config,
@@ -22,12 +20,10 @@ from tests.interop.meeting import (
     our_node,
     silence,
     their_config,
-    with_bystander,
 )
 from tests.reference import acts
 from tests.reference.channel import ConnectionLost
 from tests.reference.handshake import LIMITS, handshake_cells
-from tests.reference.identity import Identity, node_text
 from tests.reference.padding import rule_size
 from tests.reference.peer import ReferencePeer, Side
 from tests.reference.recorded import seed
@@ -117,14 +113,6 @@ async def test_the_same_network_key(side: Side) -> None:
         assert await ours.ended() == "normal"
 
 
-@pytest.mark.parametrize("key", [None, seed("another network key")])
-async def test_without_the_network_key_our_node_says_nothing(key: bytes | None) -> None:
-    async with with_bystander(our_config(network_key=KEY)) as ours:
-        assert await ours.meet(lost, config=their_config(network_key=key)) == []
-        assert await ours.ended() == "authentication-failed"
-        assert ours.called == []
-
-
 async def test_our_node_without_network_key_ignores_cell_12() -> None:
     """It replies; but the other side's keys hold the network key, and so nothing follows."""
 
@@ -178,73 +166,13 @@ async def test_plaintext(side: Side, plaintext: Literal["only", "both"]) -> None
         assert any("UNENCRYPTED" in line for line in ours.log)
 
 
-async def test_plaintext_is_refused() -> None:
-    async with with_bystander() as ours:
-        text = await ours.meet(rejected("plaintext-refused"), config=PLAIN)
-        assert text == "unencrypted connections are refused"
-
-
 async def test_a_listener_for_both_takes_either() -> None:
     async with our_node(our_config(plaintext="both")) as ours:
         assert (await ours.meet(echo, config=PLAIN)).session.agreement.suite is None
         assert (await ours.meet(echo)).session.agreement.suite is not None
 
 
-async def test_a_listener_for_plaintext_refuses_encrypted_hellos() -> None:
-    async with our_node(our_config(plaintext="only")) as ours:
-        await ours.meet(rejected("protocol-error"))
-
-
-async def test_a_plaintext_hello_to_a_network_meets_silence() -> None:
-    async with with_bystander(our_config(network_key=KEY)) as ours:
-        assert await ours.meet(lost, config=PLAIN) == []
-
-
 # Floors, and nothing in common.
-
-
-async def test_a_floor_is_kept_as_responder() -> None:
-    floor = {"kex": frozenset({"x25519-mlkem768"})}
-    async with with_bystander(our_config(algorithms={}, require=floor)) as ours:
-        text = await ours.meet(rejected("no-common-algorithm"))
-        assert text == "no common algorithm: kex"
-        peer = await ours.meet(echo, config=their_config(kex=BOTH_KEX[::-1]))
-        assert peer.session.agreement.suite is not None
-        assert peer.session.agreement.suite.kex == "x25519-mlkem768"
-
-
-async def test_a_floor_is_kept_as_initiator() -> None:
-    def act(peer: ReferencePeer) -> None:
-        with pytest.raises(Violation, match="kex"):
-            peer.handshake()
-
-    floor = {"kex": frozenset({"x25519-mlkem768"})}
-    async with our_node(our_config(algorithms={}, require=floor)) as ours:
-        await ours.meet(act, "responder")
-        assert isinstance(ours.refusal, HandshakeError)
-        assert ours.refusal.code == CloseCode.NO_COMMON_ALGORITHM
-
-
-ONE_OF_EACH = {
-    "kex": ("x25519",),
-    "hash": ("sha256",),
-    "cipher": ("aes-256-gcm",),
-    "sealing": ("chain",),
-}
-ANOTHER = {
-    "kex": ("x25519-mlkem768",),
-    "hash": ("sha512",),
-    "cipher": ("xchacha20-poly1305",),
-    "sealing": ("each",),
-}
-
-
-@pytest.mark.parametrize("parameter", ONE_OF_EACH)
-async def test_nothing_in_common(parameter: str) -> None:
-    only: dict[str, Any] = {parameter: ANOTHER[parameter]}
-    async with with_bystander(our_config(algorithms=ONE_OF_EACH)) as ours:
-        text = await ours.meet(rejected("no-common-algorithm"), config=their_config(**only))
-        assert text == f"no common algorithm: {parameter}"
 
 
 async def test_no_key_for_a_common_signing_algorithm() -> None:
@@ -321,60 +249,7 @@ async def test_of_each_limit_the_smaller_holds(
             assert {name: getattr(one, name) for name in LIMITS} == settled
 
 
-async def test_an_answer_over_the_agreed_payload_is_refused_with_21() -> None:
-    def act(peer: ReferencePeer) -> tuple[int, int]:
-        peer.handshake()
-        fits = acts.call(peer, "large", 2000, async_id=1)
-        too_large = acts.call(peer, "large", 2049, async_id=2)
-        acts.close(peer)
-        return fits[CELLS["code"]], too_large[CELLS["code"]]
-
-    async with our_node() as ours:
-        theirs = their_config(limits={"max_payload": 2048})
-        assert await ours.meet(act, config=theirs) == (0, 21)
-
-
 # Trust.
-
-
-async def test_our_responder_refuses_whom_it_does_not_trust() -> None:
-    def act(peer: ReferencePeer) -> str:
-        peer.handshake()
-        return acts.closed_with(peer)
-
-    async with our_node(trust=Pinned(our_identity().node_id)) as ours:
-        assert await ours.meet(act) == "authentication-failed"
-        theirs = their_config().identity.id
-        warnings = [line for line in ours.log if "refused" in line]
-        assert len(warnings) == 1
-        assert "'pinned'" in warnings[0]
-        assert node_text(theirs) in warnings[0]
-        assert await ours.ended() == "peer-not-trusted"
-
-
-async def test_our_initiator_refuses_whom_it_does_not_expect() -> None:
-    async with our_node() as ours:
-        sent = await ours.meet(lost, "responder", trust=Pinned(our_identity().node_id))
-        assert len(sent) == 1  # Hello, and not a word after it
-        assert isinstance(ours.refusal, NotTrustedError)
-        assert ours.refusal.code == CloseCode.PEER_NOT_TRUSTED
-
-
-@pytest.mark.parametrize("side", SIDES)
-async def test_an_identity_does_not_talk_to_itself(side: Side) -> None:
-    twin = Identity.from_seeds(("ed25519", seed("ours ed25519")))
-
-    def act(peer: ReferencePeer) -> str:
-        if side == "responder":
-            lost(peer)
-            return ""
-        with pytest.raises(Violation, match="own node id"):
-            peer.handshake()
-        return ""
-
-    async with our_node() as ours:
-        await ours.meet(act, side, config=their_config(identity=twin))
-        assert ours.called == []
 
 
 # Padding and sealing, seen from outside.
@@ -409,59 +284,6 @@ async def test_our_node_drops_noise() -> None:
 
     async with our_node() as ours:
         assert await ours.meet(act) == {0: b"kept"}
-
-
-@pytest.mark.parametrize("side", SIDES)
-async def test_with_seal_delay_0_every_flush_ends_in_a_seal(side: Side) -> None:
-    def act(peer: ReferencePeer) -> list[int]:
-        peer.handshake()
-        ends = []
-        for number in range(1, 9):
-            acts.call(peer, "parley.echo", number, async_id=number)
-            if not peer.events[-1].form:
-                peer.next_event()
-            ends.append(peer.events[-1].form)
-        acts.close(peer)
-        return ends
-
-    config = their_config(limits={"seal_delay_ms": 0, "seal_events": 4})
-    async with our_node() as ours:
-        assert await ours.meet(act, side, config=config) == [1] * 8
-
-
-@pytest.mark.parametrize("sealing", ["chain", "each"])
-@pytest.mark.parametrize("side", SIDES)
-async def test_with_seal_events_1_every_event_is_sealed_or_followed_by_its_seal(
-    side: Side, sealing: str
-) -> None:
-    def act(peer: ReferencePeer) -> ReferencePeer:
-        peer.handshake()
-        stream = acts.open_stream(peer, "echo")
-        acts.send_data(peer, stream, b"x")
-        for number in range(1, 20):
-            acts.call(peer, "parley.echo", number, async_id=number)
-        acts.close(peer)
-        return peer
-
-    config = their_config(sealing=(sealing,), limits={"seal_events": 1})
-    async with our_node() as ours:
-        peer = await ours.meet(act, side, config=config)
-        forms = [opened.form for opened in peer.events]
-        assert len(forms) >= 20
-        assert all(one or other for one, other in pairwise(forms))
-
-
-async def test_in_time_a_seal_comes_of_itself() -> None:
-    def act(peer: ReferencePeer) -> bool:
-        peer.handshake()
-        acts.call(peer, "parley.echo", 1)
-        while not peer.events[-1].form:
-            peer.next_event()
-        acts.close(peer)
-        return peer.events[-1].event.type == TYPES["Seal"]
-
-    async with our_node() as ours:
-        assert await ours.meet(act)
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -2,12 +2,11 @@
 
 from typing import Any, Final
 
-import anyio
 import pytest
 
 from parley import Call, CallRefused, Peer
 from parley._node.errors import NotOnceError
-from tests.interop.meeting import Ours, our_config, our_node, their_config
+from tests.interop.meeting import Ours, our_node, their_config
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer
 from tests.reference.wire import CELLS, RESULT_CODES, TYPES
@@ -81,54 +80,6 @@ async def test_a_key_is_answered_alike_over_all_sessions() -> None:
         ]
         assert await ours.meet(second) == [(0, 1), (64, 2), (0, 3), *[(MALFORMED, None)] * 3]
         assert orders == ["tea", "nothing", "tea", "plain"]
-
-
-async def test_a_call_that_waits_for_another_ends_by_itself() -> None:
-    def act(peer: ReferencePeer) -> list[Any]:
-        peer.handshake()
-        for async_id, deadline in ((1, 60_000), (2, 1), (3, 60_000)):
-            peer.send("Call", 1, async_id, topic="wait", once_key=KEY, deadline_ms=deadline)
-            acts.call(peer, "begun", async_id=4)
-        late = acts.result(peer, 2)
-        peer.send("Cancel", 1, 0, request=3)
-        cancelled = acts.result(peer, 3)
-        acts.call(peer, "go", async_id=4)
-        got = [late, cancelled, acts.result(peer, 1)]
-        acts.close(peer)
-        return [(result[CELLS["code"]], result.get(CELLS["data"])) for result in got]
-
-    async with our_node() as ours:
-        begun, go = anyio.Event(), anyio.Event()
-        ran: list[Call] = []
-
-        @ours.node.on_call("wait", once=True)
-        async def wait(call: Call) -> int:
-            ran.append(call)
-            begun.set()
-            await go.wait()
-            return len(ran)
-
-        ours.node.on_call("begun")(lambda call: begun.wait())
-        ours.node.on_call("go")(lambda call: go.set())
-        assert await ours.meet(act) == [
-            (RESULT_CODES["deadline exceeded"], None),
-            (RESULT_CODES["cancelled"], None),
-            (0, 1),
-        ]
-
-
-async def test_unencrypted_connections_are_not_once() -> None:
-    def act(peer: ReferencePeer) -> Any:
-        peer.handshake()
-        answer = ask(peer, "order", KEY)
-        acts.close(peer)
-        return answer
-
-    async with our_node(our_config(plaintext="only")) as ours:
-        orders = add_orders(ours)
-        config = their_config(encrypted=False, plaintext=True)
-        assert await ours.meet(act, config=config) == (NOT_ONCE, None)
-        assert orders == []
 
 
 @pytest.mark.parametrize("epoch", [None, b"seven by", b"nine byte", "12345678"])

@@ -10,24 +10,13 @@ import pytest
 
 from parley import Peer
 from parley._node.errors import StreamResetError
-from parley._node.protocol.limits import Limits
-from tests.interop.meeting import SIDES, Ours, our_config, our_node, their_config
+from tests.interop.meeting import SIDES, Ours, our_node, their_config
 from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side
-from tests.reference.streams import cost
 from tests.reference.wire import CELLS, RESET_CODES, TYPES
 from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
-
-
-def data_of(peer: ReferencePeer, stream: int, size: int) -> bytes:
-    """So many bytes of a stream, read."""
-    data = b""
-    while len(data) < size:
-        arrived = acts.wait_for(peer, lambda e: e.type == TYPES["Data"] and e.stream == stream)
-        data += arrived.payload
-    return data
 
 
 def resets(peer: ReferencePeer) -> list[tuple[int, int]]:
@@ -173,54 +162,6 @@ async def test_what_a_stream_may_go_through(side: Side, name: str) -> None:
 # Credit.
 
 
-@pytest.mark.parametrize("side", SIDES)
-async def test_our_node_sends_no_more_than_it_has_credit_for(side: Side) -> None:
-    """The reference raises for an event without credit; here it counts what came at once too."""
-
-    def act(peer: ReferencePeer) -> tuple[list[int], bytes]:
-        peer.handshake()
-        stream = acts.open_stream(peer, "echo", window=1_000)
-        for number in range(6):
-            peer.send_event(stream, 0, *TYPES["Data"], bytes([number]) * 600)
-        early = data_of(peer, stream, 1_200)
-        acts.ping(peer)
-        held = [cost(o.event) for o in peer.events if o.event.stream == stream]
-        acts.grant(peer, stream, 10_000)
-        rest = data_of(peer, stream, 3_600 - len(early))
-        acts.close(peer)
-        return held, early + rest
-
-    async with our_node() as ours:
-        held, data = await ours.meet(act, side, automatic=False)
-        # The last took the credit below zero, by more where pieces that waited were joined.
-        assert sum(held[:-1]) < 1_000 <= sum(held)
-        assert data == b"".join(bytes([number]) * 600 for number in range(6))
-
-
-@pytest.mark.parametrize("side", SIDES)
-async def test_our_node_grants_what_was_consumed_and_not_what_came(side: Side) -> None:
-    def act(peer: ReferencePeer) -> tuple[list[dict[int, int]], int]:
-        peer.handshake()
-        held = acts.open_stream(peer, "hold")
-        read = acts.open_stream(peer, "echo")
-        for stream in (held, read):
-            for _ in range(4):
-                peer.send_event(stream, 0, *TYPES["Data"], bytes(1_000))
-        data_of(peer, read, 4_000)
-        acts.ping(peer)
-        windows = acts.received(peer, "Window")
-        acts.close(peer)
-        return windows, read
-
-    config = their_config(limits={"stream_window": 4_096})
-    async with our_node() as ours:
-        windows, read = await ours.meet(act, side, config=config, automatic=False)
-        assert {cells[CELLS["stream"]] for cells in windows} == {read}
-        granted = sum(cells[CELLS["credit"]] for cells in windows)
-        assert 2_048 <= granted <= 4 * 1_064
-        assert all(cells[CELLS["credit"]] >= 2_048 for cells in windows)
-
-
 async def test_a_stream_without_credit_holds_up_no_call() -> None:
     def act(peer: ReferencePeer) -> object:
         peer.handshake()
@@ -235,69 +176,7 @@ async def test_a_stream_without_credit_holds_up_no_call() -> None:
         assert await ours.meet(act) == "not held up"
 
 
-async def test_credit_that_crosses_our_finish_is_ignored() -> None:
-    async def application(peer: Peer) -> None:
-        stream = peer.open_stream("app/any")
-        await stream.send_eof()
-        assert await peer.call("any", timeout=None) is None
-        assert (await peer.closed()).code == 0
-
-    def act(peer: ReferencePeer) -> None:
-        peer.handshake()
-        finish = acts.wait_for(peer, lambda e: e.type == TYPES["Finish"])
-        for _ in range(3):
-            acts.grant(peer, finish.stream, 2**31 - 1)
-        call = acts.wait_for(peer, lambda e: e.type == TYPES["Call"])
-        peer.send("Result", 1, call.async_id, code=0)
-        acts.close(peer)
-
-    async with our_node() as ours:
-        await ours.meet(act, "responder", application=application, automatic=False)
-        assert await ours.ended() == "normal"
-
-
 # max_streams.
-
-
-async def test_our_node_opens_no_more_than_were_agreed() -> None:
-    async def application(peer: Peer) -> None:
-        streams = [peer.open_stream("app/any") for _ in range(2)]
-        with pytest.raises(Exception, match="2 streams"):
-            peer.open_stream("app/any")
-        for stream in streams:
-            stream.reset()
-        await peer.ping()  # the reference has answered both Resets before
-        peer.open_stream("app/any")
-        await peer.close()
-
-    def act(peer: ReferencePeer) -> list[int]:
-        peer.handshake()
-        assert acts.serve(peer).code == 0
-        return [o.event.stream for o in peer.events if o.event.type == TYPES["Open"]]
-
-    async with our_node() as ours:
-        config = their_config(limits={"max_streams": 2})
-        opened = await ours.meet(act, "responder", config=config, application=application)
-        assert opened == [3, 5, 7]
-
-
-@pytest.mark.parametrize("side", SIDES)
-async def test_of_streams_that_are_gone_there_may_be_any_number(side: Side) -> None:
-    def act(peer: ReferencePeer) -> None:
-        peer.handshake()
-        for number in range(20):
-            stream = acts.open_stream(peer, "echo")
-            acts.finish(peer, stream)
-            acts.wait_for(peer, lambda e: e.type == TYPES["Finish"])
-            acts.reset(peer, acts.open_stream(peer, "hold"), 32)
-            acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
-            assert len(acts.received(peer, "Reset")) == number + 1
-        acts.close(peer)
-
-    async with our_node(our_config(limits=Limits(max_streams=1))) as ours:
-        await ours.meet(act, side)
-        assert ours.opened.count("echo") == 20
-        assert await ours.ended() == "normal"
 
 
 # What our application sees.

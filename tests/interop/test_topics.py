@@ -10,10 +10,9 @@ import anyio
 import pytest
 
 from parley import CallRefused, Peer
-from parley._node.errors import CallTimeout, PeerClosedError
-from parley._node.protocol.limits import UNANSWERED_REQUESTS, Limits
+from parley._node.errors import CallTimeout
 from parley._node.remote.requests import Call
-from tests.interop.meeting import SIDES, Ours, our_config, our_node
+from tests.interop.meeting import SIDES, Ours, our_node
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side
 from tests.reference.wire import CELLS, RESET_CODES, TYPES, Event, cells_payload
@@ -113,88 +112,6 @@ async def test_open_then_result_then_notes_then_result_then_finish(side: Side) -
         assert await ours.ended() == "normal"
 
 
-@pytest.mark.parametrize("first_data", [0, 900_000])
-@pytest.mark.parametrize("side", SIDES)
-async def test_the_order_holds_behind_a_long_queue(side: Side, first_data: int) -> None:
-    """Answers of megabytes wait on stream 1; the subscription's stream is empty."""
-
-    def act(peer: ReferencePeer) -> tuple[list[Any], list[Any]]:
-        peer.handshake()
-        for number in range(20):
-            peer.send("Call", 1, 100 + number, topic="large", data=100_000)
-        peer.send("Subscribe", 1, ID, topic="news")
-        peer.send("Call", 1, ID + 1, topic="publish", data=[1_000, 1])
-        acts.wait_for(peer, lambda event: event.type == TYPES["Open"])
-        peer.send("Unsubscribe", 1, ID + 2, topic="news")
-        acts.wait_for(peer, lambda event: event.type == TYPES["Finish"])
-        events = wire(peer)
-        got = notes(peer, next(stream for name, stream, _ in events if name == "Open"))
-        acts.close(peer)
-        return events, got
-
-    async with our_node() as ours:
-        offer_news(ours)
-        ours.node.topics["news"].on_subscribe(lambda request: bytes(first_data))
-        events, got = await ours.meet(act, side)
-        about = [
-            event for event in events if event[:2] != ("Result", 1) or event[2] in (ID, ID + 2)
-        ]
-        names = [name for name, _, _ in about]
-        assert names[:2] == ["Open", "Result"]
-        assert names[-2:] == ["Result", "Finish"]
-        assert set(names[2:-2]) <= {"Notify", "Notes"}
-        assert got == [[number, b"\0"] for number in range(len(got))]
-
-
-async def test_the_window_that_subscribe_named_is_kept() -> None:
-    def act(peer: ReferencePeer) -> tuple[int, int, int]:
-        peer.handshake()
-        peer.send("Subscribe", 1, ID, topic="news", window=5_000)
-        stream = acts.result(peer, ID)[STREAM]
-        peer.send("Call", 1, ID + 1, topic="publish", data=[100, 4_000])
-        acts.result(peer, ID + 1)
-        settle(peer)
-        first = len(notes(peer, stream))
-        acts.grant(peer, stream, 1)
-        settle(peer)
-        second = len(notes(peer, stream))
-        acts.grant(peer, stream, 1_000_000)
-        while len(notes(peer, stream)) < 100:
-            peer.next_event()
-        peer.send("Close", 0, code=0)
-        return first, second, len(notes(peer, stream))
-
-    async with our_node() as ours:
-        offer_news(ours, patience=0)
-        first, second, third = await ours.meet(act, automatic=False)
-        # One event (of 16 notes, or so) may take the credit below zero, and then none.
-        assert 1 <= first <= 17
-        assert second == first
-        assert third == 100
-
-
-async def test_who_grants_no_credit_loses_the_subscription_and_not_the_connection() -> None:
-    def act(peer: ReferencePeer) -> tuple[dict[int, Any], int, dict[int, Any]]:
-        peer.handshake()
-        stream = subscribe(peer, window=1)[STREAM]
-        dropped = 0
-        for async_id in range(10, 20):
-            dropped = acts.call(peer, "publish", [50, 10_000], async_id=async_id)[DATA]
-        reset = acts.received(peer, "Reset")[0]
-        peer.send("Reset", 0, stream=stream, code=reset[CODE])
-        again = subscribe(peer)
-        peer.send("Close", 0, code=0)
-        return reset, dropped, again
-
-    async with our_node() as ours:
-        offer_news(ours, patience=0)
-        reset, dropped, again = await ours.meet(act, automatic=False)
-        assert reset[CODE] == RESET_CODES["slow-consumer"]
-        assert reset[CELLS["text"]] == f"{dropped} notes were not read in time"
-        assert again[CODE] == 0
-        assert again[STREAM] != reset[STREAM]
-
-
 @pytest.mark.parametrize("side", SIDES)
 async def test_codes_of_subscribe_and_unsubscribe(side: Side) -> None:
     def act(peer: ReferencePeer) -> list[Any]:
@@ -221,24 +138,6 @@ async def test_codes_of_subscribe_and_unsubscribe(side: Side) -> None:
         assert got == [0, {CODE: 2}, {CODE: 2}, {CODE: 1}, {CODE: 0}, {CODE: 2}, 1]
 
 
-async def test_unsubscribe_without_an_async_id_is_finish_alone() -> None:
-    def act(peer: ReferencePeer) -> list[Any]:
-        peer.handshake()
-        stream = subscribe(peer)[STREAM]
-        peer.send("Unsubscribe", 1, 0, topic="news")
-        acts.wait_for(peer, lambda event: event.type == TYPES["Finish"])
-        acts.finish(peer, stream)
-        again = subscribe(peer, ID + 1)[CODE]
-        events = wire(peer)
-        acts.close(peer)
-        return [*events[:3], again]
-
-    async with our_node() as ours:
-        offer_news(ours)
-        opened, result, finish, again = await ours.meet(act)
-        assert [opened[0], result, finish[0], again] == ["Open", ("Result", 1, ID), "Finish", 0]
-
-
 async def test_a_subscriber_that_finishes_or_resets_first() -> None:
     def act(peer: ReferencePeer) -> tuple[list[Any], list[int]]:
         peer.handshake()
@@ -262,41 +161,6 @@ async def test_a_subscriber_that_finishes_or_resets_first() -> None:
         assert len(got) == 3
         assert streams == [2, 4, 6]
         assert ours.node.topics["news"].subscribers == []
-
-
-async def test_the_bound_on_streams() -> None:
-    def act(peer: ReferencePeer) -> list[int]:
-        peer.handshake()
-        codes = []
-        for number in range(4):
-            peer.send("Subscribe", 1, ID + number, topic=f"t{number}")
-            codes.append(acts.result(peer, ID + number)[CODE])
-        acts.close(peer)
-        return codes
-
-    async with our_node(our_config(limits=Limits(max_streams=2))) as ours:
-        for number in range(4):
-            ours.node.topic(f"t{number}")
-        assert await ours.meet(act) == [0, 0, 19, 19]
-
-
-async def test_subscribes_by_the_thousand_are_answered_each() -> None:
-    """More than may be unanswered at once: the others get code 19."""
-    extra = 10
-
-    def act(peer: ReferencePeer) -> list[int]:
-        peer.handshake()
-        for number in range(UNANSWERED_REQUESTS + extra):
-            peer.send("Subscribe", 1, number + 1, topic="hold")
-        got = [acts.result(peer, UNANSWERED_REQUESTS + number + 1)[CODE] for number in range(extra)]
-        peer.send("Cancel", 1, 0, request=1)
-        got.append(acts.result(peer, 1)[CODE])
-        acts.close(peer)
-        return got
-
-    async with our_node() as ours:
-        ours.node.topic("hold").on_subscribe(lambda request: anyio.sleep_forever())
-        assert await ours.meet(act) == [19] * extra + [18]
 
 
 # Our node subscribes.
@@ -392,33 +256,6 @@ async def test_finish_by_the_publisher_is_the_end_of_the_notes() -> None:
     async with our_node() as ours:
         assert await read(ours, act, application) == (True, [1])
         assert await ours.ended() == "normal"
-
-
-async def test_credit_is_granted_by_the_window_that_was_named() -> None:
-    def act(peer: ReferencePeer) -> list[int]:
-        peer.handshake()
-        stream = accept(peer)
-        grants = []
-        for number in range(5):
-            peer.send("Notify", stream, 0, data=[number, bytes(900)])
-            window = acts.wait_for(peer, lambda event: event.type == TYPES["Window"])
-            grants.append(window.cells()[CELLS["credit"]])
-        peer.send("Close", 0, code=0)
-        return grants
-
-    async def application(peer: Peer) -> None:
-        sub = await peer.subscribe("news", window=1_000).__aenter__()
-        for number in range(5):
-            note = await anext(sub)
-            assert isinstance(note, list)
-            assert note[0] == number
-        with pytest.raises(PeerClosedError):
-            await anext(sub)  # what was read is given back with the next read
-
-    async with our_node() as ours:
-        grants = await ours.meet(act, "responder", application=application, automatic=False)
-        cost = len(cells_payload(data=[0, bytes(900)])) + 64
-        assert grants == [cost] * 5
 
 
 Wrong = Callable[[ReferencePeer, Event], list[int]]

@@ -9,16 +9,12 @@ nonce follows the last one: tests/crypto/test_streamkeys.py.
 from collections.abc import Iterator
 from typing import Any
 
-import anyio
 import pytest
 
-from parley import Peer, Stream
 from parley._crypto.registry import NAMES
 from parley._lbm.codec import encode
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import KeysUpdated
-from parley._node.trust.policies import AnyPeer
-from tests.node.network import eventually, new_node
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, Side, events_of, make_config
 from tests.security.recording import AeadRecord, recorded_aead
 
@@ -180,47 +176,3 @@ def test_an_unencrypted_connection_uses_no_key(record: AeadRecord) -> None:
     pair.pump()
     assert pair.b.payloads == [b"data"]
     assert record.objects == []
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-async def test_nothing_twice_between_nodes_with_much_in_flight(
-    transport: str, record: AeadRecord, anyio_backend: str, tmp_path: Any
-) -> None:
-    server = new_node(rekey_allowance=100)
-
-    @server.on_call("echo")
-    async def echo(call: Any) -> object:
-        return call.data
-
-    @server.on_stream("echo")
-    async def stream_echo(stream: Stream) -> None:
-        async for data in stream:
-            await stream.send(data)
-
-    async def use(peer: Peer, number: int) -> None:
-        async with anyio.create_task_group() as tasks:
-            for index in range(10):
-                tasks.start_soon(peer.call, "echo", index)
-        for _ in range(2):
-            async with peer.open_stream("echo") as stream:
-                await stream.send(bytes(3_000))
-                peer.update_keys()
-                await stream.send(b"x")
-                await stream.send_eof()
-                assert sum([len(data) async for data in stream]) == 3_001
-        await peer.rekey()
-        assert await peer.call("echo", number) == number
-        await peer.close()
-
-    place = "tcp://127.0.0.1:0" if transport == "tcp" else f"unix://{tmp_path}/socket"
-    with anyio.fail_after(10):
-        async with server, new_node(rekey_allowance=100) as client:
-            address = await server.listen(place)
-            async with anyio.create_task_group() as tasks:
-                for number in range(8):
-                    peer = await client.connect(address, trust=AnyPeer())
-                    tasks.start_soon(use, peer, number)
-            await eventually(lambda: not server.peers)
-    assert len({made.key for made in record.objects}) > 8 * 2 * 8
-    record.assert_no_key_is_shared()

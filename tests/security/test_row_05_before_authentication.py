@@ -4,9 +4,9 @@ Promise: in every state of the handshake, on either side, whatever event comes (
 type, raw or under the handshake's own keys, on any stream) reaches no callback and closes
 the connection, unless it is the one that the state waits for; and that one opens nothing.
 
-Arbitrary bytes and cells: tests/node/protocol/test_properties_garbage.py; the deadline in
-each state: tests/node/protocol/test_opening.py; wrong Proofs: tests/handshake; data that comes with
-a Proof: tests/node/protocol/test_handshake.py.
+Arbitrary bytes: tests/fuzz/handshake.py; the deadline in each state:
+tests/node/protocol/test_opening.py; wrong Proofs: tests/handshake; data that comes with a Proof:
+tests/node/protocol/test_handshake.py.
 """
 
 from itertools import product

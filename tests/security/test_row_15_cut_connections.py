@@ -2,9 +2,8 @@
 or breaks in a session, both sides say `connection-lost`, no stream ends that was not finished,
 and only a whole Close that was read is a clean end.
 
-The session is cut at every byte of either direction without sockets, and at every so many over
-sockets, by an end and by a reset (every byte with PARLEY_SWEEP=full). What each kind of waiting
-application meets: tests/interop/test_cuts.py, with the reference implementation.
+The session is cut at every byte of either direction without sockets. Over sockets:
+tests/interop/test_cuts.py.
 """
 
 from collections.abc import Callable
@@ -16,18 +15,12 @@ import pytest
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded, StreamFinished, StreamReset
 from parley._node.protocol.states import State
-from tests.interop.meeting import SIDES, with_bystander
-from tests.interop.test_cuts import EVERYTHING, cut_session
+from tests.interop.test_cuts import EVERYTHING
 from tests.node.protocol.pair import Pair, Side
-from tests.reference.peer import Side as SideName
 from tests.security.changed_bytes import FULL, doing
 from tests.security.shapes import SHAPES, Shape
 
 Kind = Literal["end", "reset"]
-# Over sockets a session is cut at every so many bytes, and about so often: how much of a stream
-# goes before the end is chance.
-STRIDE = 1 if FULL else 1_009
-CUTS = 10**9 if FULL else 100
 EACH_STRIDE = 1 if FULL else 5
 
 pytestmark = pytest.mark.timeout(3600 if FULL else 60)
@@ -174,20 +167,3 @@ def test_a_session_says_the_same_each_time(writer: int) -> None:
     assert len(first.sides[writer].wire) == len(again.sides[writer].wire)
     reader = 1 - writer
     assert said(again.sides[reader]) == said(first.sides[reader])[: len(said(again.sides[reader]))]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("hard", [False, True], ids=["end", "reset"])
-@pytest.mark.parametrize("direction", ["sent", "received"])
-@pytest.mark.parametrize("side", SIDES)
-async def test_a_cut_over_sockets(
-    anyio_backend: str, side: SideName, direction: Literal["sent", "received"], hard: bool
-) -> None:
-    """Whoever waits on the connection learns the same, at once (`cut_session` says so)."""
-    async with with_bystander() as ours:
-        peer, _ = await cut_session(ours, side, direction, EVERYTHING, hard=False)
-        frames = peer.channel.sent if direction == "sent" else peer.channel.received
-        size = sum(4 + len(event) for event in frames)
-        for place in range(SIDES.index(side) + 2 * hard, size, max(STRIDE, size // CUTS)):
-            with doing(f"cut after {place} bytes"):
-                await cut_session(ours, side, direction, place, hard=hard)

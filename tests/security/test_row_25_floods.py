@@ -27,11 +27,10 @@ from parley._node.transport.address import Address
 from tests.interop.meeting import our_config, their_config, with_bystander
 from tests.node.network import eventually, living, new_node
 from tests.node.protocol.pair import START, make_config
-from tests.reference.channel import ConnectionLost
 from tests.reference.exchange import Offer
 from tests.reference.handshake import hello_event
 from tests.reference.identity import Identity as ReferenceIdentity
-from tests.reference.peer import Closed, ReferencePeer
+from tests.reference.peer import ReferencePeer
 from tests.reference.recorded import seed
 from tests.reference.resume import resume_event
 from tests.reference.wire import frame
@@ -104,34 +103,6 @@ class Forgetful(list[Any]):
 
     def append(self, item: object) -> None:
         return
-
-
-def telling(position: int) -> Act:
-    """Tell a position again and again, which was never sent or is nothing new."""
-
-    def act(peer: ReferencePeer) -> int:
-        peer.handshake()
-        try:
-            for _ in range(1_000):
-                peer.send("Received", 0, received=position)
-            peer.recv_close()
-        except Closed as closed:
-            return closed.code
-        except ConnectionLost:
-            return -1
-        return 0
-
-    return act
-
-
-@pytest.mark.parametrize(("position", "code"), [(2**40, "protocol-error"), (0, "overloaded")])
-async def test_peers_that_tell_too_much_are_closed_and_hurt_nobody_else(
-    anyio_backend: str, position: int, code: str
-) -> None:
-    async with with_bystander(our_config(resume=30.0)) as ours:
-        await ours.meet(telling(position), config=their_config(resume_ms=30_000))
-        assert await ours.ended() == code
-        await ours.until(lambda: len(ours.node.peers) == 1)
 
 
 # Strangers.

@@ -6,8 +6,6 @@ Elsewhere: what each side makes of each Resume and Resumed byte for byte
 implementation (tests/interop/test_resume.py).
 """
 
-import gc
-import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -19,12 +17,8 @@ from parley._node.protocol.attempt import Attempt
 from parley._node.protocol.codes import CONNECTION, RECEIVED, REJECT, SIM, CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.event import parse_raw
-from parley._node.protocol.reports import ResumeAsked
-from tests.node.protocol.cut_pair import CutPair, M, cut_pair, parted
+from tests.node.protocol.cut_pair import CutPair, cut_pair
 from tests.node.protocol.pair import ALIVE, Side
-
-KIBIBYTE = 1_024
-RESPONDER_LONGER = 30.0
 
 
 def say(side: Side, text: bytes) -> None:
@@ -70,38 +64,6 @@ def resumed_once() -> CutPair:
 # Replayed.
 
 
-def test_a_resume_that_was_answered_is_worth_nothing_at_any_later_moment() -> None:
-    pair = cut_pair()
-    talk(pair, b"first")
-    for number in range(6):
-        for moment in ("open", "parted", "resumed"):
-            for old in pair.resumes:
-                fresh, asked = pair.listen(old)
-                assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
-            if moment == "open":
-                pair.cut()
-            elif moment == "parted":
-                assert pair.come_back().outcome == "resumed"
-        talk(pair, b"number %d" % number)
-    assert (parted(pair.a), parted(pair.b)) == (6, 6)
-    assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
-
-
-def test_no_resumed_but_the_one_that_was_asked_for_is_taken() -> None:
-    pair = cut_pair()
-    talk(pair, b"first")
-    for _ in range(4):
-        pair.cut()
-        for old in pair.answers:
-            attempt = pair.a.core.attempt(pair.now)
-            attempt.receive_data(old, pair.now)
-            assert attempt.outcome == "failed"
-        assert pair.come_back().outcome == "resumed"
-    talk(pair, b"last")
-    assert pair.a.core.resumption is not None
-    assert pair.a.core.resumption.count == 4
-
-
 def test_a_resume_with_any_bit_changed_is_rejected() -> None:
     pair = resumed_once()
     pair.cut()
@@ -140,29 +102,6 @@ def test_a_resumed_with_any_bit_changed_is_refused() -> None:
 # Copied, and quicker than the rightful one.
 
 
-@pytest.mark.parametrize("said", ["nothing", "garbage", "an old frame", "the length of a long one"])
-def test_whoever_wins_the_race_with_a_copied_resume_gains_a_further_cut(said: str) -> None:
-    pair = resumed_once()
-    old = bytes(pair.a.wire[-100:])
-    pair.cut()
-    held_back = pair.a.core.attempt(pair.now)
-    copied = held_back.data_to_send(pair.now)
-    fresh, asked = pair.listen(copied)
-    stolen = pair.answer(fresh, asked)
-    assert not pair.b.core.is_parted
-    assert b"third" not in stolen  # what it gets is what the observer of a network gets
-    words = {"nothing": b"", "garbage": bytes(64), "an old frame": old}
-    pair.deliver(pair.b, words.get(said, (60_000).to_bytes(4) + bytes(100)))
-    # The rightful one comes too late, and asks again.
-    fresh, asked = pair.listen(copied)
-    held_back.receive_data(pair.answer(fresh, asked), pair.now)
-    assert held_back.outcome == "rejected"
-    assert pair.a.core.is_parted
-    assert pair.come_back().outcome == "resumed"
-    talk(pair, b"third")
-    assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
-
-
 def test_a_reject_that_anybody_can_make_ends_no_session() -> None:
     pair = resumed_once()
     pair.cut()
@@ -198,70 +137,7 @@ def test_all_rejects_are_the_same_to_a_stranger() -> None:
 # Late.
 
 
-def test_nobody_takes_up_a_session_whose_time_is_over() -> None:
-    pair = resumed_once()
-    pair.cut()
-    resume = pair.a.core.attempt(pair.now).data_to_send(pair.now)
-    pair.now += M + RESPONDER_LONGER
-    for side in pair.sides:
-        side.core.handle_deadline(pair.now)
-        side.collect(pair.now)
-        assert side.code == CloseCode.CONNECTION_LOST
-    fresh, asked = pair.listen(resume)
-    assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
-
-
-def test_a_closed_session_answers_for_some_seconds_and_takes_nothing() -> None:
-    pair = resumed_once()
-    pair.cut()
-    resume = pair.a.core.attempt(pair.now).data_to_send(pair.now)
-    pair.b.core.close(pair.now)
-    pair.b.collect(pair.now)
-    pair.now += 5.1
-    fresh, asked = pair.listen(resume)
-    assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
-    assert pair.b.code == CloseCode.NORMAL
-
-
 # Floods, and positions that lie.
-
-
-def test_a_thousand_resumes_of_strangers_leave_nothing_behind() -> None:
-    pair = resumed_once()
-    right = pair.resumes[0]
-
-    def flood(count: int) -> None:
-        for _ in range(count):
-            fresh, asked = pair.listen(right[:16] + random_bytes(16) + right[32:])
-            assert isinstance(asked, ResumeAsked)
-            assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
-
-    flood(100)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        flood(1_000)
-        gc.collect()
-        assert tracemalloc.get_traced_memory()[0] - before < 64 * KIBIBYTE
-    finally:
-        tracemalloc.stop()
-    talk(pair, b"third")
-
-
-def test_a_peer_that_never_tells_is_held_to_a_bound() -> None:
-    pair = cut_pair(b={"resume_buffer": 1 << 20})
-    talk(pair, b"first")
-    # It pings, so that Pongs are due, and opens streams: none of that is held back.
-    resumption = pair.b.core.resumption
-    assert resumption is not None
-    for _ in range(60):
-        say(pair.b, bytes(60_000))
-    pair.b.take(pair.now)
-    held = resumption.held
-    assert (1 << 20) <= held < (1 << 20) + 70_000  # one event may be more
-    assert pair.b.core.queued_bytes > 1_000_000
-    assert pair.b.code == ALIVE
 
 
 @pytest.mark.parametrize(

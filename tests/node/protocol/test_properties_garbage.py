@@ -8,18 +8,15 @@ is in test_properties_hostile.py.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from unittest.mock import patch
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._lbm.codec import decode, encode
-from parley._node.protocol.codes import REJECT, REPLY, RETRY, CloseCode
+from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import ConnectionClosedError
-from parley._node.protocol.event import Event, handshake_event, parse_raw
+from parley._node.protocol.event import Event
 from parley._node.protocol.frames import frame
-from parley._node.protocol.handshake import Handshake, known
 from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
@@ -31,9 +28,7 @@ from parley._node.protocol.reports import (
 from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, Pair, Side, events_of, make_config
 
-NETWORK_KEY = bytes(range(32))
 CODES = frozenset(CloseCode)
-SEAL_IN_FRAME = 4 + 4 + 17  # after the length, the stream, the form and the chain value
 HANDED_UP = (HandshakeCompleted, EventReceived, StreamOpened, StreamFinished, StreamReset)
 
 
@@ -58,15 +53,6 @@ def assert_over(pair: Pair) -> None:
 
 # Bytes that were never a connection.
 
-SETTINGS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
-    [
-        {},
-        {"plaintext": "only"},
-        {"plaintext": "both"},
-        {"network_key": NETWORK_KEY},
-        {"algorithms": {"kex": ("x25519-mlkem768", "x25519")}},
-    ]
-)
 raw_events = st.builds(
     Event,
     st.sampled_from([0, 0, 0, 1, 2]),
@@ -89,42 +75,7 @@ def pack(event: Event) -> tuple[bytes, bytes]:
     return head, event.payload
 
 
-@given(settings=SETTINGS, initiator=st.booleans(), pieces=junk)
-def test_junk_in_place_of_a_handshake(
-    settings: dict[str, Any], initiator: bool, pieces: list[bytes]
-) -> None:
-    pair = Pair(make_config(ALICE, **settings), make_config(BOB, **settings))
-    side = pair.a if initiator else pair.b
-    for piece in pieces:
-        pair.deliver(side, piece)
-    sent = events_of(side.take(pair.now))
-    if not initiator and settings.get("network_key"):
-        assert not sent
-    assert all(parse_raw(event).subcategory in (1, REPLY, RETRY, REJECT) for event in sent)
-    assert not handed_up(side)
-    pair.run(60.0)
-    side.core.receive_eof(pair.now)
-    side.collect(pair.now)
-    (ended,) = side.all(ConnectionEnded)
-    assert ended.remote or ended.code in CODES
-    assert side.core.ended
-
-
 # Hellos, Replies and Proofs that are right but for some cells.
-
-cells = st.dictionaries(
-    st.integers(0, 15) | st.integers(250, 260),
-    st.none()
-    | st.booleans()
-    | st.integers(-1, 3)
-    | st.integers(1000, 2**64 - 1)
-    | st.sampled_from(["peer", "client", "x25519", b"", bytes(32), [], {}, [[]], {1: "x25519"}])
-    | st.builds(lambda share: {"x25519": share}, st.binary(max_size=40) | st.just(bytes(32)))
-    | st.binary(max_size=40)
-    | st.text(max_size=5),
-    max_size=3,
-)
-removed = st.sets(st.integers(0, 15), max_size=2)
 
 
 def changed(payload: bytes, changes: dict[int, Any], without: set[int]) -> bytes:
@@ -133,76 +84,6 @@ def changed(payload: bytes, changes: dict[int, Any], without: set[int]) -> bytes
     if 0 in mixed and not isinstance(mixed[0], bytes):
         del mixed[0]  # cannot be encoded
     return encode(mixed)
-
-
-@given(settings=SETTINGS, changes=cells, without=removed, to_responder=st.booleans())
-def test_a_handshake_with_other_cells(
-    settings: dict[str, Any], changes: dict[int, Any], without: set[int], to_responder: bool
-) -> None:
-    """Whatever a Hello or Reply says: no handshake that both do not see alike is completed."""
-    pair = Pair(make_config(ALICE, **settings), make_config(BOB, **settings))
-    hello = pair.a.take(pair.now)
-    if not to_responder:
-        pair.deliver(pair.b, hello)
-        first, *rest = events_of(pair.b.take(pair.now))
-    else:
-        (first,), rest = events_of(hello), []
-    event = parse_raw(first)
-    altered = handshake_event(event.subcategory, changed(event.payload, changes, without))
-    pair.deliver(pair.b if to_responder else pair.a, b"".join(map(frame, [altered, *rest])))
-    pair.pump()
-    if altered != first and settings.get("plaintext") is None:
-        assert not pair.a.opened
-        assert not pair.b.opened
-    assert not pair.a.events
-    assert not pair.b.events
-    assert_over(pair)
-
-
-@given(
-    changes=cells,
-    without=removed,
-    by_initiator=st.booleans(),
-    junk=st.none() | st.binary(),
-    unsigned=st.integers(-5, 63),
-)
-@pytest.mark.pure
-def test_a_proof_with_other_cells(
-    changes: dict[int, Any],
-    without: set[int],
-    by_initiator: bool,
-    junk: bytes | None,
-    unsigned: int,
-) -> None:
-    """Encrypted under the right keys; its payload is wrong, or byte `unsigned` of its seal."""
-    honest = Handshake.proof_frame
-    pair = Pair(make_config(ALICE), make_config(BOB))
-    liar = (pair.a if by_initiator else pair.b).core
-    payloads: list[bytes] = []
-
-    def lie(handshake: Handshake) -> bytes:
-        if handshake.config is not liar.config:
-            return honest(handshake)
-        sent = encode(
-            {14: list(handshake.config.identity.cells()), 15: dict(handshake.config.node_info)}
-        )
-        payloads.append(sent)
-        payloads.append(changed(sent, changes, without) if junk is None else junk or b"\x00")
-        proof = bytearray(known(handshake.sender).protect(0, 0, 1, 3, payloads[1], True))
-        if unsigned >= 0:
-            proof[SEAL_IN_FRAME + unsigned] ^= 1
-        return bytes(proof)
-
-    with patch.object(Handshake, "proof_frame", lie):
-        pair.pump()
-    victim = pair.b if by_initiator else pair.a
-    believable = changes.keys() | without <= {0, *range(1, 14), *range(250, 261)}
-    if junk is None and believable and unsigned < 0:
-        assert victim.opened
-    elif 14 in changes.keys() | without or junk is not None or unsigned >= 0:
-        assert victim.code == CloseCode.AUTHENTICATION_FAILED
-        assert not handed_up(victim)
-    assert_over(pair)
 
 
 # A whole connection, and somebody on the wire.
