@@ -7,8 +7,6 @@ from parley._node.cli.options import NodeOptions
 from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.command import serve_by, serve_told
 from parley._node.cli.serve.journal import journal_told
-from parley._node.errors import ConfigError
-from parley._node.logs import needs_extra
 from parley._node.settings import Settings, load_settings
 
 
@@ -37,10 +35,8 @@ def run_application(
     SIGHUP has the settings read again.
     """
     if reload:
-        try:
-            from parley._node.cli.application.reload import keep_running
-        except ImportError as error:
-            raise ConfigError(needs_extra("--reload", "reload")) from error
+        from parley._node.cli.application.reload import keep_running
+
         keep_running(options, reload_dir or [app_dir], [config] if config else [])
         return
     application = Application(target, app_dir, tells=tells)

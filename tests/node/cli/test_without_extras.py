@@ -83,7 +83,6 @@ def run(bare: Path, home: Path, *command: str) -> Finished:
         ("console", ("serve", *HERE, "--console", "127.0.0.1:0")),
         ("discovery", ("serve", *HERE, "--announce")),
         ("discovery", ("find",)),
-        ("reload", ("run", "shop", "--reload")),
         ("discovery", ("send", "file", *HERE, "--announce")),
         ("discovery", ("receive", "7-crossover-clockwork")),
         ("bus", ("bus", "groups", REDIS)),
