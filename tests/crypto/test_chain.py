@@ -1,13 +1,10 @@
 """Tests of crypto/chain.py: the chain, the seals, and that a seal is nothing else."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from parley._crypto.chain import HashChain, check_seal, make_seal, seal_mask
-from parley._crypto.errors import IdentityError, SignatureError
+from parley._crypto.errors import SignatureError
 from parley._crypto.hashing import HashAlgorithm
-from parley._crypto.identity import Identity, PublicIdentity
 from parley._crypto.kdf import label
 from parley._crypto.registry import HASHES, SIGNING
 from parley._crypto.signing import SigningAlgorithm
@@ -20,30 +17,6 @@ each_algorithm = pytest.mark.parametrize(
 SHA256 = HASHES["sha256"]
 COMMIT = b"\x44" * 32
 D = b"\x55" * 32
-
-
-@each_hash
-def test_the_chain_is_that_of_section_6(hash: HashAlgorithm) -> None:
-    d = hash.digest(b"start")
-    chain = HashChain(hash, d)
-    for number in range(4):
-        stream, blob = number.to_bytes(4, "big"), bytes(number * 100)
-        d = hash.digest(d + stream + blob)
-        assert chain.advance(stream, blob) == d
-        assert chain.value == d
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=8)), max_size=5), st.data())
-def test_any_difference_shows(events: list[tuple[int, bytes]], data: st.DataObject) -> None:
-    other = data.draw(st.permutations(events) | st.just(events[:-1]))
-
-    def run(run_events: list[tuple[int, bytes]]) -> bytes:
-        chain = HashChain(SHA256, D)
-        for stream, blob in run_events:
-            chain.advance(stream.to_bytes(4, "big"), blob)
-        return chain.value
-
-    assert (run(events) == run(other)) == (events == other)
 
 
 def test_a_view_is_chained_like_its_bytes() -> None:
@@ -92,38 +65,6 @@ def test_the_mask_hides_equal_signatures() -> None:
     key = SIGNING["ed25519"].generate()
     one, other = (make_seal(key, SHA256, commit, D) for commit in (COMMIT, bytes(32)))
     assert one != other
-
-
-@each_algorithm
-def test_a_signature_for_one_purpose_serves_no_other(algorithm: SigningAlgorithm) -> None:
-    further = next(a for a in SIGNING.values() if a is not algorithm).generate()
-    key = algorithm.generate()
-    verifier = algorithm.verifier(key.public)
-    identity = Identity.from_keys([key, further])
-    name, public, binding = identity.cells()[1]
-    assert isinstance(binding, bytes)
-    message = identity.node_id + bytes((len(further.algorithm),)) + further.algorithm.encode()
-    message += further.public
-
-    # A binding is no seal, under the right mask and whatever chain value it is held against ...
-    for d in (D, message[:32], message[-32:]):
-        mask = seal_mask(SHA256, COMMIT, d, len(binding))
-        masked = bytes(a ^ b for a, b in zip(binding, mask, strict=True))
-        with pytest.raises(SignatureError):
-            check_seal(verifier, SHA256, COMMIT, d, masked)
-    with pytest.raises(SignatureError):
-        verifier.verify(binding, b"parley1 seal" + message)
-    # ... and what a seal signs is no binding.
-    signature = key.sign(b"parley1 seal" + message)
-    verifier.verify(signature, b"parley1 seal" + message)
-    with pytest.raises(IdentityError):
-        PublicIdentity.parse([[key.algorithm, key.public, None], [name, public, signature]])
-    # Nor is a signature without any prefix one of the two.
-    bare = key.sign(message)
-    with pytest.raises(IdentityError):
-        PublicIdentity.parse([[key.algorithm, key.public, None], [name, public, bare]])
-    with pytest.raises(SignatureError):
-        verifier.verify(key.sign(D), b"parley1 seal" + D)
 
 
 def test_repr_shows_the_public_start_only() -> None:

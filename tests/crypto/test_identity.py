@@ -12,10 +12,8 @@ from parley._crypto.errors import IdentityError, UnknownAlgorithmError
 from parley._crypto.identity import Identity, NodeId, PublicIdentity
 from parley._crypto.registry import SIGNING
 from parley._crypto.signing import SigningKey
-from tests.crypto.recorded import RECORDED, RecordedSession
 
 each_primary = pytest.mark.parametrize("primary", SIGNING)
-recorded = pytest.mark.parametrize("session", RECORDED, ids=lambda session: session.name)
 
 SAMPLE = NodeId(bytes(range(32)))
 
@@ -38,14 +36,6 @@ def bind(primary: SigningKey, algorithm: str, public: bytes) -> bytes:
 
 
 # Node ids
-
-
-@recorded
-@pytest.mark.parametrize("side", ["initiator", "responder"])
-def test_recorded_node_ids(session: RecordedSession, side: str) -> None:
-    node_id = NodeId.of_key(session.suite.signing, session.public(side))
-    assert node_id == session.node_id(side)
-    assert NodeId.parse(node_id.text) == node_id
 
 
 def test_the_text_of_a_node_id() -> None:

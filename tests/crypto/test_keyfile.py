@@ -3,7 +3,6 @@
 import os
 import stat
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +38,6 @@ both_forms = pytest.mark.parametrize("passphrase", [None, PASSPHRASE], ids=["pla
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "identity.key"
-
-
-@pytest.fixture
-def open_umask() -> Iterator[None]:
-    before = os.umask(0)
-    yield
-    os.umask(before)
 
 
 def put(path: Path, data: bytes) -> Path:
@@ -94,24 +86,6 @@ def test_the_format_is_the_documented_one(path: Path, passphrase: bytes | None) 
 # Modes
 
 
-@both_forms
-def test_mode_is_0600_under_an_open_umask(
-    path: Path, passphrase: bytes | None, open_umask: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    original = os.fchmod
-
-    def fchmod(descriptor: int, mode: int) -> None:
-        status = os.fstat(descriptor)
-        seen.append((stat.S_IMODE(status.st_mode), status.st_size))
-        original(descriptor, mode)
-
-    monkeypatch.setattr(os, "fchmod", fchmod)
-    save_identity(path, IDENTITY, passphrase, cost=CHEAP)
-    assert seen == [(0o600, 0)]  # before the first byte
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
 def test_mode_is_0600_under_a_closed_umask(path: Path) -> None:
     before = os.umask(0o777)
     try:
@@ -119,20 +93,6 @@ def test_mode_is_0600_under_a_closed_umask(path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-@both_forms
-@pytest.mark.parametrize("mode", [0o640, 0o620, 0o610, 0o604, 0o602, 0o601, 0o666, 0o777])
-def test_a_file_that_others_can_use_is_refused(
-    path: Path, passphrase: bytes | None, mode: int
-) -> None:
-    saved(path, passphrase)
-    path.chmod(mode)
-    for use in (load_identity, describe_keyfile):
-        with pytest.raises(KeyFileTooOpenError):
-            use(path)
-    path.chmod(0o400)
-    assert load_identity(path, passphrase).node_id == IDENTITY.node_id
 
 
 def test_a_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,18 @@ class Word(StrEnum):
     ALPHA = "alpha"
 
 
+class Ratio(float):
+    """A subclass of float."""
+
+
+class Blob(bytes):
+    """A subclass of bytes."""
+
+
+class Row(list[int]):
+    """A subclass of list."""
+
+
 class Boastful(int):
     """Says of itself what it is not."""
 
@@ -52,60 +64,30 @@ class SecondKey(str):
 
 Pair = namedtuple("Pair", "left right")
 
+# What has one plain type is in the tests of the decoder, which encode what was decoded.
 ACCEPTED_VALUES = [
-    (0, "00"),
-    (23, "17"),
-    (24, "1818"),
-    (255, "18ff"),
-    (256, "190100"),
-    (65535, "19ffff"),
-    (65536, "1a00010000"),
-    (2**32 - 1, "1affffffff"),
-    (2**32, "1b0000000100000000"),
-    (2**64 - 1, "1bffffffffffffffff"),
-    (-1, "20"),
-    (-24, "37"),
-    (-25, "3818"),
     (-256, "38ff"),
-    (-257, "390100"),
-    (-(2**64), "3bffffffffffffffff"),
-    (True, "f5"),
-    (False, "f4"),
-    (None, "f6"),
-    (1.0, "fb3ff0000000000000"),
-    (0.0, "fb0000000000000000"),
-    (-0.0, "fb8000000000000000"),
-    (math.inf, "fb7ff0000000000000"),
-    (-math.inf, "fbfff0000000000000"),
-    (math.nan, "fb7ff8000000000000"),
     (-math.nan, "fb7ff8000000000000"),
-    (b"", "40"),
-    (b"\x01\x02", "420102"),
-    (bytes(24), "5818" + "00" * 24),
-    (bytes(256), "590100" + "00" * 256),
     (bytearray(b"ab"), "426162"),
     (memoryview(b"abcd")[::2], "426163"),
     (memoryview(b"abcd").cast("H"), "4461626364"),
-    ("", "60"),
-    ("ü", "62c3bc"),
-    ("a" * 24, "7818" + "61" * 24),
     ("a" * 256, "790100" + "61" * 256),
-    ([], "80"),
     ([1, [2]], "82018102"),
     ((1, (2,)), "82018102"),
     (Pair(1, "a"), "82016161"),
     ([0] * 256, "990100" + "00" * 256),
-    ({}, "a0"),
     ({2: None, 1: True}, "a201f502f6"),
     ({256: 0, 255: 0, 24: 0, 23: 0}, "a4170018180018ff0019010000"),
     ({"aa": 1, "z": 2}, "a2617a0262616101"),
     ({"ä": 1, "z": 2, "aa": 3, "": 4}, "a46004617a0262616103" + "62c3a401"),
     ({"b": 1, "a": 2}, "a261610261" + "6201"),
-    (dict.fromkeys(range(256), 0), None),
     (OrderedDict(a=1), "a1616101"),
     (defaultdict(int, {1: 2}), "a10102"),
     (MappingProxyType({1: 2}), "a10102"),
     (UserDict({1: 2}), "a10102"),
+    (Ratio(1.5), "fb3ff8000000000000"),
+    (Blob(b"x"), "4178"),
+    (Row([1]), "8101"),
     (Number.SEVEN, "07"),
     (Number.NEGATIVE, "22"),
     (Word.ALPHA, "65616c706861"),
@@ -115,7 +97,7 @@ ACCEPTED_VALUES = [
 ]
 
 
-@sweep(("value", "text"), [case for case in ACCEPTED_VALUES if case[1]])
+@sweep(("value", "text"), ACCEPTED_VALUES)
 def test_accepted(value: Any, text: str) -> None:
     assert encode_value(value).hex() == text
     assert encode({22: value}).hex() == "a116" + text

@@ -112,30 +112,6 @@ def test_any_payload(cells: dict[int, Value], padding: Padding) -> None:
     assert pad(padded, padding, NO_LIMIT) == padded
 
 
-@pytest.mark.parametrize(
-    ("rule", "length", "becomes", "noise"),
-    [
-        ("padme", 9, 32, 21),
-        ("padme", 31, 36, 3),
-        ("padme", 32, 32, None),
-        ("padme", 39, 44, 3),
-        ("padme", 129, 144, 13),
-        ("padme", 1_000, 1_024, 22),
-        ("padme", 4_097, 4_352, 252),
-        ("bucket:64", 38, 128, 87),
-        ("bucket:64", 39, 64, 23),
-        ("bucket:256", 230, 512, 278),
-    ],
-)
-def test_examples_of_the_protocol_document(
-    rule: str, length: int, becomes: int, noise: int | None
-) -> None:
-    padded = pad(payload_of(length), parse_padding(rule), NO_LIMIT)
-    assert len(padded) == becomes
-    cells = decode(padded, keep_noise=True)
-    assert cells.get(0) == (None if noise is None else bytes(noise))
-
-
 def test_never_above_the_limit() -> None:
     payload = payload_of(100)
     for padding, target in ((PADME, 104), (Padding("bucket", 128), 128)):

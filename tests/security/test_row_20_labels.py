@@ -4,7 +4,7 @@ is in golden vectors that are checked in, and no change of one goes unnoticed.
 The vectors themselves are run by tests/crypto/test_vectors.py, tests/lbm/test_vectors.py,
 tests/node/protocol/test_vectors.py, test_vectors_handshake.py and
 test_vectors_connections.py; two sessions that another implementation recorded by
-tests/crypto/test_recorded_sessions.py. That they are all there and notice is proven here.
+tests/reference/test_sessions.py. That they are all there and notice is proven here.
 """
 
 import hashlib
