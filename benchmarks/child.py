@@ -16,6 +16,7 @@ import anyio
 from benchmarks.clients import WORKS
 from benchmarks.sides import Side
 from benchmarks.task import Order, SideName
+from parley._node.transport.allocator import keep_freed_memory
 
 SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "ours": ("benchmarks.ours", "Ours"),
@@ -71,7 +72,8 @@ async def work(order: Order, info: dict[str, Any]) -> None:
 
 
 def main(text: str) -> None:
-    """Run an order."""
+    """Run an order, in a process that is set up as by `parley serve`."""
+    keep_freed_memory()
     order = Order.from_text(text)
     logging.basicConfig(level=logging.ERROR)  # how connections end is of no interest here
     if order.task.one_core and hasattr(os, "sched_setaffinity"):

@@ -7,8 +7,9 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
@@ -22,7 +23,6 @@ from parley._node.errors import UnreachableError
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept, Listener
 from parley._node.transport.driver import Driver
-from parley._node.transport.eager import EagerTasks
 from parley._node.transport.endpoints import (
     SocketFile,
     claim_unix_path,
@@ -32,6 +32,7 @@ from parley._node.transport.endpoints import (
     require_socket,
 )
 from parley._node.transport.gate import Attached, Served
+from parley._node.transport.loop import Begun, Running
 from parley._node.transport.memory_listener import MemoryListener, connect_memory
 from parley._node.transport.turns import Line
 
@@ -228,7 +229,6 @@ class AsyncioBackend:
         self.soon = self._loop.call_soon
         self.waiter = partial(AsyncioWaiter, loop=self._loop)
         self.line = Line(self.now, self.soon)
-        self.begin = EagerTasks(self._loop, self._tasks).begin
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
         """Call back in the loop, asked by another thread."""
@@ -241,10 +241,36 @@ class AsyncioBackend:
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> asyncio.Task[Any]:
         """A raw task, kept until it is done."""
-        task = self._loop.create_task(cast(Any, function(*arguments)))
+        return self._keep(self._loop.create_task(cast(Any, function(*arguments))))
+
+    def begin(self, begun: Iterable[Begun]) -> None:
+        """Run each in a task, which starts immediately from Python 3.12 on."""
+        for function, one in begun:
+            steps = _run_for(function, one)
+            try:
+                if sys.version_info >= (3, 12):
+                    task = asyncio.Task(steps, loop=self._loop, eager_start=True)
+                else:
+                    task = self._loop.create_task(steps)
+            except (KeyboardInterrupt, SystemExit) as error:
+                # Raised from the loop: a transport that called us may suppress it.
+                self._loop.call_soon(_raise, error)
+                continue
+            one.runner = task
+            if task.done():
+                self._ended(task)
+            else:
+                self._keep(task)
+
+    def _keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a task failed", exc_info=error, extra={"event": "task.bug"})
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address`."""
@@ -348,6 +374,15 @@ class AsyncioBackend:
                 ", ".join(sorted(awaited_by(task) for task in islice(tasks, MOST_NAMED))),
                 extra={"event": "transport.unended"},
             )
+
+
+async def _run_for(function: Callable[[Any], Awaitable[object]], one: Running) -> None:
+    one.runner = asyncio.current_task()  # an eager task can be cancelled in its first step
+    await function(one)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _nobody(_: str) -> Driver | None:

@@ -16,11 +16,6 @@ from parley._node.transport.backend import Backend
 from parley._node.transport.clocked import Clock, ClockedBackend
 from parley._node.transport.waiting import Changes
 
-# At first glibc gives back to the system what is free at the top of its heap beyond 128 KiB, and
-# each flush of long events would get its pages anew, at twice its own cost. Once a block that was
-# mapped has been freed, twice its size stays (mallopt(3), M_MMAP_THRESHOLD).
-bytes(4 * 2**20)
-
 
 class Ground:
     """The backend that runs the tasks of one object; errors name the object as `what`.

@@ -38,7 +38,8 @@ class Runner(Protocol):
 
 
 class Running(Protocol):
-    """For whom a coroutine runs: `runner` is set to what cancels that, as long as it runs."""
+    """The request or event that a coroutine handles. `runner` is set to the object that cancels
+    it."""
 
     runner: Any
 
@@ -68,8 +69,8 @@ class Loop(Protocol):
         """Call back at `when` of `now`."""
 
     def begin(self, begun: Iterable[Begun]) -> None:
-        """Run coroutine functions as tasks do, if the loop can at once until they first wait; they
-        must not raise."""
+        """Run coroutine functions in tasks. On asyncio from Python 3.12 on they run immediately
+        until they first wait. They must not raise."""
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
         """Run a coroutine function in a task; it must not raise."""

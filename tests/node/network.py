@@ -22,7 +22,6 @@ from parley import Node, NodeConfig, Peer, Stream
 from parley._crypto.identity import Identity
 from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
 from parley._node.transport.backend import Backend
-from parley._node.transport.eager import LentTask
 from parley._node.transport.ground import Ground
 from parley._node.trust.accept_hook import AcceptHook
 from parley._node.trust.policies import AnyPeer, TrustPolicy
@@ -134,17 +133,12 @@ def living(kind: type) -> int:
 
 
 def other_tasks() -> int:
-    """Asyncio's tasks but for this one, and for those that stand ready to be lent; trio's belong
-    to a nursery that sees to them."""
+    """Return the number of asyncio's tasks without the current one; trio's tasks belong to a
+    nursery."""
     try:
-        return len([task for task in asyncio.all_tasks() if not _stands_ready(task)]) - 1
+        return len(asyncio.all_tasks()) - 1
     except RuntimeError:
         return 0
-
-
-def _stands_ready(task: "asyncio.Task[object]") -> bool:
-    lent = task.get_coro()
-    return isinstance(lent, LentTask) and lent.steps is None
 
 
 @contextmanager

@@ -40,6 +40,7 @@ from parley._node.cli.serve.supervisor import Supervisor
 from parley._node.logs import one_line
 from parley._node.node import Node
 from parley._node.settings import Settings, load_settings
+from parley._node.transport.allocator import keep_freed_memory
 from parley._node.trust.policies import TrustPolicy
 
 
@@ -111,6 +112,7 @@ def serve_by(
     reloader = Reloader(read, options, settings)
     # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_serving, settings, options.unattended_trust, reloader, application)
+    keep_freed_memory()
     run(
         options.over(settings),
         command,

@@ -1,0 +1,147 @@
+"""Coroutines that the asyncio backend begins: their task, context, cancellation and errors."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+import uvloop
+
+from parley._node.transport.asyncio_backend import AsyncioBackend
+from tests.node.network import eventually
+
+pytestmark = pytest.mark.anyio
+
+WHO: ContextVar[str] = ContextVar("who", default="nobody")
+EAGER = sys.version_info >= (3, 12)
+
+
+class One:
+    """A request for which a coroutine runs."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.runner: Any = None
+        self.seen: list[object] = []
+
+
+@pytest.fixture(
+    params=[pytest.param("asyncio"), pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop")]
+)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return request.param
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[AsyncioBackend]:
+    backend = AsyncioBackend()
+    yield backend
+    await backend.aclose()
+
+
+async def note(one: One) -> None:
+    one.seen += [WHO.get(), asyncio.current_task() is one.runner]
+    WHO.set(one.name)
+
+
+async def note_twice(one: One) -> None:
+    await note(one)
+    await asyncio.sleep(0)
+    one.seen += [WHO.get(), asyncio.current_task() is one.runner]
+
+
+async def test_each_has_its_own_task_and_context(backend: AsyncioBackend) -> None:
+    begins, ones = asyncio.current_task(), [One("a"), One("b"), One("c")]
+    backend.begin([(note, ones[0]), (note_twice, ones[1]), (note, ones[2])])
+    assert [bool(one.seen) for one in ones] == [EAGER] * 3
+    assert asyncio.current_task() is begins
+    await eventually(lambda: all(one.runner.done() for one in ones))
+    assert [one.seen for one in ones] == [
+        ["nobody", True],
+        ["nobody", True, "b", True],
+        ["nobody", True],
+    ]
+    assert len({one.runner for one in ones} | {begins}) == 4
+    assert WHO.get() == "nobody"
+
+
+@pytest.mark.parametrize("cancels_itself", [False, True])
+async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself: bool) -> None:
+    async def wait(one: One) -> None:
+        one.seen.append("began")
+        if cancels_itself:
+            one.runner.cancel("enough")
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError as error:
+            one.seen.append(error.args)
+            raise
+
+    one = One()
+    backend.begin([(wait, one)])
+    await eventually(lambda: bool(one.seen))
+    one.runner.cancel("enough")
+    await eventually(one.runner.done)
+    assert one.seen == ["began", ("enough",)]
+    assert one.runner.cancelled()
+
+
+async def test_closing_cancels_and_waits(backend: AsyncioBackend) -> None:
+    async def wait(one: One) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0)
+            one.seen.append("cleaned up")
+
+    ones = [One(), One()]
+    backend.begin([(wait, one) for one in ones])
+    await backend.aclose()
+    assert [one.seen for one in ones] == [["cleaned up"]] * 2
+
+
+async def test_an_error_is_logged_and_ends_nothing_else(
+    backend: AsyncioBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(one: One) -> None:
+        if one.name == "later":
+            await asyncio.sleep(0)
+        raise BaseExceptionGroup(one.name, [ValueError(), asyncio.CancelledError()])
+
+    last = One()
+    backend.begin([(fail, One("first")), (fail, One("later")), (note, last)])
+    backend.spawn(fail, One("spawned"))
+    await eventually(lambda: len(caplog.records) == 3)
+    assert last.seen == ["nobody", True]
+    assert all(record.getMessage() == "a task failed" for record in caplog.records)
+    assert all(name in caplog.text for name in ("first", "later", "spawned"))
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_one_that_exits_ends_the_loop_from_a_transport_too(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    last = One()
+
+    async def leave(_: One) -> None:
+        sys.exit(7)
+
+    class Receiver(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            AsyncioBackend().begin([(note, last), (leave, One())])
+
+    async def main() -> None:
+        near, far = socket.socketpair()
+        transport, _ = await asyncio.get_running_loop().create_connection(Receiver, sock=near)
+        with far, closing(transport):
+            far.send(b"x")
+            await asyncio.sleep(5)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(SystemExit) as caught:
+        runner.run(main())
+    assert caught.value.code == 7
+    assert last.seen == ["nobody", True]
