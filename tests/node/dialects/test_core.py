@@ -45,15 +45,6 @@ def over(core: ForeignCore) -> bool:
     return core.ended
 
 
-def test_bytes_in_and_out() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
-    core.receive_data(b"abc", 1.0)
-    assert (core.queued_bytes, core.outbox.count) == (3, 3)
-    assert core.data_to_send(1.0) == b"abc"
-    assert core.data_to_send(1.0) == b""
-    assert not core.ended
-
-
 def test_who_does_not_read_is_not_read_from() -> None:
     core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"a" * BUFFER, 0.0)

@@ -43,19 +43,6 @@ async def test_messages_go_where_they_are_for(scheme: str, tmp_path: Path) -> No
         assert repr(relay) == "<Relay, 3 clients>"
 
 
-async def test_a_uuid_is_taken_once() -> None:
-    async with relaying() as (relay, address), clients_of(relay, address, 1) as (first,):
-        async with RelayClient(address, first.uuid) as second:
-            with pytest.raises(RelayRefusedError, match="already connected") as caught:
-                await read(second)
-            assert caught.value.code == 2
-            with pytest.raises(RelayRefusedError):
-                await second.broadcast(b"x")
-        await first.send(first.uuid, b"still here")
-        assert await read(first) == [(first.uuid, b"still here", False)]
-        assert relay.clients == [first.uuid]
-
-
 async def test_feedback_can_be_turned_off() -> None:
     nowhere = UUID(int=5)
     for feedback in (True, False):

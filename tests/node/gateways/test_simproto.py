@@ -218,19 +218,6 @@ async def test_leaving_by_an_exception_is_at_once() -> None:
                 await fail(node)
 
 
-async def test_its_life() -> None:
-    async with new_node() as node:
-        gateway = SimProtoGateway(node)
-        with pytest.raises(ParleyError, match="not running"):
-            await gateway.listen("tcp://127.0.0.1:0")
-        assert (gateway.addresses, gateway.turned_away, gateway.peers) == ([], 0, [])
-        async with gateway:
-            with pytest.raises(ParleyError, match="already"):
-                await gateway.__aenter__()
-        with pytest.raises(ConfigError, match="xml"):
-            SimProtoGateway(node, values="xml")  # type: ignore[arg-type]  # a wrong one
-
-
 def test_a_label_is_served_once() -> None:
     node: Node = new_node()
     offer_simproto(node, "sim")
@@ -238,3 +225,5 @@ def test_a_label_is_served_once() -> None:
         offer_simproto(node, "sim")
     with pytest.raises(ConfigError):
         offer_simproto(node, values="xml")  # type: ignore[arg-type]  # a wrong one
+    with pytest.raises(ConfigError, match="xml"):
+        SimProtoGateway(node, values="xml")  # type: ignore[arg-type]  # a wrong one

@@ -117,17 +117,12 @@ async def opened_anew(two: Servers) -> Stream:
     return stream
 
 
-@pytest.mark.parametrize(
-    ("subcategory", "payload"), [(2, b"\xa0"), (1, b"x"), (1, b"\xa1\x18\x3e\x80")]
-)
-async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew(
-    subcategory: int, payload: bytes
-) -> None:
+async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew() -> None:
     async with servers(2, [(0, 1)]) as two:
         await two.until(two.know_all)
         peer = two.federations[0].links[0].peer
         stream = await opened_anew(two)
-        await stream.send_event(FEDERATION, subcategory, payload=payload)
+        await stream.send_event(FEDERATION, HAVE, payload=b"x")
         with pytest.raises(StreamResetError) as caught:
             await read_to_its_end(stream)
         assert caught.value.code == CloseCode.PROTOCOL_ERROR

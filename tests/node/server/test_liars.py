@@ -113,16 +113,6 @@ async def test_a_session_resumes_around_a_liar(way: str) -> None:
         assert liar.dials == 1
 
 
-@pytest.mark.slow
-async def test_who_is_silent_has_a_third_of_the_time() -> None:
-    async with servers(4, ring(4)) as four:
-        await four.until(four.know_all)
-        liar = Liar(four, "stalls")
-        peer = await four.federations[0].reach(four.nodes[TARGET].node_id, timeout=3.0)
-        assert four.numbers(peer.path) == [0, 3, 2]
-        assert liar.dials == 1
-
-
 async def test_who_cuts_what_has_just_resumed_is_gone_around() -> None:
     async with servers(4, ring(4), resume=60.0) as four:
         await four.until(four.know_all)

@@ -42,24 +42,19 @@ def ledger() -> Ledger:
     return Ledger(lambda: 1.0)
 
 
-def test_what_is_done_twice_is_found() -> None:
+def test_what_is_done_twice_or_elsewhere_or_not_at_all_is_found() -> None:
     found = ledger()
     job = found.begin(Job("call 1 of node 2", "server 3", once=True))
     found.ran(job.name, "server 3")
     found.answered(job)
     assert found.wrong == []
     found.ran(job.name, "server 3")
-    assert found.wrong == ["1.000 call 1 of node 2 ran 2 times"]
-
-
-def test_what_is_done_elsewhere_or_not_at_all_is_found() -> None:
-    found = ledger()
-    job = found.begin(Job("call 1 of node 2", "server 3", once=False))
-    found.answered(job)
-    found.ran(job.name, "server 4")
+    found.ran(found.begin(Job("call 2 of node 2", "server 3", once=False)).name, "server 4")
+    found.answered(found.begin(Job("call 3 of node 2", "server 3", once=False)))
     assert found.wrong == [
-        "1.000 call 1 of node 2 is answered and ran 0 times",
-        "1.000 call 1 of node 2 was for server 3 and ran at server 4",
+        "1.000 call 1 of node 2 ran 2 times",
+        "1.000 call 2 of node 2 was for server 3 and ran at server 4",
+        "1.000 call 3 of node 2 is answered and ran 0 times",
     ]
 
 

@@ -1,6 +1,6 @@
 """Tests of node/trust/accounts.py: who has an account, as the setting and its file say."""
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,9 +15,10 @@ from parley._node.peer.login import log_in
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.testing import FakeClock
 from parley._node.trust.accounts import HostedAccounts
-from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_accounts
+from parley._node.trust.known_peers import KnownPeers, default_accounts
 from parley._node.trust.watched_file import LOOK, UNREADABLE
 from tests.node.network import Meeting, eventually, introduce, meeting
+from tests.node.trust.test_watched_files import Looked
 
 pytestmark = pytest.mark.anyio
 
@@ -69,25 +70,6 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 # The file.
 
 
-class AccountsFile(KnownPeers):
-    """Counts how often it was looked at."""
-
-    looks = 0
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.before: list[Callable[[], None]] = []  # what happens before it is read
-
-    def __iter__(self) -> Iterator[KnownPeer]:
-        while self.before:
-            self.before.pop()()
-        return super().__iter__()
-
-    def stamp(self) -> Hashable:
-        self.looks += 1
-        return super().stamp()
-
-
 @dataclass(frozen=True, slots=True)
 class Watch:
     """The server is a home that lives by a file; `editor` is that file as another process has it,
@@ -95,7 +77,7 @@ class Watch:
 
     met: Meeting
     clock: FakeClock
-    file: AccountsFile
+    file: Looked
     editor: KnownPeers
     hosted: HostedAccounts
 
@@ -118,7 +100,7 @@ class Watch:
 
 @asynccontextmanager
 async def watch(tmp_path: Path) -> AsyncIterator[Watch]:
-    clock, file = FakeClock(), AccountsFile(tmp_path / "accounts")
+    clock, file = FakeClock(), Looked(tmp_path / "accounts")
     async with meeting(clock=clock) as met:
         editor = KnownPeers(file.path)
         editor.add(met.client.node_id, "alice", NOW)

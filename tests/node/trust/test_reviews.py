@@ -295,6 +295,21 @@ async def test_a_policy_that_does_not_return(monkeypatch: pytest.MonkeyPatch) ->
 # Who is there while it is asked.
 
 
+class LaterAlone:
+    """A hook that lets everybody in. Once `second` is set, it waits for `enough` and lets in Alice
+    alone."""
+
+    def __init__(self) -> None:
+        self.second = False
+        self.asking, self.enough = anyio.Event(), anyio.Event()
+
+    async def decide(self, candidate: Candidate) -> bool:
+        if self.second:
+            self.asking.set()
+            await self.enough.wait()
+        return not self.second or candidate.node_id == ALICE.node_id
+
+
 async def test_a_decision_that_is_under_way_is_made_anew() -> None:
     """What a handshake's hook has looked up may be out of date by the time that it answers."""
     members, asked, enough = {EVE.node_id}, 0, anyio.Event()
@@ -334,43 +349,29 @@ async def test_a_change_holds_for_those_who_wait_to_be_let_in(to: TrustPolicy) -
 
 
 async def test_a_peer_that_ends_while_it_is_asked_about() -> None:
-    asking, enough, second = anyio.Event(), anyio.Event(), False
-
-    async def decide(candidate: Candidate) -> bool:
-        if second and candidate.node_id == EVE.node_id:
-            asking.set()
-            await enough.wait()
-        return not second or candidate.node_id == ALICE.node_id
-
-    async with court(decide) as there:
-        second = True
+    hook = LaterAlone()
+    async with court(hook.decide) as there:
+        hook.second = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(there.server.review)
-            await asking.wait()
+            await hook.asking.wait()
             await there.eve.close()
             assert (await there.eve_there.closed()).code == CloseCode.NORMAL
-            enough.set()
+            hook.enough.set()
         await there.alice_stays()
 
 
 async def test_one_policy_is_not_held_against_the_next() -> None:
     """Eve is refused by the hook, but by then she is trusted by another policy."""
-    asking, enough, second = anyio.Event(), anyio.Event(), False
-
-    async def decide(candidate: Candidate) -> bool:
-        if second:
-            asking.set()
-            await enough.wait()
-        return not second
-
-    async with court(decide) as there:
-        second = True
+    hook = LaterAlone()
+    async with court(hook.decide) as there:
+        hook.second = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(there.server.review)
-            await asking.wait()
+            await hook.asking.wait()
             tasks.start_soon(there.server.change_trust, AnyPeer())
             await settled()
-            enough.set()
+            hook.enough.set()
         assert len(there.server.peers) == 2
 
 
@@ -452,19 +453,13 @@ async def test_others_have_their_turn_between_many(monkeypatch: pytest.MonkeyPat
 
 
 async def test_it_is_carried_through_although_nobody_waits() -> None:
-    enough, second = anyio.Event(), False
-
-    async def decide(candidate: Candidate) -> bool:
-        if second:
-            await enough.wait()
-        return not second or candidate.node_id == ALICE.node_id
-
-    async with court(decide) as there:
-        second = True
+    hook = LaterAlone()
+    async with court(hook.decide) as there:
+        hook.second = True
         with anyio.move_on_after(0.02) as scope:
             await there.server.review()
         assert scope.cancelled_caught
-        enough.set()
+        hook.enough.set()
         assert (await there.eve.closed()).code == CloseCode.AUTHENTICATION_FAILED
         await there.alice_stays()
 
@@ -473,21 +468,15 @@ async def test_a_node_that_ends_meanwhile(caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.CRITICAL)  # a line that is kept keeps its peer
 
     async def end_meanwhile() -> None:
-        second = False
-
-        async def decide(candidate: Candidate) -> bool:
-            if second:
-                await anyio.sleep_forever()
-            return True
-
+        hook = LaterAlone()
         async with (
             anyio.create_task_group() as tasks,
-            new_node(decide) as server,
+            new_node(hook.decide) as server,
             new_node() as node,
         ):
             await node.connect(await server.listen(LISTEN))
             await eventually(lambda: bool(server.peers))
-            second = True
+            hook.second = True
             outcome = await started(tasks, server.review)
             assert outcome == []
         (error,) = outcome

@@ -31,14 +31,6 @@ def test_nobody_is_called_as_the_server_or_all(uuid: bytes) -> None:
         Router().join(uuid, Listener())
 
 
-def test_a_member_without_a_connection_reaches_all_others() -> None:
-    router, own, other = Router(), Listener(), Listener()
-    router.join(A, own)
-    router.join(B, other)
-    router.broadcast(A, [b"one ", b"two"], 7, 0.0)
-    assert (own.got, other.got) == ([], [b"one ", b"two"])
-
-
 HALF = LIMITS.write_buffer // 2
 LARGE = bytes(4_000)
 SLOW = LIMITS.patience

@@ -11,15 +11,6 @@ from parley._node.protocol.account import Account
 WRITE_BUFFER = 1 << 20
 
 
-def test_what_is_queued_comes_out_in_order() -> None:
-    slices = SliceQueue(WRITE_BUFFER, Account(1 << 30))
-    slices.extend([memoryview(b"one"), b"two"], 6)
-    slices.extend([memoryview(b"-three-")[1:6]], 7)
-    assert (slices.size, slices.count) == (11, 3)
-    assert slices.take(1_000) == b"onetwothree"
-    assert (slices.size, slices.count, slices.take(1_000)) == (0, 0, b"")
-
-
 @given(
     st.lists(
         st.one_of(

@@ -13,7 +13,6 @@ from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
 from parley._node.dialects.relay.router import Piece
 from parley._node.dialects.relay.sorter import MEMBERS_A_COST, MOST_PARTS, TURN_COST
-from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import A, B, C, Hall, end_of, faults, message
 
 NOWHERE = bytes([9]) * 16
@@ -76,18 +75,6 @@ def test_it_does_not_matter_how_it_is_cut(data: bytes, cuts: list[int]) -> None:
 
 
 # What is wrong.
-
-
-@pytest.mark.parametrize("piece", [1, 1 << 20])
-def test_who_poses_as_another_is_closed(piece: int) -> None:
-    for forged in (B, SERVER, BROADCAST, A[:15] + b"\0"):
-        hall = Hall(A, B, C)
-        before, after = message(C, A, b"before"), message(C, A, b"after")
-        hall.send(A, before + message(C, forged, b"forged") + after, piece)
-        assert end_of(hall.at[A]) == (CloseCode.PROTOCOL_ERROR, False)
-        assert faults(hall.written(A)) == [RelayCode.NOT_AUTHORISED]
-        assert hall.read(C) == [(C, A, b"before")]
-        assert A not in hall.router.members
 
 
 def test_a_short_message_is_answered_before_its_bytes_are_there() -> None:

@@ -40,16 +40,6 @@ def ids(said: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def test_both_sides_ask_at_once() -> None:
-    one, other = Side(), Side()
-    answers = [call(one), call(other, data=b""), call(one, "nobody"), call(other, "fail")]
-    exchange(one, other)
-    assert answers == [[0, b"hi"], [0, None], [1, None], [1, None]]
-    assert one.ended is other.ended is None
-    assert one.core.owed == other.core.owed == 0
-    assert one.core.free_dialogs == one.core.limits.requests
-
-
 def test_ids_are_unique_among_all_of_ours() -> None:
     side = Side(TIGHT)
     call(side)
@@ -60,15 +50,6 @@ def test_ids_are_unique_among_all_of_ours() -> None:
     call(side)
     call(side)
     assert ids(side.said()) == [(REQUEST, LAST_ID), (REQUEST, 1)] or ping == 1
-
-
-def test_ids_of_the_two_sides_are_apart() -> None:
-    side = Side()
-    answer = call(side)
-    said = side.said()
-    assert side.receive(said)[0] == RESPONSE  # their request has the same id as ours
-    assert answer == []
-    assert side.ended is None
 
 
 def test_a_ping_is_no_request() -> None:
