@@ -3,8 +3,6 @@
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from subprocess import run
-from sys import executable
 from typing import Any, assert_type
 
 import anyio
@@ -316,28 +314,6 @@ async def test_models_are_sent_without_a_type_for_the_answer(met: Meeting) -> No
         assert answer.result == {"name": "tea", "cents": 1}
     async with met.peer.subscribe("prices", Receipt(1)):
         assert asked == [{"total": 1, "note": b""}]
-
-
-@pytest.mark.process
-def test_a_program_without_types_imports_nothing_for_them() -> None:
-    program = """
-import sys
-import anyio
-from parley import Call, Identity, Node
-
-async def main():
-    async with Node(Identity.create()) as node, Node(Identity.create()) as other:
-        @node.on_call("echo")
-        async def echo(call: Call) -> dict[str, int]:
-            return call.data
-        peer = await other.connect(await node.listen("tcp://127.0.0.1:0"))
-        assert await peer.call("echo", {"a": 1}) == {"a": 1}
-
-anyio.run(main)
-print("msgspec" in sys.modules, "pydantic" in sys.modules)
-"""
-    done = run([executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
-    assert done.stdout == "False False\n"
 
 
 async def test_two_handlers_of_types_at_once(met: Meeting) -> None:

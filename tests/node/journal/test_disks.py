@@ -16,6 +16,7 @@ from parley._node.journal import keys
 from parley._node.journal import writer as writing
 from parley._node.journal.errors import JournalFailedError
 from parley._node.testing import connect_nodes
+from parley._node.web.metrics import reasons_unready
 from tests.node.journal.following import Follower, follow, records_of
 from tests.node.journal.journaled import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
 from tests.node.network import eventually
@@ -183,7 +184,9 @@ async def test_on_alarm_the_node_goes_on_without(
 ) -> None:
     async def goes_on(node: Node, peer: Any) -> None:
         assert await peer.call("echo", 2) == 2
+        assert "the journal cannot be written" not in reasons_unready(node)
         await eventually(lambda: journal_of(node).failed is not None)
+        assert "the journal cannot be written" in reasons_unready(node)
         assert await peer.call("echo", 3) == 3
         async with Node(Identity.create(), config=CONFIG) as other:
             again, _ = await connect_nodes(other, node)

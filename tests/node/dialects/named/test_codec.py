@@ -1,5 +1,7 @@
 """Events as bytes: both flavours, every cut, every changed byte, and each limit."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from parley._node.dialects.frames import FrameSplitter
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import (
+    LENGTHS_SIZE,
     TOTAL_SIZE,
     BromineEvent,
     Flavour,
@@ -59,6 +62,20 @@ def outcome(data: bytes, flavour: Flavour) -> object:
         return len(read(data, flavour))
     except RemoteProtocolError as error:
         return CloseCode(error.code)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("arrived", [TOTAL_SIZE, LENGTHS_SIZE])
+def test_the_longest_event(flavour: Flavour, arrived: int) -> None:
+    longest = LIMITS.longest_frame
+    measure = measure_of(flavour, longest)
+    for size in (longest, longest + 1):
+        lengths = struct.pack(">QH", size - LENGTHS_SIZE, 100)[:arrived]
+        if size == longest:
+            assert measure(lengths, 0) == (longest if arrived == LENGTHS_SIZE else LENGTHS_SIZE)
+        else:
+            with pytest.raises(RemoteProtocolError):
+                measure(lengths, 0)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
