@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -12,6 +13,7 @@ from parley import (
     FormatError,
     NamedEvent,
     Tandem,
+    UnreadRepliesError,
     formatted,
 )
 from parley._node.dialects.limits import DialectLimits
@@ -105,6 +107,28 @@ async def test_payloads_travel_as_they_were_asked_for(flavour: FlavourName) -> N
                 await client.emit("value", 1, format=name)  # type: ignore[arg-type]  # as above
         with pytest.raises(FormatError):
             await client.emit("value", object())  # type: ignore[arg-type]  # the point of it
+
+
+@both
+async def test_replies_that_nobody_reads_are_bounded(flavour: FlavourName) -> None:
+    async with gateway(flavour) as served:
+
+        @served.node.on("flood")
+        async def flood(event: NamedEvent) -> None:
+            for _ in range(100):
+                await event.emit("piece", bytes(100), format="raw")
+
+        @served.node.on("echo")
+        async def echo(event: NamedEvent) -> Any:
+            return event.data
+
+        async with client_of(served, limits=DialectLimits(client_memory=1_024)) as client:
+            async with client.emit("flood").replies() as replies:
+                # What came after the bound was passed are events without a handler.
+                assert (await client.emit("echo", 1).reply(timeout=PATIENCE)).data == 1
+                with pytest.raises(UnreadRepliesError):
+                    [reply async for reply in replies]
+            assert client.is_open
 
 
 @both

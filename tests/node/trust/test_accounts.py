@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,18 @@ async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_sessi
         on.editor.add(on.alice, None, NOW)
         await on.look()
         await log_in(peer)
+
+
+async def test_a_file_that_is_written_as_it_is_read_takes_nothing_away(tmp_path: Path) -> None:
+    """The file is still when it is looked at, and empty when it is read."""
+    async with watch(tmp_path) as on:
+        path = on.file.path
+        path.write_text(path.read_text() + "# a comment\n")
+        await on.look(1)
+        on.file.before.append(partial(path.write_text, ""))
+        await on.look(1)
+        assert not on.file.before
+        assert on.hosted.accounts.may(on.alice)
 
 
 async def test_a_file_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

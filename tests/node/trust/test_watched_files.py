@@ -4,7 +4,7 @@ moment, refuses nobody.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,12 +35,17 @@ class Looked(KnownPeers):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.before: list[Callable[[], None]] = []  # what happens before it is read
+        self.before: list[Callable[[], object]] = []  # what happens before it is read
 
     def lookup(self, node_id: NodeId) -> KnownPeer | None:
         while self.before:
             self.before.pop()()
         return super().lookup(node_id)
+
+    def __iter__(self) -> Iterator[KnownPeer]:
+        while self.before:
+            self.before.pop()()
+        return super().__iter__()
 
     def stamp(self) -> Hashable:
         self.looks += 1

@@ -53,3 +53,12 @@ def test_an_answer_that_is_too_long_is_a_failure() -> None:
 def test_codes_are_the_documents(code: int) -> None:
     assert response_code(RPC, code) == (1 if code else 0)
     assert response_code(SUBSCRIBE, code) == min(code, 3)
+
+
+def test_an_id_is_free_once_it_is_answered() -> None:
+    side = Side()
+    side.receive(request(RPC, "wait", dialog=5))
+    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"x", 0.0)
+    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"again", 0.0)
+    assert side.said() == serialise_message(RESPONSE, 5, b"\0x")
+    assert side.receive(request(RPC, "echo", dialog=5)) == serialise_message(RESPONSE, 5, b"\0")
