@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from parley import Call, NamedEvent, Node, Peer, Stream
 from parley._lbm import keys
 from parley._lbm.codec import Value, decode, encode_value
-from parley._node.errors import CallRefused, ConfigError, ParleyError
+from parley._node.errors import CallRefused, ParleyError
 from parley._node.federation.exports import Exports
 from parley._node.handlers import catalogue
 from parley._node.handlers.catalogue import LARGEST_ANSWER, LONGEST_DOC, MOST_OFFERS, OF_AN_ADDRESS
@@ -22,7 +22,7 @@ from parley._node.protocol.codes import Supercategory
 from parley._node.protocol.limits import Limits
 from parley._node.remote.remote import Remote
 from parley._node.testing import FakeClock
-from tests.node.network import config, meeting, new_node
+from tests.node.network import config, meeting
 
 pytestmark = pytest.mark.anyio
 
@@ -280,11 +280,6 @@ async def test_answers_are_rationed_and_ask_no_rule_in_vain(anyio_backend: str) 
         assert await asked(met.peer, some)
         with pytest.raises(CallRefused):
             await asked(met.peer, some)
-
-
-def test_a_rule_that_is_none() -> None:
-    with pytest.raises(ConfigError):
-        new_node().offer_topics(allow=[1])  # type: ignore[list-item]  # on purpose
 
 
 async def test_the_example_of_the_protocol_is_what_a_node_says(anyio_backend: str) -> None:

@@ -84,16 +84,6 @@ async def test_a_subclass_has_the_handlers_of_its_base(anyio_backend: str) -> No
         assert (await met.peer.emit("mate", namespace="game").reply()).data is None
 
 
-def test_what_a_namespace_declares() -> None:
-    declared = {one.name: (one.allow, one.concurrency) for one, _ in Chess(0).handlers()}
-    assert declared == {
-        "add": (None, None),
-        "admin.*": (["admin"], None),
-        "rules": (None, 1),
-        "mate": (None, None),
-    }
-
-
 def test_what_is_refused() -> None:
     class Nameless(Namespace):
         """The default namespace has no class."""

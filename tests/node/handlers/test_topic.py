@@ -9,7 +9,6 @@ import pytest
 from parley import Node, ParleyError, Peer
 from parley._lbm.errors import LbmEncodeError
 from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
-from parley._node.handlers import topic as topic_module
 from parley._node.handlers.topic import PATIENCE, Topic
 from parley._node.messaging.fanout import TURN_SIZE
 from parley._node.messaging.notes import DROPPED_HEADER, encode_note
@@ -105,29 +104,7 @@ async def test_a_topic_is_one_name_and_made_once(anyio_backend: str) -> None:
         node.topic("x.*")
 
 
-async def test_what_it_says_of_itself(met: Meeting) -> None:
-    topic = met.server.topic("x")
-    assert repr(topic) == "<Topic 'x', 0 subscribers>"
-    async with met.peer.subscribe("x") as sub:
-        (subscriber,) = topic.subscribers
-        assert subscriber.peer is met.back
-        assert (subscriber.dropped, subscriber.waiting_bytes) == (0, 0)
-        assert repr(subscriber) == f"<Subscriber {met.back} of 'x'>"
-        assert repr(sub) == f"<Subscription to 'x' of {met.peer}>"
-        assert repr(topic) == "<Topic 'x', 1 subscribers>"
-
-
 # Publishing.
-
-
-async def test_publishing_without_subscribers(met: Meeting) -> None:
-    topic = met.server.topic("x")
-    for note in range(10_000):
-        await topic.publish(note)
-    assert topic.dropped == 0
-    async with met.peer.subscribe("x") as sub:
-        await topic.publish("new")
-        assert await anext(sub) == "new"
 
 
 async def test_a_note_without_an_encoding_is_not_published(met: Meeting) -> None:
@@ -188,31 +165,6 @@ async def test_publishing_before_the_node_runs(anyio_backend: str) -> None:
             assert await anext(sub) == 2
 
 
-async def test_publish_encodes_once_however_many_subscribe(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoded = []
-
-    def count(data: Any) -> bytes:
-        encoded.append(data)
-        return encode_note(data)
-
-    monkeypatch.setattr(topic_module, "encode_note", count)
-    async with new_node() as server:
-        topic = server.topic("x")
-        async with new_node() as a, new_node() as b, new_node() as c:
-            peers = [(await introduce(node, server))[0] for node in (a, b, c)]
-            async with (
-                peers[0].subscribe("x") as first,
-                peers[1].subscribe("x") as second,
-                peers[2].subscribe("x") as third,
-            ):
-                await topic.publish({"price": 5})
-                for sub in (first, second, third):
-                    assert await anext(sub) == {"price": 5}
-    assert encoded == [{"price": 5}]
-
-
 @pytest.mark.pure
 async def test_notes_of_one_turn_travel_as_one_event(
     met: Meeting, monkeypatch: pytest.MonkeyPatch
@@ -228,19 +180,6 @@ async def test_notes_of_one_turn_travel_as_one_event(
         await topic.publish("alone")
         assert await anext(sub) == "alone"
         assert sent == [(SIM, NOTES), (SIM, NOTIFY)]
-
-
-@pytest.mark.pure
-async def test_flush_does_not_wait_for_the_turn(
-    met: Meeting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = met.server.topic("x")
-    async with met.peer.subscribe("x"):
-        sent = spy_on_sent(met.back, monkeypatch)
-        await topic.publish(1)
-        assert sent == []
-        topic.flush()
-        assert sent == [(SIM, NOTIFY)]
 
 
 async def test_publish_yields_only_when_much_was_published(met: Meeting) -> None:
@@ -259,24 +198,6 @@ async def test_publish_yields_only_when_much_was_published(met: Meeting) -> None
         await topic.publish(note)
         assert others == [1]
         assert at_once(topic.publish(note))
-
-
-async def test_publishing_from_many_tasks(met: Meeting) -> None:
-    topic = met.server.topic("x")
-
-    async def publish(task: int) -> None:
-        for number in range(50):
-            await topic.publish([task, number])
-            if number % 10 == task:
-                await anyio.lowlevel.checkpoint()
-
-    async with met.peer.subscribe("x") as sub:
-        async with anyio.create_task_group() as tasks:
-            for task in range(10):
-                tasks.start_soon(publish, task)
-            got = await take(sub, 500)
-        for task in range(10):
-            assert [number for who, number in got if who == task] == list(range(50))
 
 
 # Who does not keep up.
@@ -487,8 +408,6 @@ async def test_a_subscriber_that_dies_is_one_less(met: Meeting) -> None:
         reading = await started(tasks, lambda: anext(sub))
         await met.peer.close(CloseCode.OVERLOADED)
         await eventually(lambda: not topic.subscribers)
-        assert met.back.topics._feeds == {}
-        assert met.back.topics._feeds_by_topic == {}
         await topic.publish(1)
         (error,) = reading
         assert isinstance(error, PeerClosedError)

@@ -10,7 +10,7 @@ from parley._node.errors import CallRefused, ConfigError, MalformedDataError
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import ResultCode
 from tests.node.links.servers import QUICK, serving
-from tests.node.network import PATIENCE, Meeting, eventually, introduce, new_node
+from tests.node.network import PATIENCE, Meeting, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -63,21 +63,6 @@ async def test_after_a_position_come_the_keys_that_changed_since(met: Meeting) -
         await publish(topic, "b")
         assert await take(nothing_missed, 1) == ["b8"]
         assert (nothing_missed.gaps, nothing_missed.replaced) == (0, 0)
-
-
-async def test_a_forgotten_key_is_a_gap(met: Meeting) -> None:
-    topic = met.server.topic("x", keep_last_by="item", keep=2)
-    await publish(topic, "a")
-    async with met.peer.subscribe("x") as sub:
-        assert await take(sub, 1) == ["a1"]
-    await publish(topic, "bacd")  # b2 and a3 are forgotten
-    assert topic.kept == 2
-    async with met.peer.subscribe("x", after=sub.position) as again:
-        assert not again.recovered
-        assert await take(again, 2) == ["c4", "d5"]
-        assert (again.gaps, again.replaced) == (2, 0)
-        await publish(topic, "b")
-        assert await take(again, 1) == ["b6"]
 
 
 async def test_a_link_continues_with_the_keys_that_changed(anyio_backend: str) -> None:
@@ -173,19 +158,3 @@ async def later(note: Any) -> Any:
 def test_wrong_options(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="keep_last_by= of topic 'x'"):
         new_node().topic("x", keep_last_by=wrong)
-
-
-def test_bounds_are_checked() -> None:
-    with pytest.raises(ConfigError):
-        new_node().topic("x", keep_last_by="item", keep=0)
-
-
-async def test_two_subscribers_do_not_disturb_each_other(met: Meeting) -> None:
-    topic = met.server.topic("x", keep_last_by="item")
-    await publish(topic, "aab")
-    async with new_node() as other:
-        peer, _ = await introduce(other, met.server)
-        async with met.peer.subscribe("x") as sub, peer.subscribe("x") as second:
-            await publish(topic, "a")
-            assert await take(sub, 3) == await take(second, 3) == ["a2", "b3", "a4"]
-    await eventually(lambda: not topic.subscribers)

@@ -12,7 +12,6 @@ from parley._node.handlers.interceptors import Intercepted, Proceed
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.codes import CloseCode
 from parley._node.trust.policies import AnyPeer
-from tests.node.gateways.simproto_sides import served
 from tests.node.network import Meeting, eventually, new_node
 
 pytestmark = pytest.mark.anyio
@@ -122,17 +121,6 @@ async def test_a_link_follows_over_its_sessions() -> None:
                 await counter.add(3)
                 assert await anext(sub) == 3
             assert totals == [1, 3]
-
-
-async def test_a_guest_of_another_dialect_gets_it_too() -> None:
-    async with served() as sides:
-        counter = Counter(sides.node)
-        await counter.add(5)
-        async with sides.client.subscribe("counter") as sub:
-            state: Any = sub.data
-            assert state == b"\x05"
-            await counter.add(1)
-            assert await anext(sub) == b"\x01"
 
 
 async def test_a_state_that_fails_or_is_too_large_is_an_answer(met: Meeting) -> None:

@@ -7,11 +7,10 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
-from parley import Call, CallTimeout, Node, NodeConfig, PeerClosedError
+from parley import CallTimeout, Node, NodeConfig, PeerClosedError
 from parley._crypto.identity import Identity
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.limits import Limits
-from parley._node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
+from parley._node.testing import FakeClock, FaultyLink, connected_nodes
 from tests.node.network import config, eventually, other_tasks, started
 
 pytestmark = pytest.mark.anyio
@@ -158,38 +157,6 @@ async def test_the_deadline_of_a_call_passes_at_once(anyio_backend: str) -> None
             assert pair.back.running_calls == 0
 
 
-async def test_a_handler_s_own_time(anyio_backend: str) -> None:
-    clock = FakeClock()
-    with fail_after(5):
-        async with connected_nodes(clock=clock) as pair, create_task_group() as tasks:
-
-            @pair.server.on_call("later")
-            async def later(call: Call) -> str:
-                await clock.sleep(20)
-                return "now"
-
-            outcome = await started(tasks, lambda: pair.peer.call("later", timeout=30))
-            await clock.tick(19)
-            assert outcome == []
-            await clock.tick(1)
-            assert outcome == ["now"]
-
-
-async def test_an_idle_connection_is_kept_for_a_day(anyio_backend: str) -> None:
-    clock = FakeClock()
-    with fail_after(20):
-        settings = config(idle_before_ping=600)
-        async with (
-            Node(Identity.create(), config=settings, clock=clock) as alice,
-            Node(Identity.create(), config=settings, clock=clock) as bob,
-        ):
-            peer, back = await connect_nodes(alice, bob)
-            await clock.tick(24 * 3_600)
-            assert peer.is_open
-            assert back.is_open
-            assert await peer.ping() == 0
-
-
 async def test_a_ping_without_an_answer_ends_the_connection(anyio_backend: str) -> None:
     clock = FakeClock()
     link = FaultyLink(clock=clock)
@@ -206,64 +173,6 @@ async def test_a_ping_without_an_answer_ends_the_connection(anyio_backend: str) 
             assert (await pair.back.closed()).code == CloseCode.TIMEOUT
             assert isinstance(outcome[0], PeerClosedError)
             assert outcome[0].code == CloseCode.TIMEOUT
-
-
-async def test_a_handshake_takes_too_long(anyio_backend: str) -> None:
-    clock = FakeClock()
-    with fail_after(5):
-        async with (
-            FaultyLink() as link,
-            Node(Identity.create(), config=config(), clock=clock) as alice,
-            Node(Identity.create(), config=config(), clock=clock) as bob,
-            create_task_group() as tasks,
-        ):
-            link.stall()
-            outcome = await started(tasks, lambda: connect_nodes(alice, bob, link=link))
-            await clock.tick(9.9)
-            assert outcome == []
-            await clock.tick(0.2)
-            (error,) = outcome
-            assert getattr(error, "code", None) == CloseCode.TIMEOUT
-
-
-async def test_a_seal_comes_when_it_is_due(anyio_backend: str) -> None:
-    """Delivery waits for the seal, and the seal for its delay."""
-    clock = FakeClock()
-    settings = config(limits=Limits(seal_delay_ms=5_000, seal_events=1_000))
-    sealed = config(limits=Limits(seal_delay_ms=5_000, seal_events=1_000), deliver="sealed")
-    with fail_after(5):
-        async with (
-            Node(Identity.create(), config=settings, clock=clock) as alice,
-            Node(Identity.create(), config=sealed, clock=clock) as bob,
-            create_task_group() as tasks,
-        ):
-            called: list[object] = []
-            bob.on_call("note")(lambda call: called.append(call.data))
-            peer, _ = await connect_nodes(alice, bob)
-            await clock.tick(10)
-            outcome = await started(tasks, lambda: peer.call("note", 1, timeout=60))
-            await clock.tick(4.9)
-            assert called == []
-            await clock.tick(0.2)
-            assert called == [1]
-            await clock.tick()
-            assert outcome == [None]
-
-
-async def test_keys_are_updated_in_time(anyio_backend: str) -> None:
-    clock = FakeClock()
-    with fail_after(10):
-        async with connected_nodes(clock=clock) as pair:
-            pair.server.on_call("echo")(lambda call: call.data)
-            assert await pair.peer.call("echo", 0, timeout=5) == 0
-            await clock.tick(950)  # REKEY_INTERVAL is 900 s, of a connection that is used
-            assert await pair.peer.call("echo", 1, timeout=5) == 1
-            await clock.tick(30)
-            async with create_task_group() as tasks:
-                outcome = await started(tasks, pair.peer.rekey)
-                await clock.tick()
-            assert outcome == [2]  # the first was that of the clock
-            assert await pair.peer.call("echo", 2, timeout=5) == 2
 
 
 async def test_a_clock_may_jump(anyio_backend: str) -> None:

@@ -133,19 +133,6 @@ async def test_closing_does_not_wait_for_who_does_not_read(anyio_backend: object
     assert driver.ends == 1
 
 
-async def test_reading_pauses(anyio_backend: object) -> None:
-    backend = AsyncioBackend()
-    driver, other = await joined(backend)
-    with other:
-        driver.outlet.pause_reading()
-        other.sendall(b"abc")
-        await anyio.sleep(0.02)
-        assert not driver.data
-        driver.outlet.resume_reading()
-        await eventually(lambda: driver.data == b"abc")
-    await backend.aclose()
-
-
 async def test_a_flood_lets_others_have_their_turn(anyio_backend: object) -> None:
     class Turns(Noted):
         """Notes in which turn of the loop much came."""
@@ -206,74 +193,12 @@ async def test_shutting_what_is_gone_already_is_no_error(anyio_backend: object) 
     await backend.aclose()
 
 
-async def test_a_listener_that_closes_leaves_its_connections(anyio_backend: object) -> None:
-    backend = AsyncioBackend()
-    drivers: list[Noted] = []
-    names: list[str] = []
-
-    def accept(name: str) -> Driver:
-        names.append(name)
-        drivers.append(Noted())
-        return drivers[-1].as_driver
-
-    listener = await backend.listen(LISTEN, accept)
-    place = ("127.0.0.1", listener.address.port)
-    with socket.create_connection(place) as other:
-        await eventually(lambda: bool(drivers))
-        await listener.aclose()
-        await settled()
-        with socket.socket() as late:
-            assert late.connect_ex(place) != 0
-        other.sendall(b"abc")
-        await eventually(lambda: drivers[0].data == b"abc")
-        assert names == ["127.0.0.1"]
-        await backend.aclose()
-        assert drivers[0].ends == 1
-
-
-async def test_what_cannot_be_accepted_is_closed(
-    anyio_backend: object, caplog: pytest.LogCaptureFixture
-) -> None:
-    def accept(name: str) -> Driver:
-        raise ZeroDivisionError
-
-    backend = AsyncioBackend()
-    listener = await backend.listen(LISTEN, accept)
-    for _ in range(2):
-        with socket.create_connection(("127.0.0.1", listener.address.port)) as other:
-            other.settimeout(2)
-            await eventually(lambda: "could not be accepted" in caplog.text)
-            await settled()
-            assert ended(other)
-    await listener.aclose()
-    await backend.aclose()
-
-
-def ended(other: socket.socket) -> bool:
-    """Whether the other side closed or reset."""
-    try:
-        return other.recv(1) == b""
-    except ConnectionResetError:
-        return True
-
-
 async def test_errors_are_translated(anyio_backend: object) -> None:
     backend = AsyncioBackend()
     with pytest.raises(UnreachableError, match="there is no such socket"):
         await backend.connect(Address("unix", path="/proc/nowhere/at/all"), Noted)
     with pytest.raises(UnreachableError, match="the directory does not exist"):
         await backend.listen(Address("unix", path="/proc/nowhere/at/all"), Noted)  # type: ignore[arg-type]  # not called
-
-
-async def test_an_outlet_without_transport_takes_nothing(anyio_backend: object) -> None:
-    outlet = AsyncioOutlet(lambda name: Noted().as_driver, set())
-    assert not outlet.write(b"x")
-    outlet.pause_writing()
-    outlet.resume_writing()
-    outlet.data_received(b"x")
-    outlet.connection_lost(None)
-    assert outlet.eof_received()
-    assert not outlet.taken
 
 
 async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket(

@@ -1,5 +1,6 @@
 """Tests of node/transport/backend.py: what both loops promise, tried on both."""
 
+import socket
 from collections.abc import AsyncIterator
 
 import anyio
@@ -8,11 +9,11 @@ from anyio import create_task_group, fail_after, move_on_after
 from anyio.abc import TaskGroup
 
 from parley._node.errors import ParleyError
-from parley._node.transport.asyncio_backend import AsyncioBackend
 from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
 from parley._node.transport.ground import current_backend
-from parley._node.transport.trio_backend import TrioBackend
-from tests.node.network import settled, started
+from tests.node.network import eventually, settled, started
+from tests.node.transport.test_asyncio_backend import LISTEN, Noted
 
 pytestmark = pytest.mark.anyio
 
@@ -42,11 +43,6 @@ async def backend(tasks: TaskGroup) -> AsyncIterator[Backend]:
         await backend.aclose()
 
 
-async def test_it_is_the_running_loop_s(anyio_backend: object, backend: Backend) -> None:
-    expected = TrioBackend if anyio_backend == "trio" else AsyncioBackend
-    assert isinstance(backend, expected)
-
-
 async def test_another_loop_is_refused(
     anyio_backend: object, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +60,56 @@ async def test_the_clock_goes_on(anyio_backend: object, backend: Backend) -> Non
     began = backend.now()
     await anyio.sleep(0.02)
     assert 0.018 <= backend.now() - began < 5
+
+
+# Listening.
+
+
+def ended(other: socket.socket) -> bool:
+    """Whether the other side closed or reset."""
+    try:
+        return other.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def test_a_listener_that_closes_leaves_its_connections(
+    anyio_backend: object, backend: Backend
+) -> None:
+    drivers: dict[str, Noted] = {}
+
+    def accept(name: str) -> Driver:
+        drivers[name] = Noted()
+        return drivers[name].as_driver
+
+    listener = await backend.listen(LISTEN, accept)
+    place = ("127.0.0.1", listener.address.port)
+    with socket.create_connection(place) as other:
+        await eventually(lambda: bool(drivers))
+        await listener.aclose()
+        await settled()
+        with socket.socket() as late:
+            assert late.connect_ex(place) != 0
+        other.sendall(b"abc")
+        await eventually(lambda: drivers["127.0.0.1"].data == b"abc")
+        await backend.aclose()
+        assert drivers["127.0.0.1"].ends == 1
+
+
+async def test_what_cannot_be_accepted_is_closed(
+    anyio_backend: object, backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    def accept(name: str) -> Driver:
+        raise ZeroDivisionError
+
+    listener = await backend.listen(LISTEN, accept)
+    for count in (1, 2):
+        with socket.create_connection(("127.0.0.1", listener.address.port)) as other:
+            other.settimeout(2)
+            await eventually(lambda: caplog.text.count("could not be accepted") == count)  # noqa: B023 - it is awaited here
+            await settled()
+            assert ended(other)
+    await listener.aclose()
 
 
 # Waiting.
@@ -155,24 +201,6 @@ async def test_a_task_runs_and_is_cancelled_alone(anyio_backend: object, backend
     assert ended == ["first", "second"]
 
 
-async def test_a_cancelled_task_may_clean_up(anyio_backend: object, backend: Backend) -> None:
-    cleaned = anyio.Event()
-
-    async def run() -> None:
-        try:
-            await anyio.sleep(60)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(0.005)
-            cleaned.set()
-
-    runner = backend.spawn(run)
-    await settled()
-    runner.cancel()
-    with fail_after(1):
-        await cleaned.wait()
-
-
 async def test_closing_ends_every_task_and_waits_for_it(
     anyio_backend: object, backend: Backend
 ) -> None:
@@ -201,22 +229,6 @@ async def test_closing_ends_every_task_and_waits_for_it(
     # A child that was spawned meanwhile is cancelled too, and cleans up.
     assert sorted(ended) == ["child", "parent"]
     await backend.aclose()
-
-
-async def test_a_task_that_has_not_begun_cleans_up_when_all_is_closed(
-    anyio_backend: object, backend: Backend
-) -> None:
-    ended: list[str] = []
-
-    async def run() -> None:
-        try:
-            await anyio.sleep(60)
-        finally:
-            ended.append("cleaned")
-
-    backend.spawn(run)
-    await backend.aclose()
-    assert ended == ["cleaned"]
 
 
 async def test_nor_is_one_left_that_another_one_s_end_began(

@@ -50,15 +50,6 @@ async def test_what_is_due_already_does_not_wait_for_the_clock(
     await eventually(lambda: called == [50])
 
 
-async def test_what_is_due_already_can_be_cancelled(
-    anyio_backend: str, backend: ClockedBackend
-) -> None:
-    called: list[float] = []
-    backend.at(0, lambda: called.append(0)).cancel()
-    await settled()
-    assert called == []
-
-
 async def test_waits_callbacks_and_tasks_are_the_loop_s(
     anyio_backend: str, backend: ClockedBackend
 ) -> None:

@@ -338,15 +338,6 @@ def test_what_comes_goes_to_the_core_and_its_reports_up_in_order() -> None:
     assert scene.outlet.done == [b"answer"]
 
 
-def test_reports_of_a_flush_go_up_too() -> None:
-    scene = Scene()
-    scene.connect()
-    scene.core.happened = [FINISHED]
-    scene.core.wake()
-    scene.loop.turn()
-    assert scene.reports == [FINISHED]
-
-
 def test_reading_follows_the_core() -> None:
     scene = Scene()
     scene.connect()
@@ -407,14 +398,6 @@ def test_much_that_comes_at_once_is_taken_in_turns() -> None:
     assert scene.outlet.done == ["pause", "resume"]
 
 
-def test_a_turn_has_many_pieces_if_they_take_no_time() -> None:
-    scene = SlowScene()
-    scene.core.on_data = lambda: None
-    scene.driver.received(b"abcdefgh")
-    assert received(scene) == [b"abc", b"def", b"gh"]
-    assert scene.outlet.done == []
-
-
 def test_what_waits_for_its_turn_waits_for_the_core_too() -> None:
     scene = SlowScene()
     scene.core.wants_data = False
@@ -452,15 +435,6 @@ def test_what_waits_when_the_core_ends_is_forgotten() -> None:
     scene.loop.turn()
     assert received(scene) == [b"abc"]
     assert scene.outlet.done == ["pause", "close"]
-
-
-def test_a_bug_in_a_turn_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    scene = SlowScene()
-    scene.core.fail_in = "receive_data"
-    scene.driver.received(b"abcdefgh")
-    scene.loop.turn()
-    assert ("abort", CloseCode.INTERNAL_ERROR) in scene.core.told
-    assert "while receiving" in caplog.text
 
 
 # Ends.

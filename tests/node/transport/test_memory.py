@@ -82,14 +82,6 @@ async def test_it_is_a_stream_of_bytes_and_not_of_messages() -> None:
     assert await right.receive() == b"def"
 
 
-async def test_an_empty_item_is_not_seen() -> None:
-    left, right = memory_pair(1)
-    await left.send(b"a")
-    await left.send(b"")
-    await left.send_eof()
-    assert await read_all(right) == b"a"
-
-
 async def test_wrong_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="buffer_size is 0; it must be at least 1"):
         memory_pair(0)
@@ -123,14 +115,6 @@ async def test_a_full_buffer_holds_the_sender() -> None:
         assert await right.receive() == b"g"
 
 
-async def test_each_direction_has_its_own_buffer() -> None:
-    left, right = memory_pair(1)
-    with fail_after(5):
-        await left.send(b"a")
-        await right.send(b"b")
-        assert (await left.receive(), await right.receive()) == (b"b", b"a")
-
-
 @pytest.mark.parametrize("buffer_size", [1, 7, 100, 65_536])
 async def test_an_item_longer_than_the_buffer_goes_in_pieces(buffer_size: int) -> None:
     left, right = memory_pair(buffer_size)
@@ -148,21 +132,6 @@ async def test_an_item_longer_than_the_buffer_goes_in_pieces(buffer_size: int) -
                 assert len(data) <= buffer_size
                 received += data
     assert received == item
-
-
-async def test_a_receiver_waits_for_bytes() -> None:
-    left, right = memory_pair()
-    received: list[bytes] = []
-
-    async def receive() -> None:
-        received.append(await right.receive())
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(receive)
-        await wait_all_tasks_blocked()
-        assert not received
-        await left.send(b"late")
-    assert received == [b"late"]
 
 
 async def test_after_eof_the_rest_is_read_and_the_other_direction_lives() -> None:
@@ -204,13 +173,6 @@ async def test_the_other_end_of_a_closed_stream_reads_the_rest() -> None:
         await right.receive()
     await right.send_eof()
     await right.aclose()
-
-
-async def test_a_stream_closes_with_its_block() -> None:
-    left, right = memory_pair()
-    async with left:
-        await left.send(b"a")
-    assert await read_all(right) == b"a"
 
 
 async def test_closing_wakes_those_who_wait_at_the_other_end() -> None:

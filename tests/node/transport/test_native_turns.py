@@ -88,22 +88,6 @@ def test_a_flood_is_taken_step_by_step_and_others_come_between(sealed: bool) -> 
     assert hostile.outlet.done.count("pause") == hostile.outlet.done.count("resume") == 1
 
 
-def test_twenty_floods_share_the_loop() -> None:
-    loop, pairs = TickingLoop(), [open_pair() for _ in range(20)]
-    served = [Served(pair.b, loop) for pair in pairs]
-    for pair, one in zip(pairs, served, strict=True):
-        one.driver.received(flood(pair, sealed=True, count=50))
-    for _ in range(40):
-        before = loop.time
-        loop.one_turn()
-        # Flushes look at the clock too: twice for each driver that took a turn.
-        assert loop.time - before <= 4 * ROUND_TIME
-        counts = [len(one.numbers) for one in served]
-        assert max(counts) - min(counts) <= LOOKS + 8  # the first was alone when it came
-    loop.turn()
-    assert all(one.numbers == list(range(1, 51)) for one in served)
-
-
 def test_what_comes_with_the_proof_is_taken_in_turns_too() -> None:
     loop, pair = TickingLoop(), Pair()
     pair.b.answer = None
@@ -121,26 +105,3 @@ def test_what_comes_with_the_proof_is_taken_in_turns_too() -> None:
     assert 1 <= len(served.numbers) <= LOOKS
     loop.turn()
     assert served.numbers == list(range(1, 101))
-
-
-def test_the_end_comes_after_all_that_came_before_it() -> None:
-    loop, pair = TickingLoop(), open_pair()
-    served = Served(pair.b, loop)
-    served.driver.received(flood(pair, sealed=True))
-    served.driver.ended()
-    assert (served.ended, len(served.numbers) <= LOOKS) == ([], True)
-    loop.turn()
-    assert served.ended == [EVENTS]
-    assert served.outlet.done[-1] == "close"
-
-
-def test_who_is_closed_in_the_line_takes_no_turn() -> None:
-    loop, pair = TickingLoop(), open_pair()
-    served = Served(pair.b, loop)
-    served.driver.received(flood(pair, sealed=True))
-    pair.b.core.receive_eof(pair.now)
-    served.driver.settle()
-    taken = len(served.numbers)
-    loop.turn()
-    assert (len(served.numbers), served.ended) == (taken, [taken])
-    assert served.outlet.done == ["pause", "close"]

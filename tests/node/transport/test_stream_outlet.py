@@ -177,14 +177,6 @@ async def test_a_stuck_stream_is_closed(anyio_backend: str, backend: Backend, wh
     await eventually(lambda: stream.closed == 1)
 
 
-async def test_closed_before_its_tasks_began(anyio_backend: str, backend: Backend) -> None:
-    driver, theirs = served(backend)
-    driver.outlet.write(b"never sent")
-    driver.outlet.close()
-    with fail_after(1), pytest.raises(EndOfStream):
-        await theirs.receive()
-
-
 async def test_a_backend_that_closes_tells_the_driver(anyio_backend: str, backend: Backend) -> None:
     drivers = [served(backend)[0] for _ in range(3)]
     await settled()

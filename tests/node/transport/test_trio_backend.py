@@ -108,39 +108,3 @@ async def test_an_accept_that_fails_ends_no_listener(
             await eventually(lambda: bool(drivers))
     assert caplog.text.count("could not be accepted") == 2
     await listener.aclose()
-
-
-async def test_what_cannot_be_accepted_is_closed(
-    anyio_backend: str, backend: TrioBackend, caplog: pytest.LogCaptureFixture
-) -> None:
-    def accept(name: str) -> Driver:
-        raise ZeroDivisionError
-
-    listener = await backend.listen(LISTEN, accept)
-    for _ in range(2):
-        with socket.create_connection(("127.0.0.1", listener.address.port)) as other:
-            other.settimeout(2)
-            await settled()
-            assert other.recv(1) == b""
-    assert caplog.text.count("could not be accepted") == 2
-
-
-async def test_a_listener_that_closes_leaves_its_connections(
-    anyio_backend: str, backend: TrioBackend
-) -> None:
-    drivers: list[Noted] = []
-
-    def accept(name: str) -> Driver:
-        drivers.append(Noted())
-        return drivers[-1].as_driver
-
-    listener = await backend.listen(Address.parse("tcp://localhost:0"), accept)
-    with socket.create_connection(("localhost", listener.address.port)) as other:
-        await eventually(lambda: bool(drivers))
-        await listener.aclose()
-        with socket.socket() as late:
-            assert late.connect_ex(("127.0.0.1", listener.address.port)) != 0
-        other.sendall(b"abc")
-        await eventually(lambda: drivers[0].data == b"abc")
-        await backend.aclose()
-        assert drivers[0].ends == 1
