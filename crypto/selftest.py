@@ -30,7 +30,7 @@ _FAILURES: Final[tuple[type[Exception], ...]] = (
 )
 
 # Of the three bytes abc: FIPS 180-4's examples, RFC 7693's function with 32 bytes, and BLAKE3.
-_ABC: Final[Mapping[str, str]] = {
+KNOWN_DIGESTS: Final[Mapping[str, str]] = {
     "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     "blake2b-256": "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319",
     "blake3": "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85",
@@ -88,7 +88,7 @@ def _try_signing(signing: SigningAlgorithm) -> str | None:
 
 
 def _try_hash(hashing: HashAlgorithm) -> str | None:
-    expected = _ABC.get(hashing.name)
+    expected = KNOWN_DIGESTS.get(hashing.name)
     if expected is not None and hashing.digest(b"abc").hex() != expected:
         return "it gives a wrong digest"
     return None

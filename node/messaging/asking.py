@@ -46,15 +46,15 @@ class Asking:
     `deadlines` are those of our requests.
     """
 
-    __slots__ = ("_connection", "_waiting", "deadlines")
+    __slots__ = ("_connection", "deadlines", "waiting")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._waiting: OutgoingRequests[OutgoingCall] = OutgoingRequests()
+        self.waiting: OutgoingRequests[OutgoingCall] = OutgoingRequests()
         self.deadlines: Deadlines[OutgoingCall] = Deadlines()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     # Requests.
 
@@ -153,11 +153,11 @@ class Asking:
         Raises:
             LocalProtocolError: not open, too large, or 65,535 requests wait already.
         """
-        call.async_id = async_id = self._waiting.add(MAIN_STREAM, call)
+        call.async_id = async_id = self.waiting.add(MAIN_STREAM, call)
         try:
             self._connection.send(MAIN_STREAM, async_id, category, subcategory, payload)
         except LocalProtocolError:
-            self._waiting.pop(MAIN_STREAM, async_id)
+            self.waiting.pop(MAIN_STREAM, async_id)
             raise
         if timeout is not None:
             call.slot = self.deadlines.add(call, now + timeout)
@@ -181,13 +181,13 @@ class Asking:
 
     def get(self, event: EventReceived) -> OutgoingCall | None:
         """The request of ours that an event is about, if it has no final answer yet."""
-        return self._waiting.get(event.stream, event.async_id)
+        return self.waiting.get(event.stream, event.async_id)
 
     def final_received(self, event: EventReceived) -> OutgoingCall | None:
         """The request that an event is the final answer to; its id is free from now on. None,
         and counted, if none waits; None too if it is answered as another kind of request
         would be, which is a malformed answer."""
-        call = self._waiting.by_id.pop(event.stream << 16 | event.async_id, None)
+        call = self.waiting.by_id.pop(event.stream << 16 | event.async_id, None)
         if call is None:
             self._connection.count_dropped()
             return None
@@ -223,7 +223,7 @@ class Asking:
         Raises:
             RemoteProtocolError: `protocol-error`, it came at no credit.
         """
-        call = self._waiting.get(event.stream, event.async_id)
+        call = self.waiting.get(event.stream, event.async_id)
         if call is None or call.category != SIM:
             self._connection.count_dropped()
             return False
@@ -247,7 +247,7 @@ class Asking:
 
     def connection_ended(self, code: int, text: str) -> None:
         """No answer will come: what waits is finished with `LOST`."""
-        for call in self._waiting.end_all():
+        for call in self.waiting.end_all():
             call.close_code = code
             call.close_text = text
             call.finish(LOST, None)

@@ -20,7 +20,7 @@ NO_SLOT: Final[set[Any]] = set()
 
 _PER_SECOND = 64
 # Emptied slots that are kept on top of as many as were in use.
-_SPARE = 256
+SPARE = 256
 
 
 class Deadlines(Generic[T]):
@@ -36,7 +36,7 @@ class Deadlines(Generic[T]):
     def __init__(self) -> None:
         self._slots: dict[int, set[T]] = {}
         self._order: list[int] = []
-        self._sweep_at = _SPARE
+        self._sweep_at = SPARE
         self.earliest = INFINITY
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Deadlines(Generic[T]):
         """Far deadlines of calls that were answered long ago must not pile up."""
         self._slots = {slot: items for slot, items in self._slots.items() if items}
         self._order = sorted(self._slots)
-        self._sweep_at = 2 * len(self._slots) + _SPARE
+        self._sweep_at = 2 * len(self._slots) + SPARE
 
 
 def within_reason(timeout: float | None) -> float | None:

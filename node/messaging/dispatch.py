@@ -50,7 +50,7 @@ class Dispatch:
         "_on_stream",
         "_requests",
         "_restricted",
-        "_sim",
+        "sim",
     )
 
     def __init__(
@@ -67,7 +67,7 @@ class Dispatch:
         self._on_stream = on_stream
         self._restricted = restricted
         self._requests = calls.stream_requests
-        self._sim: dict[int, Take] = {
+        self.sim: dict[int, Take] = {
             CALL: answering.request_received,
             SUBSCRIBE: answering.request_received,
             UNSUBSCRIBE: topics.unsubscribe_received,
@@ -107,7 +107,7 @@ class Dispatch:
         ):
             pass  # a Cancel of an application's request, which goes no further
         elif category == SIM:
-            take = self._sim.get(subcategory)
+            take = self.sim.get(subcategory)
             if take is None:
                 self._connection.count_dropped()
             elif take(event, now):

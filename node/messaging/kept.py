@@ -19,7 +19,7 @@ from parley._node.protocol.typed import require_number
 KEEP_BYTES: Final = 16 << 20
 LEAST_KEEP_BYTES: Final = 1 << 10
 # Places of the list that may be empty before it is made shorter.
-_SLACK: Final = 1_024
+SLACK: Final = 1_024
 
 
 class TopicPosition(NamedTuple):
@@ -181,7 +181,7 @@ class Kept:
             self.cost -= headers.size
         self._start += 1
         self.first += 1
-        if self._start >= _SLACK and self._start * 2 >= len(self._notes):
+        if self._start >= SLACK and self._start * 2 >= len(self._notes):
             del self._notes[: self._start]
             self._start = 0
 

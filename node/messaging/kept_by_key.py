@@ -15,7 +15,7 @@ from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 # What each note costs in addition to its encoding, its headers, its key and 64 bytes: the tables.
 KEY_COST: Final = 192
 # Places of replaced notes before the lists are made shorter.
-_SLACK: Final = 1_024
+SLACK: Final = 1_024
 
 
 class KeptByKey(Kept):
@@ -53,7 +53,7 @@ class KeptByKey(Kept):
             self.cost += headers.size
         while self.cost > self.most_bytes or len(self) > self.most:
             self._forget_oldest()
-        if len(self._notes) > 2 * len(self) + _SLACK:
+        if len(self._notes) > 2 * len(self) + SLACK:
             self._shorten()
 
     def read(self, number: int, until: int, room: int) -> Batch:

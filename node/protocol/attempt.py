@@ -35,7 +35,7 @@ class Attempt:
 
     def __init__(self, resume: bytes, accept: Accept, now: float) -> None:
         self._resume = resume
-        self._accept: Accept | None = accept
+        self.accept: Accept | None = accept
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self._deadline = now + RESUME_TIMEOUT
         self.outbox = Outbox(Account(0))
@@ -60,7 +60,7 @@ class Attempt:
 
     def receive_some(self, data: bytes, now: float) -> None:
         """Take the answer; nothing is read after it."""
-        if self.outcome is not None or self._accept is None:
+        if self.outcome is not None or self.accept is None:
             return
         try:
             self._frames.feed(data)
@@ -105,18 +105,18 @@ class Attempt:
         if event.subcategory == REJECT:
             self.code, _ = parse_code_and_text(decode_handshake(event.payload))
             self._end("rejected")
-        elif event.subcategory != RESUMED or self._accept is None:
+        elif event.subcategory != RESUMED or self.accept is None:
             raise violation(f"event 1/{event.subcategory}, neither Resumed nor Reject")
         else:
             self.rest = self._frames.rest()
-            accepted = self._accept(*read_resumed(event.payload), now)
+            accepted = self.accept(*read_resumed(event.payload), now)
             self._end("resumed" if accepted else "failed")
 
     def _end(self, outcome: str) -> None:
         if self.outcome is not None:
             return
         self.outcome = outcome
-        self._accept = None
+        self.accept = None
         self._frames.clear()
         self._resume = b""
         self.wants_data = False

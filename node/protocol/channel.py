@@ -77,11 +77,11 @@ class SecureChannel:
     ) -> None:
         suite = known(agreed.suite)
         self._config = config
-        self._sender = sender
-        self._receiver = receiver
+        self.sender = sender
+        self.receiver = receiver
         self._reports = reports
         self._observer = observer
-        self._rekeying = Rekeying(suite, known(agreed.rekey), initiator, config.rekey_allowance)
+        self.rekeying = Rekeying(suite, known(agreed.rekey), initiator, config.rekey_allowance)
         self._idle_seals = Allowance(IDLE_EVENTS)
         self._seal_events = agreed.limits.seal_events
         self._seal_delay = agreed.limits.seal_delay_ms / 1000
@@ -109,7 +109,7 @@ class SecureChannel:
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
         """A frame for each event, sealed if it is time; and KeyUpdates that became due."""
-        sender, config, frames = self._sender, self._config, list[bytes]()
+        sender, config, frames = self.sender, self._config, list[bytes]()
         for stream, async_id, category, subcategory, payload, seal, _, _ in events:
             unsealed = sender.unsealed
             if not seal:
@@ -135,7 +135,7 @@ class SecureChannel:
 
     def flush_seal(self, now: float) -> bytes:
         """A seal, if any event since the last one has none."""
-        return self._sealed(SEAL, NO_PAYLOAD, now) if self._sender.unsealed else b""
+        return self._sealed(SEAL, NO_PAYLOAD, now) if self.sender.unsealed else b""
 
     def update_keys(self, now: float) -> bytes:
         """A plain KeyUpdate: the last event of our direction's epoch.
@@ -143,14 +143,14 @@ class SecureChannel:
         Raises:
             LocalProtocolError: the other side would take it for a flood.
         """
-        if not self._rekeying.own_updates.take(now):
+        if not self.rekeying.own_updates.take(now):
             wait = f"{OWN_KEY_UPDATES.seconds:g} s"
-            reason = f"cannot update the keys of epoch {self._sender.epoch}: too many; wait {wait}"
+            reason = f"cannot update the keys of epoch {self.sender.epoch}: too many; wait {wait}"
             raise LocalProtocolError(reason)
         return self._update(now)
 
     def _update(self, now: float) -> bytes:
-        sender = self._sender
+        sender = self.sender
         framed = self._sealed(KEY_UPDATE, encode({keys.EPOCH: sender.epoch + 1}), now)
         self._switch_sender(next_secret(sender.suite.hash_algorithm, sender.secret), 0, now)
         return framed
@@ -161,11 +161,11 @@ class SecureChannel:
         Raises:
             LocalProtocolError: the other side would take it for a flood.
         """
-        if self._rekeying.phase is not Phase.IDLE:
+        if self.rekeying.phase is not Phase.IDLE:
             return b""
         self._last_rekey = now
-        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: self._rekeying.offer(now)}), now)
-        self._rekeying.offer_sent(self._sender.chain.value)
+        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: self.rekeying.offer(now)}), now)
+        self.rekeying.offer_sent(self.sender.chain.value)
         self._plan()
         return framed
 
@@ -173,7 +173,7 @@ class SecureChannel:
 
     def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
         """To be told of each event that `open` returned, if it was `sealed`, or while `tapped`."""
-        if self._rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
+        if self.rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
             between = f"event {event.category}/{event.subcategory} on stream {event.stream}"
             raise violation(f"{between} between a RekeyAnswer and its KeyUpdate")
         if sealed:
@@ -181,7 +181,7 @@ class SecureChannel:
             self.patience_ends = NEVER
         if self._observer is not None:
             wire = data if type(data) is bytes else bytes(data)  # a long one is a view
-            self._observer.event(False, wire, self._receiver.chain.value)
+            self._observer.event(False, wire, self.receiver.chain.value)
             if event.category == STREAM and event.subcategory == OPEN:
                 self._observer.stream_opened(event.stream, event.payload)
 
@@ -189,7 +189,7 @@ class SecureChannel:
         """Act on 1/8 to 1/11; returns the frames that answer it."""
         try:
             if subcategory == SEAL:
-                if not self._receiver.sealed and not self._idle_seals.take(now):
+                if not self.receiver.sealed and not self._idle_seals.take(now):
                     raise overloaded(f"more than {IDLE_EVENTS.burst:g} Seals that seal nothing")
                 return b""
             if subcategory == KEY_UPDATE:
@@ -207,14 +207,14 @@ class SecureChannel:
 
     def forget(self, stream: int, *, sent: bool) -> None:
         """A direction of a stream ended: its key is freed."""
-        (self._sender if sent else self._receiver).forget(stream)
+        (self.sender if sent else self.receiver).forget(stream)
         if self._observer is not None:
             self._observer.direction_ended(stream)
 
     def rest(self) -> None:
         """Free the keys of all streams until their next event."""
-        self._sender.rest()
-        self._receiver.rest()
+        self.sender.rest()
+        self.receiver.rest()
 
     # Time.
 
@@ -227,7 +227,7 @@ class SecureChannel:
                 # Nobody was awake to see it run out, so these bytes may have waited for
                 # us and not we for them: look at what follows first.
                 self._patience_left = _OVERSLEPT
-        waits = self._receiver.unsealed and not more
+        waits = self.receiver.unsealed and not more
         self.patience_ends = now + self._patience_left if waits else NEVER
 
     def handle_deadline(self, now: float) -> bytes:
@@ -238,20 +238,20 @@ class SecureChannel:
                 no answer to a RekeyOffer, or no KeyUpdate that ends a rekey.
         """
         if now >= self.patience_ends:
-            late = f"no seal came within {self._patience:g} s for {self._receiver.unsealed} events"
+            late = f"no seal came within {self._patience:g} s for {self.receiver.unsealed} events"
             raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, late)
-        if now >= self._rekeying.deadline:
+        if now >= self.rekeying.deadline:
             late = f"the other side did not continue a rekey within {REKEY_TIMEOUT:g} s"
             raise RemoteProtocolError(CloseCode.TIMEOUT, late)
         framed = b""
         if now >= self._last_rekey + self._rekey_interval:
             self._last_rekey = now
-            if self.used and self._rekeying.may_offer(now):
+            if self.used and self.rekeying.may_offer(now):
                 self.used = False
                 framed += self.rekey(now)
         if now >= self._epoch_began + self._config.update_after_seconds:
             self._epoch_began = now
-            if self._sender.events_sent:
+            if self.sender.events_sent:
                 framed += self._renew(now)
         if now >= self.seal_due:
             framed += self._sealed(SEAL, NO_PAYLOAD, now)
@@ -262,7 +262,7 @@ class SecureChannel:
         """Our direction and the other one, as they stand between two events."""
         sent, received = (
             DirectionState(d.chain.value, d.epoch, d.counters(), d.unsealed)
-            for d in (self._sender, self._receiver)
+            for d in (self.sender, self.receiver)
         )
         return sent, received
 
@@ -270,28 +270,28 @@ class SecureChannel:
 
     def resume(self, now: float) -> None:
         """Go on over a new transport: all waits begin anew, and the first event is on trial."""
-        self.seal_due = now + self._seal_delay if self._sender.unsealed else NEVER
+        self.seal_due = now + self._seal_delay if self.sender.unsealed else NEVER
         self._patience_left = self._patience
-        self.patience_ends = now + self._patience if self._receiver.unsealed else NEVER
+        self.patience_ends = now + self._patience if self.receiver.unsealed else NEVER
         self._epoch_began = self._last_rekey = now
-        self._rekeying.begin_anew(now)
+        self.rekeying.begin_anew(now)
         self._plan()
-        self.trial = self._receiver.standing()
+        self.trial = self.receiver.standing()
         self.open = self._open_first
 
     def part(self, now: float) -> None:
         """The transport is gone; if nothing of it was right, it is as if it had never been."""
-        self._rekeying.stand(now)
+        self.rekeying.stand(now)
         if self.trial is not None:
-            self._receiver.go_back(self.trial)
-            self.trial, self.open = None, self._receiver.open
+            self.receiver.go_back(self.trial)
+            self.trial, self.open = None, self.receiver.open
 
     def _open_first(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
         """The first event over a new transport: if it opens, the transport is the peer's."""
-        opened = self._receiver.open(event, verify=verify)
-        self.trial, self.open = None, self._receiver.open
+        opened = self.receiver.open(event, verify=verify)
+        self.trial, self.open = None, self.receiver.open
         return opened
 
     # Key updates and rekeys, step by step.
@@ -305,40 +305,40 @@ class SecureChannel:
         self.keys_due = min(
             self._epoch_began + self._config.update_after_seconds,
             self._last_rekey + self._rekey_interval,
-            self._rekeying.deadline,
+            self.rekeying.deadline,
         )
 
     def _switch_sender(self, secret: bytes, rekey: int, now: float) -> None:
-        self._sender.switch(secret)
+        self.sender.switch(secret)
         self._epoch_began = now
         self._plan()
-        self._reports.append(KeysUpdated(True, self._sender.epoch, rekey))
+        self._reports.append(KeysUpdated(True, self.sender.epoch, rekey))
         if self._observer is not None:
-            self._observer.epoch_began(True, self._sender.epoch, secret, rekey)
+            self._observer.epoch_began(True, self.sender.epoch, secret, rekey)
 
     def _renew(self, now: float) -> bytes:
         """A KeyUpdate that is due, unless our own rate puts it off until a later event; a rekey
         where too many were plain."""
-        rekeying = self._rekeying
+        rekeying = self.rekeying
         if rekeying.own_updates.take(now):
             return self._update(now)
         return b"" if rekeying.own_updates.left or not rekeying.may_offer(now) else self.rekey(now)
 
     def _key_update(self, cells: Mapping[int, Any], now: float) -> None:
-        receiver = self._receiver
+        receiver = self.receiver
         if cells[keys.EPOCH] != receiver.epoch + 1:
             reason = f"a KeyUpdate for epoch {cells[keys.EPOCH]} in epoch {receiver.epoch}"
             raise violation(reason)
         number = cells.get(keys.REKEY_NUMBER)
         hash = receiver.suite.hash_algorithm
-        if number is None and self._rekeying.update_due:
-            raise violation(f"a plain KeyUpdate in place of that of rekey {self._rekeying.number}")
+        if number is None and self.rekeying.update_due:
+            raise violation(f"a plain KeyUpdate in place of that of rekey {self.rekeying.number}")
         if number is None:
-            if not self._rekeying.updates.take(now):
+            if not self.rekeying.updates.take(now):
                 raise overloaded(f"too many KeyUpdates: one more in epoch {receiver.epoch}")
             receiver.switch(next_secret(hash, receiver.secret))
         else:
-            secret, commit = self._rekeying.take_receiving(number)
+            secret, commit = self.rekeying.take_receiving(number)
             receiver.switch(secret)
             receiver.chain.value = chain_rekey(hash, receiver.chain.value, commit)
         self._reports.append(KeysUpdated(False, receiver.epoch, number or 0))
@@ -346,33 +346,33 @@ class SecureChannel:
             self._observer.epoch_began(False, receiver.epoch, receiver.secret, number or 0)
 
     def _rekey_offer(self, share: bytes, now: float) -> bytes:
-        rekeying = self._rekeying
+        rekeying = self.rekeying
         if not rekeying.offer_received(now):
             return b""
-        after_offer = self._receiver.chain.value
+        after_offer = self.receiver.chain.value
         answer, shared_secret = rekeying.answer(share)
         framed = self._sealed(REKEY_ANSWER, encode({keys.SHARE: answer}), now)
-        sender = self._sender
+        sender = self.sender
         rekeying.derive(shared_secret, after_offer, sender.chain.value, now)
         return framed + self._rekey_update(shared_secret, after_offer, sender.chain.value, now)
 
     def _rekey_answer(self, share: bytes, now: float) -> bytes:
-        after_offer, shared_secret = self._rekeying.answer_received(share, now)
-        after_answer = self._receiver.chain.value
-        self._rekeying.derive(shared_secret, after_offer, after_answer, now)
+        after_offer, shared_secret = self.rekeying.answer_received(share, now)
+        after_answer = self.receiver.chain.value
+        self.rekeying.derive(shared_secret, after_offer, after_answer, now)
         return self._rekey_update(shared_secret, after_offer, after_answer, now)
 
     def _rekey_update(
         self, shared_secret: bytes, after_offer: bytes, after_answer: bytes, now: float
     ) -> bytes:
         """Our KeyUpdate of a rekey, and our direction under the new keys."""
-        sender, number = self._sender, self._rekeying.number
+        sender, number = self.sender, self.rekeying.number
         self._last_rekey = now
         if self._observer is not None:
             self._observer.rekeyed(number, shared_secret, after_offer, after_answer)
         payload = encode({keys.EPOCH: sender.epoch + 1, keys.REKEY_NUMBER: number})
         framed = self._sealed(KEY_UPDATE, payload, now)
-        secret, commit = self._rekeying.take_sending()
+        secret, commit = self.rekeying.take_sending()
         self._switch_sender(secret, number, now)
         sender.chain.value = chain_rekey(sender.suite.hash_algorithm, sender.chain.value, commit)
         return framed

@@ -68,11 +68,11 @@ class Connection(Lifetime):
             self.account,
             self.unsealed,
             self.outbox,
-            self._wire,
+            self.wire,
             self.happened,
             observer,
         )
-        self._opening = Opening(parts, random(32))
+        self.opening = Opening(parts, random(32))
 
     # Bytes in.
 
@@ -87,30 +87,30 @@ class Connection(Lifetime):
         costly kind: of the handshake, under a seal, or long. The others stay `unread`."""
         if not self._reading:
             if self._state in ASKING:
-                self._frames.feed(data)  # what was under way when `wants_data` fell
+                self.frames.feed(data)  # what was under way when `wants_data` fell
             return
         try:
-            if self._session is not None:
-                farewell = self._session.receive_some(self._frames, data, now)
+            if self.session is not None:
+                farewell = self.session.receive_some(self.frames, data, now)
                 if farewell is not None:
                     self._end(*farewell, remote=True, reason="the other side closed")
-            elif self._opening is not None:
-                self._frames.feed(data)
-                event = self._first_event() if self._state in FIRST else self._frames.take()
+            elif self.opening is not None:
+                self.frames.feed(data)
+                event = self._first_event() if self._state in FIRST else self.frames.take()
                 if event is not None:
-                    self._step(self._opening.receive(self._state, bytes(event)), now)
+                    self._step(self.opening.receive(self._state, bytes(event)), now)
         except RemoteProtocolError as error:
             self._violated(error, now)
         except LbmDecodeError as malformed:
             self._violated(violation(f"a malformed payload: {malformed}"), now)
-        self.unread = self._frames.unread and self._reading
+        self.unread = self.frames.unread and self._reading
 
     def _first_event(self) -> bytes | memoryview | None:
         """The first event of the other side, if it is there; raises as `FrameReader.take`."""
         try:
-            return self._frames.take()
+            return self.frames.take()
         except RemoteProtocolError as error:
-            self.foreign = foreign_name(self._frames.rest())
+            self.foreign = foreign_name(self.frames.rest())
             if not self.foreign:
                 raise
             raise RemoteProtocolError(error.code, f"it is {self.foreign}, not a node") from error
@@ -124,7 +124,7 @@ class Connection(Lifetime):
     def data_to_send(self, now: float, limit: int = FLUSH_SIZE) -> bytes:
         """Encrypt and frame what waits, about `limit` bytes at most; if it is less, nothing
         more may be sent now, and empty is nothing at all."""
-        session = self._session
+        session = self.session
         if session is None or not self._live:
             return b"" if self.is_parted else self._say_rest()
         resumption = session.resumption
@@ -156,9 +156,9 @@ class Connection(Lifetime):
 
     def _say_rest(self) -> bytes:
         """What is said outside of a session: the handshake's, and the last word."""
-        if self._opening is not None:
-            self._opening.say_hello()
-        out = self._wire.take()
+        if self.opening is not None:
+            self.opening.say_hello()
+        out = self.wire.take()
         self.wants_eof = self._state is State.FAREWELL
         return b"".join(out)
 
@@ -166,7 +166,7 @@ class Connection(Lifetime):
 
     def next_deadline(self) -> float:
         """When to call `handle_deadline`, in seconds of `now`; infinity for never."""
-        session = self._session
+        session = self.session
         if session is not None and self._live:
             keepalive, channel, resumption = session.keepalive, session.channel, session.resumption
             due = min(keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends)
@@ -178,8 +178,8 @@ class Connection(Lifetime):
     def handle_deadline(self, now: float) -> None:
         """Do what is due; calling it too early does nothing."""
         try:
-            if self._session is not None and self._live:
-                self._session.handle_deadline(now)
+            if self.session is not None and self._live:
+                self.session.handle_deadline(now)
                 if self._draining and now >= self._deadline:
                     self._drained_too_long(now)
             elif now >= self._deadline and self._state is not State.ENDED:
@@ -197,26 +197,25 @@ class Connection(Lifetime):
     def accept_peer(self, now: float) -> None:
         """The answer to PeerIdentified: the peer is trusted; the connection opens. What came
         with its Proof is `unread`."""
-        if self._state is not State.DECIDING or self._opening is None:
+        if self._state is not State.DECIDING or self.opening is None:
             raise LocalProtocolError(f"no peer waits to be accepted in state {self._state.name}")
-        self._step(self._opening.accept(), now)
+        self._step(self.opening.accept(), now)
 
     def refuse_peer(self, reason: str, now: float) -> None:
         """The answer to PeerIdentified, or of an open connection at any time: the peer is not
         trusted. `reason` stays here; what waits is dropped, and nobody comes back to it."""
         if self._state is State.DECIDING:
             self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
-        elif self._session is not None:
+        elif self.session is not None:
             self._refuse(reason, now)
         else:
             raise LocalProtocolError(f"there is no peer to refuse in state {self._state.name}")
 
     def _step(self, signal: Signal, now: float) -> None:
         """The handshake went on; where it is over, the connection is open."""
-        opening = self._opening
+        opening = self.opening
         if opening is not None and opening.agreed is not None:
-            self._frames.limit = limit = opening.frame_limit()
-            self._session = opening.session(limit, now)
-            self._streams = self._session.streams
-            self._opening = None  # and with it every secret of the handshake
+            self.frames.limit = limit = opening.frame_limit()
+            self.session = opening.session(limit, now)
+            self.opening = None  # and with it every secret of the handshake
         self._go(signal)

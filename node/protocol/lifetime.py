@@ -28,7 +28,6 @@ from parley._node.protocol.resume import ResumeRequest, spend_mac
 from parley._node.protocol.resumption import NEVER
 from parley._node.protocol.speaker import Speaker
 from parley._node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
-from parley._node.protocol.streams import Streams
 
 
 class Lifetime(Speaker):
@@ -41,10 +40,9 @@ class Lifetime(Speaker):
         self._reading = self.wants_data = True
         self._live = self._draining = self.ended = False
         self.unread = self.wants_eof = self.is_parted = False
-        self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
+        self.frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self._deadline = NEVER  # of the handshake, then of closing, or of being parted
-        self._opening: Opening | None = None
-        self._streams: Streams | None = None
+        self.opening: Opening | None = None
         self._attempt: Attempt | None = None
         self._remains: Remains | None = None
 
@@ -66,8 +64,8 @@ class Lifetime(Speaker):
         elif self._state is State.FAREWELL:
             self._go(Signal.END)
         elif self._state is not State.ENDED and not self.is_parted:
-            if self._opening is not None:
-                reason = self._opening.lost_because(reason)
+            if self.opening is not None:
+                reason = self.opening.lost_because(reason)
             self._end(CloseCode.CONNECTION_LOST, reason=reason)
         return self.is_parted
 
@@ -129,9 +127,9 @@ class Lifetime(Speaker):
         is over without a word or a report. Returns what came after the Resume."""
         if self._state is not State.RESUMING:
             raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
-        came = self._frames.rest()
-        self._frames.clear()
-        self._opening = None
+        came = self.frames.rest()
+        self.frames.clear()
+        self.opening = None
         self._go(Signal.END)
         return came
 
@@ -140,14 +138,14 @@ class Lifetime(Speaker):
         more."""
         if self._state is not State.RESUMING:
             raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
-        self._wire.write(data)
+        self.wire.write(data)
         self._say_farewell(now)
         self._end(CloseCode.NORMAL, reason="the rest of a closed session was sent again")
 
     def _part(self, now: float, reason: str) -> None:
-        session, resumption = known(self._session), known(self.resumption)
+        session, resumption = known(self.session), known(self.resumption)
         session.part(reason, now)
-        self._frames.clear()  # what is not decrypted comes again
+        self.frames.clear()  # what is not decrypted comes again
         self.is_parted = True
         self._live = self._reading = self.wants_data = self.unread = False
         patience = resumption.closed_patience if self._draining else resumption.patience
@@ -166,7 +164,7 @@ class Lifetime(Speaker):
         return True
 
     def _go_on(self, position: int, first: bytes, now: float) -> None:
-        known(self._session).resume(position, first, now)
+        known(self.session).resume(position, first, now)
         self.is_parted = False
         self._live = self._reading = self.wants_data = True
         if self._draining:
@@ -176,15 +174,15 @@ class Lifetime(Speaker):
 
     def _close_parted(self, now: float) -> None:
         """The responder closes without a transport: its remains have the rest."""
-        session = known(self._session)
+        session = known(self.session)
         try:
             flushed = session.flush(sys.maxsize, now)
         except RemoteProtocolError as error:
             self._fail(error, now)
             return
         for frames in flushed:
-            self._wire.write(frames)
-        self._wire.write(session.close_frames(self._closing, now))
+            self.wire.write(frames)
+        self.wire.write(session.close_frames(self._closing, now))
         self._say_farewell(now)
         self._end(*self._closing, reason="closed here without a transport")
 
@@ -223,7 +221,7 @@ class Lifetime(Speaker):
 
     def _violated(self, error: RemoteProtocolError, now: float) -> None:
         """What came may not be; over a new transport it may have come from anybody."""
-        session = self._session
+        session = self.session
         if session is not None and session.channel.trial is not None:
             self._part(now, f"nothing right came over the new transport: {error.reason}")
         else:
@@ -235,12 +233,12 @@ class Lifetime(Speaker):
             self._end(error.code, error.text, remote=True, reason=error.reason)
             return
         farewell = b""
-        if self._opening is not None:
-            farewell = self._opening.farewell(self._state, error)
-        elif self._session is not None and (self._live or self.is_parted):
-            farewell = self._session.close_frames((error.code, ""), now)
+        if self.opening is not None:
+            farewell = self.opening.farewell(self._state, error)
+        elif self.session is not None and (self._live or self.is_parted):
+            farewell = self.session.close_frames((error.code, ""), now)
         if farewell:
-            self._wire.write(farewell)
+            self.wire.write(farewell)
             self._say_farewell(now)
         self._end(error.code, reason=error.reason)
 
@@ -250,7 +248,7 @@ class Lifetime(Speaker):
         said = None
         if self._live:
             said = CloseCode.AUTHENTICATION_FAILED
-            self._wire.write(known(self._session).close_frames((said, ""), now))
+            self.wire.write(known(self.session).close_frames((said, ""), now))
             self._say_farewell(now)
             self._remains = None
         self._end(CloseCode.PEER_NOT_TRUSTED, reason=reason, said=said)
@@ -280,8 +278,8 @@ class Lifetime(Speaker):
         if resumption is not None:
             if not self.initiator:
                 until = now + resumption.closed_patience
-                self._remains = Remains(resumption, self._wire.frames[:], until)
-            self._wire.put_first(resumption.kept.take_again(NEVER))
+                self._remains = Remains(resumption, self.wire.frames[:], until)
+            self.wire.put_first(resumption.kept.take_again(NEVER))
         if not self.is_parted:
             self._go(Signal.SAID_FAREWELL)
             self._deadline = now + CLOSE_LINGER
@@ -300,14 +298,14 @@ class Lifetime(Speaker):
         self.is_parted = False
         if self._state is not State.FAREWELL:
             self._go(Signal.END)
-        self._frames.clear()
-        self._opening = None
+        self.frames.clear()
+        self.opening = None
         self._closing = code, text
         self.outbox.clear()
         if self._attempt is not None:
             self._attempt.give_up()
-        if self._session is not None:
-            session, self._session = self._session, None
+        if self.session is not None:
+            session, self.session = self.session, None
             # And with it every key. What observes a session repeats its Close.
             session.end(code if said is None else said, text, remote)
         self.happened.append(ConnectionEnded(int(code), text, remote, reason))
@@ -317,9 +315,9 @@ class Lifetime(Speaker):
         self._reading = state in READING and not self.is_parted
         self._live = state in LIVE and not self.is_parted
         self._draining = state is State.DRAINING
-        self.unread = self._reading and self._frames.unread
+        self.unread = self._reading and self.frames.unread
         self.wants_data = self._reading or state is State.FAREWELL
-        self.wants_eof = state is State.FAREWELL and not self._wire.frames
+        self.wants_eof = state is State.FAREWELL and not self.wire.frames
         self.ended = state is State.ENDED
         if self.ended:
-            self._wire.take()
+            self.wire.take()

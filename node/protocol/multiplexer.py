@@ -89,7 +89,7 @@ class Multiplexer:
         self._windows = config.peer_memory // WINDOWS_PART
         self._padded = config.padding.rule != "off"
         self.limits = limits
-        self._streams = streams
+        self.stream_table = streams
         self._control = control
         self._forget = forget
         self._received = received  # what the other side did; it may have to wait for a seal
@@ -126,9 +126,9 @@ class Multiplexer:
             raise violation(
                 f"event {category}/{subcategory} on stream {stream}; category 1 has stream 0"
             )
-        known = self._streams.open.get(stream)
+        known = self.stream_table.open.get(stream)
         if known is None:
-            self._streams.admit(stream)
+            self.stream_table.admit(stream)
             if (category, subcategory) != (STREAM, OPEN):
                 raise violation(f"event {category}/{subcategory} opens stream {stream}")
             self._opened(stream, event_types.OPEN.read(payload))
@@ -169,10 +169,10 @@ class Multiplexer:
         stream, credit = cells[keys.STREAM], cells[keys.CREDIT]
         request = cells.get(keys.REQUEST)
         if request is not None:
-            if stream == MAIN_STREAM or self._streams.get_live(stream) is not None:
+            if stream == MAIN_STREAM or self.stream_table.get_live(stream) is not None:
                 self._received.append(WindowReceived(stream, request, credit))
             return
-        known = self._streams.get_live(stream)
+        known = self.stream_table.get_live(stream)
         if known is None or not known.local_open:
             return
         known.credit.grant(credit)
@@ -186,7 +186,7 @@ class Multiplexer:
         """2/4 Reset on stream 0: both directions end, ours with a Reset if it is open."""
         stream, code = cells[keys.STREAM], cells[keys.CODE]
         text = cells.get(keys.TEXT, "")
-        known = self._streams.get_live(stream)
+        known = self.stream_table.get_live(stream)
         if known is None:
             return
         quiet = known.resetting
@@ -211,7 +211,7 @@ class Multiplexer:
         if apart := label == TUNNEL_LABEL:
             window = credit = TUNNEL_WINDOW
         elif window is None:
-            room = self._windows - self._streams.committed
+            room = self._windows - self.stream_table.committed
             window = max(LEAST_WINDOW, min(limits.stream_window, room // 8))  # some for each
         elif not 1 <= window <= LARGEST_CREDIT:
             raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
@@ -222,7 +222,7 @@ class Multiplexer:
         if len(payload) > limits.max_payload:
             size, largest = len(payload), limits.max_payload
             raise PayloadTooLargeError(f"a label with a payload of {size} bytes; at most {largest}")
-        known = self._streams.open_local(credit or limits.stream_window, window, apart=apart)
+        known = self.stream_table.open_local(credit or limits.stream_window, window, apart=apart)
         self.expected += 2
         self._control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
         return known.id
@@ -262,7 +262,7 @@ class Multiplexer:
         if size > most:
             raise PayloadTooLargeError(f"a payload of {size} bytes; {most} were agreed")
         if stream != MAIN_STREAM:
-            credit = self._streams.get_local(stream).credit
+            credit = self.stream_table.get_local(stream).credit
             if category != SIM or subcategory != CHUNK:
                 cost = size + EVENT_COST
         event = (stream, async_id, category, subcategory, payload, seal, cost, releases)
@@ -289,14 +289,14 @@ class Multiplexer:
 
     def finish(self, stream: int) -> None:
         """Queue Finish behind what waits on the stream."""
-        known = self._streams.get_local(stream)
+        known = self.stream_table.get_local(stream)
         known.finishing = True
         self.outbox.put(OutgoingEvent(stream, 0, STREAM, FINISH, NO_PAYLOAD), known.credit)
 
     def reset(self, stream: int, code: int, text: str) -> None:
         """End both directions at once; a stream that is gone is left alone."""
         check_farewell(code, text, CloseCode.REFUSED)
-        known = self._streams.open.get(stream)
+        known = self.stream_table.open.get(stream)
         if known is None or known.resetting:
             return
         self.outbox.drop(stream)
@@ -317,28 +317,28 @@ class Multiplexer:
 
     def give_back(self, stream: int, cost: int) -> None:
         """Grant credit for what was freed, when it is time."""
-        known = self._streams.open.get(stream)
+        known = self.stream_table.open.get(stream)
         if known is None or not known.remote_open or known.resetting:
             return
-        grant = self._streams.consume(known, cost, self._windows)
+        grant = self.stream_table.consume(known, cost, self._windows)
         if grant:
             payload = encode({keys.STREAM: stream, keys.CREDIT: grant})
             self._control(OutgoingEvent(0, 0, STREAM, WINDOW, payload))
 
     def resize(self, stream: int, window: int) -> None:
         """A stream of the other side is read under a window that was named in a request."""
-        known = self._streams.open.get(stream)
+        known = self.stream_table.open.get(stream)
         if known is not None:
-            self._streams.resize(known, window)
+            self.stream_table.resize(known, window)
 
     def credit(self, stream: int) -> int:
         """What may be sent on a stream from 2 up, what waits included; 0 if our side has ended."""
-        known = self._streams.open.get(stream)
+        known = self.stream_table.open.get(stream)
         return known.credit.left if known is not None and known.local_open else 0
 
     def watch(self, stream: int, *, credit: bool) -> None:
         """Report StreamWritable once; see `Connection.notify_writable`."""
-        known = self._streams.open.get(stream)
+        known = self.stream_table.open.get(stream)
         if self.outbox.waiting(stream):
             self.watched.add(stream)
         elif credit and known is not None and known.local_open and known.credit.left <= 0:
@@ -349,14 +349,14 @@ class Multiplexer:
 
     def watch_credit(self, stream: int) -> None:
         """As `watch`, when more credit has come; LocalProtocolError if our direction has ended."""
-        self._streams.get_local(stream)
+        self.stream_table.get_local(stream)
         self._starved.add(stream)
 
     def taken(self, event: OutgoingEvent) -> None:
         """`event` left the outbox and was encrypted."""
         stream = event.stream
         if event.category == STREAM and event.subcategory == FINISH:
-            self._end_local(self._streams.open[stream])
+            self._end_local(self.stream_table.open[stream])
         elif self.watched and stream in self.watched and not self.outbox.waiting(stream):
             self.watched.discard(stream)
             self._reports.append(StreamWritable(stream))
@@ -364,12 +364,12 @@ class Multiplexer:
     def end(self) -> None:
         """The connection is over: nothing waits any more, and what is still read is not ours."""
         self.outbox.clear()
-        self._streams.end()
+        self.stream_table.end()
         self._account.release(self.unconsumed + EXTRA_WEIGHT * self._unconsumed_events)
 
     def flow(self) -> Flow:
         """Credit and windows of all open streams."""
-        streams = self._streams
+        streams = self.stream_table
         return Flow(stream_flows(streams), self.unconsumed, streams.committed, self.outbox.count)
 
     # Steps of the above.
@@ -378,7 +378,7 @@ class Multiplexer:
         label = cells[keys.LABEL]
         window = TUNNEL_WINDOW if (apart := label == TUNNEL_LABEL) else self.limits.stream_window
         credit, window = cells.get(keys.WINDOW, window), self.windows.get(label, window)
-        self._streams.open_remote(stream, credit, window, apart=apart)
+        self.stream_table.open_remote(stream, credit, window, apart=apart)
         self.expected += 2
         if self._account.has_room():
             self._received.append(StreamOpened(stream, label))
@@ -392,7 +392,7 @@ class Multiplexer:
         self._control(OutgoingEvent(0, 0, STREAM, RESET, encode(cells)))
 
     def _end_local(self, stream: StreamState) -> None:
-        self._streams.end_local(stream)
+        self.stream_table.end_local(stream)
         self._forget(stream.id, True)
         if stream.id in self.watched or stream.id in self._starved:
             self.watched.discard(stream.id)
@@ -400,5 +400,5 @@ class Multiplexer:
             self._reports.append(StreamWritable(stream.id))
 
     def _end_remote(self, stream: StreamState) -> None:
-        self._streams.end_remote(stream)
+        self.stream_table.end_remote(stream)
         self._forget(stream.id, False)

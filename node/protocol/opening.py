@@ -35,7 +35,7 @@ class Opening:
         config = parts.config
         self._initiator = Initiator(config, random) if parts.initiator else None
         self._responder = None if parts.initiator else Responder(config, random)
-        self._handshake: Handshake = known(self._initiator or self._responder)
+        self.handshake: Handshake = known(self._initiator or self._responder)
         self._hello_due = parts.initiator
         self.agreed: Agreed | None = None
 
@@ -80,7 +80,7 @@ class Opening:
 
     def session(self, longest: int, now: float) -> Session:
         """What follows, as it was agreed; its `longest` event is `frame_limit`."""
-        agreed, handshake = known(self.agreed), self._handshake
+        agreed, handshake = known(self.agreed), self.handshake
         directions = None
         if handshake.suite is not None:
             directions = known(handshake.sender), known(handshake.receiver)
@@ -110,7 +110,7 @@ class Opening:
 
     def frame_limit(self) -> int:
         """The longest event after the handshake, bytes."""
-        return self._handshake.frame_limit()
+        return self.handshake.frame_limit()
 
     def farewell(self, state: State, error: RemoteProtocolError) -> bytes:
         """What the other side is told of `error`: a frame, or nothing."""
@@ -126,7 +126,7 @@ class Opening:
         return b""
 
     def _proved(self, data: bytes) -> Signal:
-        handshake = self._handshake
+        handshake = self.handshake
         handshake.open_proof(data)
         identity = known(handshake.identity)
         question = PeerIdentified(identity, handshake.remote_role, handshake.info)
@@ -134,7 +134,7 @@ class Opening:
         return Signal.PROOF
 
     def _replied(self) -> Signal:
-        if self._handshake.suite is not None:
+        if self.handshake.suite is not None:
             return Signal.REPLY
-        self.agreed = self._handshake.agreed(None)
+        self.agreed = self.handshake.agreed(None)
         return Signal.PLAINTEXT_REPLY

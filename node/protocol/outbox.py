@@ -58,12 +58,12 @@ class Outbox:
 
     __slots__ = (
         "_account",
-        "_held",
         "_main",
-        "_queues",
         "batch_size",
         "count",
         "credit_waits",
+        "held",
+        "queues",
         "size",
         "turns",
         "waker",
@@ -71,10 +71,10 @@ class Outbox:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._queues: dict[int, _Queue] = {}  # those that are not empty
+        self.queues: dict[int, _Queue] = {}  # those that are not empty
         self._main = _Queue(None)  # stream 1's, which is used again and again
         self.turns: deque[_Queue] = deque()
-        self._held: set[int] = set()
+        self.held: set[int] = set()
         self.count = 0
         self.size = 0
         self.credit_waits = 0
@@ -83,15 +83,15 @@ class Outbox:
 
     def __bool__(self) -> bool:
         """Whether anything waits, with credit or without."""
-        return bool(self._queues)
+        return bool(self.queues)
 
     def put(self, event: OutgoingEvent, credit: SendCredit | None) -> None:
         """Queue an event; `credit` is its stream's, None for stream 1."""
         stream = event[0]
-        queue = self._queues.get(stream)
+        queue = self.queues.get(stream)
         if queue is None:
-            queue = self._queues[stream] = _Queue(credit) if credit else self._main
-            if stream in self._held:
+            queue = self.queues[stream] = _Queue(credit) if credit else self._main
+            if stream in self.held:
                 queue.blocked = True
             else:
                 self.turns.append(queue)
@@ -108,7 +108,7 @@ class Outbox:
         """Add `data` to the Data that waits last on a stream, if that stays at most `most` bytes
         long: what an event costs besides its bytes is paid once. Returns how long that was, 0 if
         none takes it."""
-        queue = self._queues.get(stream)
+        queue = self.queues.get(stream)
         if queue is None:
             return 0
         last, size = queue.events[-1], len(data)
@@ -151,7 +151,7 @@ class Outbox:
             if events:
                 turns.append(queue)
             else:
-                del self._queues[stream]
+                del self.queues[stream]
             taken.append(event)
             if releases:
                 self.release(releases)
@@ -187,16 +187,16 @@ class Outbox:
 
     def hold(self, stream: int) -> None:
         """Write nothing of `stream` until an event that releases it was taken."""
-        self._held.add(stream)
-        queue = self._queues.get(stream)
+        self.held.add(stream)
+        queue = self.queues.get(stream)
         if queue is not None and not queue.blocked:
             queue.blocked = True
             self.turns.remove(queue)
 
     def unblock(self, stream: int) -> bool:
         """The stream got credit. Returns whether events waited for it."""
-        queue = self._queues.get(stream)
-        if queue is None or not queue.blocked or stream in self._held:
+        queue = self.queues.get(stream)
+        if queue is None or not queue.blocked or stream in self.held:
             return False
         queue.blocked = False
         self.turns.append(queue)
@@ -204,17 +204,17 @@ class Outbox:
 
     def waiting(self, stream: int) -> int:
         """How many events of `stream` wait."""
-        queue = self._queues.get(stream)
+        queue = self.queues.get(stream)
         return len(queue.events) if queue else 0
 
     def waiting_cost(self, stream: int) -> int:
         """What the events of `stream` that wait will take of its credit."""
-        queue = self._queues.get(stream)
+        queue = self.queues.get(stream)
         return sum([event.cost for event in queue.events]) if queue else 0
 
     def own(self, stream: int) -> None:
         """Copy what waits on a stream as views, which keep all that they are a part of."""
-        queue = self._queues.get(stream)
+        queue = self.queues.get(stream)
         if queue is None:
             return
         for place, event in enumerate(queue.events):
@@ -223,8 +223,8 @@ class Outbox:
 
     def drop(self, stream: int) -> list[OutgoingEvent]:
         """Forget the events of a stream, which is held no more; returns them."""
-        self._held.discard(stream)
-        queue = self._queues.pop(stream, None)
+        self.held.discard(stream)
+        queue = self.queues.pop(stream, None)
         if queue is None:
             return []
         if not queue.blocked:
@@ -240,14 +240,14 @@ class Outbox:
     def clear(self) -> None:
         """Forget all."""
         self._main.events.clear()
-        self._queues.clear()
+        self.queues.clear()
         self.turns.clear()
-        self._held.clear()
+        self.held.clear()
         self._took(self.count, self.size)
 
     def release(self, stream: int) -> None:
         """Hold a stream no more."""
-        self._held.discard(stream)
+        self.held.discard(stream)
         self.unblock(stream)
         self.waker.changed()
 

@@ -19,11 +19,11 @@ T = TypeVar("T")
 class OutgoingRequests(Generic[T]):
     """Our requests that wait for their final answer; in `by_id` under one integer each."""
 
-    __slots__ = ("_next", "by_id")
+    __slots__ = ("by_id", "next_ids")
 
     def __init__(self) -> None:
         self.by_id: dict[int, T] = {}
-        self._next: dict[int, int] = {}
+        self.next_ids: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -35,12 +35,12 @@ class OutgoingRequests(Generic[T]):
             LocalProtocolError: all ids of the stream are busy.
         """
         waiting = self.by_id
-        async_id = self._next.get(stream, 1)
+        async_id = self.next_ids.get(stream, 1)
         base = stream << 16
         if base | async_id in waiting:
             async_id = self._free_id(base, async_id)
         waiting[base | async_id] = request
-        self._next[stream] = async_id + 1 if async_id < LAST_ASYNC_ID else 1
+        self.next_ids[stream] = async_id + 1 if async_id < LAST_ASYNC_ID else 1
         return async_id
 
     def get(self, stream: int, async_id: int) -> T | None:
@@ -53,7 +53,7 @@ class OutgoingRequests(Generic[T]):
 
     def end_stream(self, stream: int) -> list[T]:
         """All that wait on a stream that is gone."""
-        self._next.pop(stream, None)
+        self.next_ids.pop(stream, None)
         keys = [key for key in self.by_id if key >> 16 == stream]
         return [self.by_id.pop(key) for key in keys]
 

@@ -53,13 +53,13 @@ class Direction:
     """
 
     __slots__ = (
-        "_lanes",
         "_resting",
         "_secret",
         "chain",
         "commit",
         "each",
         "epoch",
+        "lanes",
         "suite",
         "unsealed",
     )
@@ -76,7 +76,7 @@ class Direction:
     def switch(self, secret: bytes) -> None:
         """Go on under `secret`: all streams restart their counters, a new epoch begins."""
         self._secret = secret
-        self._lanes: dict[int, _Lane] = {}
+        self.lanes: dict[int, _Lane] = {}
         self._resting: dict[int, int] = {}
         self.epoch += 1
 
@@ -87,21 +87,21 @@ class Direction:
 
     def counters(self) -> dict[int, int]:
         """The next counter of each stream that was used in this epoch."""
-        awake = {stream: lane.key.counter for stream, lane in self._lanes.items()}
+        awake = {stream: lane.key.counter for stream, lane in self.lanes.items()}
         return self._resting | awake
 
     def rest(self) -> None:
         """Free the keys of all streams until their next event."""
-        self._resting, self._lanes = self.counters(), {}
+        self._resting, self.lanes = self.counters(), {}
 
     def forget(self, stream: int) -> None:
         """Free the key of a direction that ended."""
-        self._lanes.pop(stream, None)
+        self.lanes.pop(stream, None)
         self._resting.pop(stream, None)
 
     def _lane(self, stream: int) -> _Lane:
         """The lane of a stream that is new or rested."""
-        lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
+        lane = self.lanes[stream] = _Lane(self.suite, self._secret, stream)
         lane.key.counter = self._resting.pop(stream, 0)
         return lane
 
@@ -133,7 +133,7 @@ class Sender(Direction):
         sealed: bool,
     ) -> bytes:
         """Encrypt, chain and frame one event; `payload` is at least one byte."""
-        lane = self._lanes.get(stream)
+        lane = self.lanes.get(stream)
         if lane is None:
             lane = self._lane(stream)
         sealed = sealed or self.each
@@ -205,7 +205,7 @@ class Receiver(Direction):
             (stream,) = _unpack_stream(event)
         except StructError:
             raise _bad_record(f"{len(event)} bytes, shorter than a stream id") from None
-        lane = self._lanes.get(stream)
+        lane = self.lanes.get(stream)
         if lane is None:
             if stream not in self._resting:
                 self.admit(stream)
@@ -249,7 +249,7 @@ class Receiver(Direction):
         """Forget what was opened since, or tried to be, in this epoch."""
         self.chain.value = standing.chain
         self.unsealed, self.sealed = standing.unsealed, standing.sealed
-        self._resting, self._lanes = dict(standing.counters), {}
+        self._resting, self.lanes = dict(standing.counters), {}
 
     def _sealed_form(
         self, event: bytes | memoryview, aad: bytes

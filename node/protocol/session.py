@@ -104,7 +104,7 @@ class Session(StreamZero):
         self._flooded = False
         self._unsealed = parts.unsealed
         self._unsealed.limit = unsealed_weight(agreed.limits)
-        self._control_buffer = control_buffer
+        self.control_buffer = control_buffer
         self.secure: SecureChannel | None = None
         self.streams = Streams(parts.initiator, agreed.limits.max_streams, account)
         if directions is not None:
@@ -165,8 +165,10 @@ class Session(StreamZero):
                 owed = owed or event[3] not in _NOT_OWED or event[2] != CONNECTION
             if self._held is not self._reports:
                 self._hold(count, len(event[4]), vouched)
-            if self._unread > self._control_buffer:
-                raise overloaded(f"it makes us answer and does not read: {self._unread} bytes wait")
+            if self.unwritten > self.control_buffer:
+                raise overloaded(
+                    f"it makes us answer and does not read: {self.unwritten} bytes wait"
+                )
             if vouched and self.secure is not None:
                 left = 0  # a signature was verified
             is_data = event[3] == DATA and event[2] == STREAM
@@ -215,7 +217,7 @@ class Session(StreamZero):
     def flush(self, limit: int, now: float) -> list[bytes]:
         """Frames for the transport, about `limit` bytes at most."""
         self._now = now
-        self.keepalive.pongs_waiting = self._unread = 0
+        self.keepalive.pongs_waiting = self.unwritten = 0
         mux, channel, outbox, wire = self.mux, self.channel, self._outbox, self._wire
         resumption = self.resumption
         if resumption is not None and (outbox.turns or wire.frames):

@@ -39,9 +39,9 @@ class Speaker:
         self.dropped = 0
         self.happened: list[Report] = []
         self.outbox = Outbox(self.account)
-        self._wire = Wire(self.account, self.outbox.waker)
+        self.wire = Wire(self.account, self.outbox.waker)
         self._closing: Farewell = (CloseCode.NORMAL, "")
-        self._session: Session | None = None
+        self.session: Session | None = None
 
     # State, as a caller sees it.
 
@@ -58,20 +58,20 @@ class Speaker:
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
         """Both directions, ours first; raises LocalProtocolError where there is no chain."""
-        if self._session is None:
+        if self.session is None:
             raise LocalProtocolError("there is no chain")
-        return self._session.checkpoint()
+        return self.session.checkpoint()
 
     @property
     def resumption(self) -> Resumption | None:
         """How the session outlives its transport; None where that was not agreed."""
-        return self._session.resumption if self._session else None
+        return self.session.resumption if self.session else None
 
     @property
     def holds_back(self) -> bool:
         """Whether it sends less than its transport takes: `resume_buffer` bytes are kept, and
         nothing but events of stream 0 and Opens goes out until the other side tells more."""
-        session = self._session
+        session = self.session
         if session is None or session.resumption is None:
             return False
         kept = session.resumption.kept
@@ -94,12 +94,12 @@ class Speaker:
         """Bytes of frames that wait, and of events that wait to be encrypted: their payloads,
         and 64 for each, so that small ones count as what they hold."""
         outbox = self.outbox
-        return self._wire.size + outbox.size + EVENT_COST * outbox.count
+        return self.wire.size + outbox.size + EVENT_COST * outbox.count
 
     @property
     def limits(self) -> Limits:
         """The limits that were agreed; our own before and after."""
-        return self._session.mux.limits if self._session else self.config.limits
+        return self.session.mux.limits if self.session else self.config.limits
 
     @property
     def streams(self) -> Multiplexer:
@@ -108,7 +108,7 @@ class Speaker:
 
     def flow(self) -> Flow:
         """Credit and windows of all open streams; none where no connection is open."""
-        return self._session.mux.flow() if self._session else Flow({}, 0, 0, 0)
+        return self.session.mux.flow() if self.session else Flow({}, 0, 0, 0)
 
     def send(
         self,
@@ -123,7 +123,7 @@ class Speaker:
         releases: int = 0,
     ) -> int:
         """Queue an event of category 3 up on stream 1 or an open stream; see `Multiplexer.send`."""
-        session = self._session
+        session = self.session
         if session is None or self._state is not State.OPEN:
             session = self._open()
         if category < SIM:
@@ -169,31 +169,31 @@ class Speaker:
     def credit(self, stream: int) -> int:
         """What may be sent on `stream`, one from 2 up, in bytes of cost; what waits in the outbox
         is not taken from it yet."""
-        return self._session.mux.credit(stream) if self._session is not None else 0
+        return self.session.mux.credit(stream) if self.session is not None else 0
 
     def consume(self, stream: int, cost: int, count: int = 1) -> None:
         """Give back the `cost` of `count` EventReceived once the application has used them."""
-        if cost and self._session is not None:
-            self._session.mux.consume(stream, cost, count)
+        if cost and self.session is not None:
+            self.session.mux.consume(stream, cost, count)
 
     def free(self, cost: int, count: int = 1) -> None:
         """The caller bounds what it keeps of `count` EventReceived of this `cost` itself: they
         are charged no more. Their credit goes back with `give_back`."""
-        if cost and self._session is not None:
-            self._session.mux.free(cost, count)
+        if cost and self.session is not None:
+            self.session.mux.free(cost, count)
 
     def give_back(self, stream: int, cost: int) -> None:
         """Give back the `cost` of what was freed once it is used."""
-        if cost and self._session is not None:
-            self._session.mux.give_back(stream, cost)
+        if cost and self.session is not None:
+            self.session.mux.give_back(stream, cost)
 
     def count_dropped(self, *, charged: bool = True) -> None:
         """Nobody takes an event of the other side. It is `charged` unless the reason is ours: no
         room, or an answer that nobody waits for any more. Beyond the allowance the other side's
         next event ends the connection (`overloaded`)."""
         self.dropped += 1
-        if charged and self._session is not None:
-            self._session.count_dropped()
+        if charged and self.session is not None:
+            self.session.count_dropped()
 
     def notify_writable(self, stream: int, *, credit: bool = False) -> None:
         """Report StreamWritable once, when nothing waits on `stream` any more; with
@@ -213,6 +213,6 @@ class Speaker:
         self._open().rekey(now)
 
     def _open(self) -> Session:
-        if self._state is not State.OPEN or self._session is None:
+        if self._state is not State.OPEN or self.session is None:
             raise ConnectionClosedError(self._closing[0], "the connection is not open")
-        return self._session
+        return self.session

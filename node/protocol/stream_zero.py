@@ -60,7 +60,7 @@ class StreamZero:
     ) -> None:
         self._now = now
         self._wire = wire
-        self._unread = 0  # bytes of Pongs, Windows and Resets that the transport has not taken
+        self.unwritten = 0  # bytes of Pongs, Windows and Resets that the transport has not taken
         self._reports = reports
         self._pings = Allowance(PINGS)
         self._idle = Allowance(IDLE_EVENTS)
@@ -75,7 +75,7 @@ class StreamZero:
         frames = b"".join(self.channel.protect((event,), self._now))
         self._wire.write(frames)
         if not event.stream and (event.category == STREAM or event.subcategory == PONG):
-            self._unread += len(frames)
+            self.unwritten += len(frames)
 
     def ping(self, now: float) -> int:
         """Send a Ping; returns its async id.

@@ -59,7 +59,6 @@ class Driver:
         "_outlet",
         "_paused",
         "_waker",
-        "_writable",
         "blame",
         "core",
         "gate",
@@ -70,6 +69,7 @@ class Driver:
         "to_begin",
         "turns",
         "was_connected",
+        "writable",
     )
 
     def __init__(
@@ -86,7 +86,7 @@ class Driver:
         self.high_water, self.turns, self.rooms = HIGH_WATER, Turns(), Rooms()
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
-        self._writable = self._paused = self._flush_due = False
+        self.writable = self._paused = self._flush_due = False
         self.to_begin: list[Begun] = loop.line.to_begin
         self._busy = False  # reports are being handed on, and none may overtake another
         self._eof_came = self._eof_written = self._closed = self.was_connected = False
@@ -105,7 +105,7 @@ class Driver:
             outlet.close()
             return
         self._outlet = self.gate.guarded(outlet, self.may_write)
-        self._writable = self.was_connected = True
+        self.writable = self.was_connected = True
         self._flush_soon()
 
     def received(self, data: bytes) -> None:
@@ -129,20 +129,20 @@ class Driver:
     def ended(self) -> None:
         """The transport ended, or broke: so does the connection, when all that came before
         that had its turn."""
-        self._writable, self._eof_came = False, True
+        self.writable, self._eof_came = False, True
         if not self._has_more or not self._may_go_on:
             self._end()
 
     def may_write(self) -> None:
         """The transport takes bytes again."""
-        self._writable = True
+        self.writable = True
         self._flush_soon()
 
     # From the layer above.
 
     def flush(self) -> None:
         """Write now what the transport takes, also in the middle of another driver's work."""
-        if self._writable and not self._busy:
+        if self.writable and not self._busy:
             self._flush()
 
     @property
@@ -151,7 +151,7 @@ class Driver:
         be sent, and what lacks credit does not hold up others."""
         core, outbox = self.core, self.core.outbox
         few = outbox.count < FEW_EVENTS and outbox.size < self.high_water
-        if self._writable and self.gate.open and (few or not core.holds_back):
+        if self.writable and self.gate.open and (few or not core.holds_back):
             return True
         return self._closed or core.queued_bytes <= self.high_water
 
@@ -181,7 +181,7 @@ class Driver:
         else:
             outlet.serve(to)
             to._outlet, to.path, to.blame = outlet, self.path, self.blame
-            to._writable, to._paused, to._eof_came = self._writable, self._paused, self._eof_came
+            to.writable, to._paused, to._eof_came = self.writable, self._paused, self._eof_came
             to.turns.put(data)
             to.settle()
             if to._eof_came and not data:
@@ -191,7 +191,7 @@ class Driver:
     def let_go(self) -> None:
         """Close the transport and forget what it brought; the core goes on."""
         outlet, self._outlet = self._outlet, None
-        self._writable = self._paused = self._eof_came = self._eof_written = False
+        self.writable = self._paused = self._eof_came = self._eof_written = False
         self.turns.clear()
         if outlet is not None:
             outlet.serve(None)
@@ -223,7 +223,7 @@ class Driver:
             data = b""
             if core.happened:
                 self._hand_on("handling what came")
-                if core.outbox.count >= FLUSH_EVENTS and self._writable and not self._busy:
+                if core.outbox.count >= FLUSH_EVENTS and self.writable and not self._busy:
                     self._flush(midway=True)
             more = turns.waiting or core.unread
             if (time := now()) >= end:
@@ -255,7 +255,7 @@ class Driver:
             self._hand_on("handling what came")
         if more or core.ended or core.wants_data is self._paused:
             self._follow()  # at once: what comes before the next turn would have to be held
-        if core.outbox.count and self._writable and not self._busy:
+        if core.outbox.count and self.writable and not self._busy:
             self._flush()
         else:
             self._flush_soon()  # and have the timer set
@@ -283,7 +283,7 @@ class Driver:
         middle of something: what else follows from writing waits for the flush."""
         if not self._flush_due:
             self._flush_soon()
-        elif self._writable and not self._busy:
+        elif self.writable and not self._busy:
             self._flush(midway=True)
             self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
         else:
@@ -303,11 +303,11 @@ class Driver:
             return
         self._waker.count = self._waker.size = NEVER
         try:
-            while outlet is not None and self._writable and gate.open:
+            while outlet is not None and self.writable and gate.open:
                 data = core.data_to_send(self._loop.now())
                 if data:
                     self.turns.went += len(data)
-                    self._writable = outlet.write(data)
+                    self.writable = outlet.write(data)
                 if len(data) < FLUSH_SIZE:
                     break
             if outlet is not None and core.wants_eof and not self._eof_written:
@@ -319,7 +319,7 @@ class Driver:
             return
         self._waker.count = self._waker.size = 0
         if self.rooms.waiters and (
-            (self._writable and gate.open and not core.holds_back)
+            (self.writable and gate.open and not core.holds_back)
             or core.queued_bytes <= self.high_water // LOW_WATER_PART
         ):
             self.rooms.wake()

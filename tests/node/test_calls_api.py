@@ -210,7 +210,7 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
     asking = met.peer.asking
     async with create_task_group() as tasks:
         outcome = await started(tasks, lambda: met.peer.call("never", timeout=0.05))
-        (waiting,) = asking._waiting.by_id.values()
+        (waiting,) = asking.waiting.by_id.values()
         waiting.slot.discard(waiting)
         await eventually(lambda: bool(outcome))
     assert isinstance(outcome[0], CallTimeout)
@@ -243,15 +243,15 @@ async def test_the_id_of_a_cancelled_call_is_busy_until_its_answer(
     met: Meeting, anyio_backend: str
 ) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
-    outgoing = met.peer.asking._waiting
+    outgoing = met.peer.asking.waiting
     with move_on_after(0.01):
         await met.peer.call("never")
     # Nothing was read since: the final answer cannot have come.
     assert len(outgoing) == 1
-    outgoing._next[1] = 1
+    outgoing.next_ids[1] = 1
     assert await met.peer.call("echo", "another id") == "another id"
     await eventually(lambda: not len(outgoing))
-    outgoing._next[1] = 1
+    outgoing.next_ids[1] = 1
     assert await met.peer.call("echo", "the same id") == "the same id"
     assert met.peer.dropped == met.back.dropped == 0
 
@@ -470,7 +470,7 @@ async def test_calls_on_other_kinds_of_connection(
 async def test_a_call_waits_while_the_transport_is_full(met: Meeting, anyio_backend: str) -> None:
     """The wait counts: it ends with the deadline, and leaves nothing behind."""
     driver = met.peer.driver
-    driver._writable = False
+    driver.writable = False
     for _ in range(6):
         met.peer.core.send(1, 0, 64, 1, bytes(1 << 20), lbm=False)
     with pytest.raises(CallTimeout) as late:

@@ -19,6 +19,7 @@ from parley._node.errors import StreamResetError
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import Limits
+from tests.inspection import topic_tables
 from tests.node.network import Meeting, config, eventually, meeting, other_tasks
 
 pytestmark = pytest.mark.anyio
@@ -269,22 +270,17 @@ async def usable(world: World) -> None:
 
 def nothing_open(peer: Peer) -> bool:
     """Nothing of either side is under way: neither requests, nor streams, nor credit."""
-    session = peer.core._session
+    session = peer.core.session
     assert session is not None
-    topics, mux = peer.topics, session.mux
+    mux = session.mux
     tables = (
         peer.asking,
         peer.calls.answering,
         peer.streams,
-        topics._feeds,
-        topics._feeds_by_topic,
-        topics._readers,
-        topics._readers_by_topic,
-        topics._expected,
-        topics._offered,
-        mux._streams.open,
-        mux.outbox._held,
-        mux.outbox._queues,
+        mux.stream_table.open,
+        mux.outbox.held,
+        mux.outbox.queues,
         peer.live._pings,
     )
-    return not any(len(table) for table in tables) and not mux.unconsumed
+    waiting = any(len(table) for table in tables) or any(topic_tables(peer.topics).values())
+    return not waiting and not mux.unconsumed

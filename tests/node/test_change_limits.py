@@ -10,6 +10,7 @@ from parley._crypto.identity import Identity
 from parley._node.config import CHANGEABLE
 from parley._node.protocol.limits import Limits
 from parley.errors import ConfigError, ParleyError
+from tests.inspection import accept, half_open_of, memory_of, once_of
 from tests.node.network import config, introduce, meeting, new_node
 from tests.node.tuned import changed as tuned_changed
 
@@ -24,15 +25,15 @@ async def test_limits_of_connections_hold_at_once() -> None:
     async with meeting() as met:
         server = met.server
         server.change_limits(changed(server, max_connections=1))
-        assert server._accept("192.0.2.1") is not None
-        assert server._accept("192.0.2.1") is None
+        assert accept(server, "192.0.2.1") is not None
+        assert accept(server, "192.0.2.1") is None
         assert server.turned_away == 1
         server.change_limits(changed(server, max_connections=9, handshakes_per_second=0.1))
-        assert server._accept("192.0.2.1") is not None
-        assert server._accept("192.0.2.1") is None
+        assert accept(server, "192.0.2.1") is not None
+        assert accept(server, "192.0.2.1") is None
         server.change_limits(changed(server, half_open=1))
-        assert server._accept("192.0.2.1") is not None  # with a whole allowance again
-        assert len(server._half_open) == 1
+        assert accept(server, "192.0.2.1") is not None  # with a whole allowance again
+        assert len(half_open_of(server)) == 1
 
 
 async def test_what_is_agreed_is_so_from_the_next_connection_on() -> None:
@@ -56,7 +57,7 @@ async def test_memory_for_all_peers_holds_at_once() -> None:
     async with meeting() as met:
         server = met.server
         server.change_limits(changed(server, memory=2 << 20, once_memory=1 << 20))
-        assert (server._held.limit, server._once._account.limit) == (2 << 20, 1 << 20)
+        assert (memory_of(server).limit, once_of(server)._account.limit) == (2 << 20, 1 << 20)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ async def test_an_unsubscribe_that_is_followed_by_a_reset_is_answered() -> None:
         await eventually(lambda: call.done)
         assert call.code == ResultCode.ACCEPTED
         assert not topic.subscribers
-        assert not met.back.core.streams.outbox._held
+        assert not met.back.core.streams.outbox.held
         await subscription.__aexit__(None, None, None)  # another one would share its stream
         async with met.peer.subscribe("x"):
             assert len(topic.subscribers) == 1

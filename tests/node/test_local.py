@@ -9,6 +9,7 @@ import pytest
 from parley import Call, CallRefused, Identity, NamedEvent, Node, ParleyError, ResultCode, Stream
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley.trust import OneOf
+from tests.inspection import connections_of
 from tests.node.journal.journaled import journal_of, journaled
 from tests.node.network import config, eventually, new_node
 
@@ -78,7 +79,7 @@ async def test_each_session_is_its_own_and_may_be_closed() -> None:
             assert len(node.topics["news"].subscribers) == 2
         with pytest.raises(PeerClosedError):
             await one.call("x")
-        await eventually(lambda: not node._peers and not node._local)
+        await eventually(lambda: not connections_of(node) and not node._local)
 
 
 async def test_it_is_not_among_the_peers_and_no_policy_ends_it() -> None:
@@ -124,7 +125,7 @@ async def test_a_handler_that_runs_for_itself_is_waited_for_at_the_end() -> None
 
         me = await node.local()
         tasks.start_soon(me.call, "slow")
-        await eventually(lambda: bool(node._peers) and me.is_open)
+        await eventually(lambda: bool(connections_of(node)) and me.is_open)
     assert ended == ["slow"]
 
 
@@ -145,4 +146,4 @@ async def test_one_that_is_cancelled_leaves_nothing() -> None:
         with anyio.CancelScope() as scope:
             scope.cancel()
             await node.local()
-        await eventually(lambda: not node._peers and not node._local)
+        await eventually(lambda: not connections_of(node) and not node._local)

@@ -31,6 +31,7 @@ from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus.bus_requests import Given, Join, Publish, Read, Request, encode_request
 from parley._node.remote_bus.service import offer_bus
 from parley._node.transport.backend import Backend
+from tests.inspection import memory_of
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import Meeting, eventually, meeting, settled
 
@@ -323,7 +324,7 @@ async def test_a_peer_holds_no_more_than_its_account_has(
         assert now <= account.held + BESIDES
         if now > BESIDES:
             assert account.held <= FACTOR * now
-    await eventually(lambda: met.server._held.held == 0)
+    await eventually(lambda: memory_of(met.server).held == 0)
     assert account.held == 0
 
 
@@ -342,7 +343,7 @@ async def test_the_documents_say_what_a_peer_holds_at_the_worst(anyio_backend: s
 async def test_all_peers_together_have_a_bound(anyio_backend: str) -> None:
     """Whoever has much finds no room when others have it all; whoever has little does."""
     async with attacked(MEMORY) as met:
-        total = met.server._held
+        total = memory_of(met.server)
         total.limit = MEBIBYTE
         await send(met, calls("hold", bytes(20_000), 200))
         assert MEBIBYTE // 2 < total.held <= MEBIBYTE

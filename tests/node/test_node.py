@@ -33,6 +33,7 @@ from parley._node.transport.driver import Driver
 from parley._node.transport.memory import memory_pair
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.policies import AnyPeer, FirstUse, Known, OneOf
+from tests.inspection import connections_of, half_open_of
 from tests.node.network import (
     config,
     eventually,
@@ -220,7 +221,7 @@ async def test_nobody_listens(
                 assert isinstance(caught.value, OSError)
                 del caught
             assert node.peers == []
-            assert not node._peers
+            assert not connections_of(node)
             del node
     # What never was does not end.
     assert all(record.getMessage().startswith("the dial of ") for record in caplog.records)
@@ -247,8 +248,8 @@ async def test_another_id_than_the_address_says(
             await alice.connect(wrong)
         assert caught.value.code == CloseCode.PEER_NOT_TRUSTED
         assert str(bob.node_id) in str(caught.value)
-        assert not alice._peers
-        await eventually(lambda: not bob._peers)
+        assert not connections_of(alice)
+        await eventually(lambda: not connections_of(bob))
     assert "peer-not-trusted" in caplog.text
 
 
@@ -374,7 +375,7 @@ async def test_nothing_in_common(anyio_backend: str) -> None:
         with pytest.raises(HandshakeError, match="hash") as caught:
             await alice.connect(await bob.listen(LISTEN))
         assert caught.value.code == CloseCode.NO_COMMON_ALGORITHM
-        assert not alice._peers
+        assert not connections_of(alice)
 
 
 async def test_plaintext(anyio_backend: str) -> None:
@@ -416,7 +417,7 @@ async def test_a_dial_that_times_out_leaves_nothing(
         with pytest.raises(HandshakeError, match=r"no handshake in 0\.05 s") as caught:
             await node.connect(silent[1], trust=AnyPeer(), timeout=0.05)
         assert caught.value.code == CloseCode.TIMEOUT
-        assert not node._peers
+        assert not connections_of(node)
         await eventually(lambda: (open_files(), other_tasks()) == (files, tasks))
 
 
@@ -434,7 +435,7 @@ async def test_the_core_s_own_time_out_leaves_nothing(
             await clock.tick(HANDSHAKE_TIMEOUT)
         assert isinstance(outcome[0], HandshakeError)
         assert outcome[0].code == CloseCode.TIMEOUT
-        assert not node._peers
+        assert not connections_of(node)
         await eventually(lambda: (open_files(), other_tasks()) == (files, tasks))
 
 
@@ -443,7 +444,7 @@ async def test_a_dial_cancelled_at_any_moment_leaves_nothing(anyio_backend: str)
     async with new_node() as alice, new_node() as bob:
         address = await bob.listen(LISTEN)
         await (await alice.connect(address)).close()
-        await eventually(lambda: not bob._peers)
+        await eventually(lambda: not connections_of(bob))
         await settled()
         files, tasks = open_files(), other_tasks()
         met: list[Peer] = []
@@ -459,10 +460,10 @@ async def test_a_dial_cancelled_at_any_moment_leaves_nothing(anyio_backend: str)
                 dialling.cancel_scope.cancel()
             if met:
                 break
-            await eventually(lambda: not alice._peers)
+            await eventually(lambda: not connections_of(alice))
         assert len(met) == 1
         await met[0].close()
-        await eventually(lambda: not alice._peers and not bob._peers)
+        await eventually(lambda: not connections_of(alice) and not connections_of(bob))
         await eventually(lambda: (open_files(), other_tasks()) == (files, tasks))
 
 
@@ -488,7 +489,7 @@ async def test_a_dial_cancelled_when_the_peer_is_open_closes_it(anyio_backend: s
                 alice._peer_changed = cancel  # type: ignore[method-assign]  # to be there in time
                 dialling.start_soon(lambda: alice.connect_stream(ours, trust=AnyPeer()))
         assert (await accepted[0].closed()).code == CloseCode.GOING_AWAY
-        await eventually(lambda: not alice._peers and not bob._peers)
+        await eventually(lambda: not connections_of(alice) and not connections_of(bob))
 
 
 async def test_streams_given_up_are_closed(anyio_backend: str) -> None:
@@ -500,7 +501,7 @@ async def test_streams_given_up_are_closed(anyio_backend: str) -> None:
             ours, theirs = memory_pair()
             with move_on_after(0.01):
                 await meet(ours)
-            assert not node._peers
+            assert not connections_of(node)
             with fail_after(2):
                 async for _ in theirs:
                     continue
@@ -527,7 +528,7 @@ async def test_an_observer_that_cannot_be_made_costs_one_connection(
         for _ in range(2):
             with fail_after(2), pytest.raises(HandshakeError):
                 await alice.connect(address)
-        assert not bob._peers
+        assert not connections_of(bob)
         await eventually(lambda: open_files() == files)
     assert "the disk is full" in caplog.text
 
@@ -594,9 +595,9 @@ async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
                 dialled = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
                 strangers.extend(dialled)
                 await eventually(all_accepted)
-                assert len(bob._half_open) <= bound
-                assert len(bob._peers) <= bound
-            await eventually(lambda: len(bob._half_open) == bound)
+                assert len(half_open_of(bob)) <= bound
+                assert len(connections_of(bob)) <= bound
+            await eventually(lambda: len(half_open_of(bob)) == bound)
             with fail_after(3):
                 peer = await alice.connect(address)
             echo_on(bob)
@@ -608,7 +609,7 @@ async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
         finally:
             for stranger in strangers:
                 stranger.close()
-        await eventually(lambda: not bob._half_open)
+        await eventually(lambda: not half_open_of(bob))
         assert bob.peers[0].node_id == alice.node_id
 
 
@@ -623,11 +624,11 @@ async def test_half_open_connections_of_one_address_make_way_for_others(
             return socket.create_connection(("127.0.0.1", port), source_address=(host, 0))
 
         slow = dialled("127.0.0.1")
-        await eventually(lambda: len(bob._half_open) == 1)
+        await eventually(lambda: len(half_open_of(bob)) == 1)
         strangers = [dialled("127.0.0.2") for _ in range(3 * bound)]
         try:
             # The oldest of their own are closed.
-            await eventually(lambda: len(bob._half_open) == bound)
+            await eventually(lambda: len(half_open_of(bob)) == bound)
             assert await to_thread.run_sync(strangers[0].recv, 1) == b""
             slow.setblocking(False)
             with pytest.raises(BlockingIOError):
@@ -635,7 +636,7 @@ async def test_half_open_connections_of_one_address_make_way_for_others(
         finally:
             for one in (slow, *strangers):
                 one.close()
-        await eventually(lambda: not bob._peers)
+        await eventually(lambda: not connections_of(bob))
 
 
 async def test_rejected_connections_count_as_half_open(anyio_backend: str) -> None:
@@ -649,10 +650,10 @@ async def test_rejected_connections_count_as_half_open(anyio_backend: str) -> No
             stranger.sendall(len(hello).to_bytes(4, "big") + hello)
             strangers.append(stranger)
             await settled()
-            assert len(bob._peers) <= 5
+            assert len(connections_of(bob)) <= 5
         for stranger in strangers:
             stranger.close()
-        await eventually(lambda: not bob._peers)
+        await eventually(lambda: not connections_of(bob))
 
 
 # Life.
@@ -801,7 +802,7 @@ async def test_who_waits_on_a_peer_learns_that_the_node_is_gone(anyio_backend: s
             async with new_node() as bob:
                 _, back = await introduce(alice, bob)
                 alice.on_call("never")(lambda call: anyio.sleep(60))
-                back.driver._writable = False
+                back.driver.writable = False
                 outer = await started(tasks, lambda: back.call("never"))
                 raise ZeroDivisionError
         await eventually(lambda: bool(outer))

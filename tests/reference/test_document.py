@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from parley._node.trust.words import _EVEN, _ODD
+from parley._node.trust.words import EVEN, ODD
 from tests.reference.wire import CELLS, TYPES
 from tests.vectors.build import FILES, HERE
 
@@ -25,7 +25,7 @@ def test_every_standard_is_in_the_table() -> None:
 def test_the_words_of_short_codes_are_in_the_document() -> None:
     appendix = PROTOCOL.split("## Appendix E.")[1]
     first, second = re.findall(r"(?:^    [a-z ]+\n)+", appendix, re.MULTILINE)
-    assert (first.split(), second.split()) == (_ODD.split(), _EVEN.split())
+    assert (first.split(), second.split()) == (list(ODD), list(EVEN))
     assert len(first.split()) == len(second.split()) == 256
 
 

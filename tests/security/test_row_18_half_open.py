@@ -24,6 +24,7 @@ from parley import Call, HandshakeError, Node
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import HALF_OPEN_CONNECTIONS, HANDSHAKE_EVENT_SIZE
 from parley._node.transport.address import Address
+from tests.inspection import connections_of
 from tests.interop.meeting import their_config
 from tests.node.network import eventually, living, new_node
 from tests.reference.exchange import Offer
@@ -148,7 +149,7 @@ async def test_a_thousand_strangers(
                     # The newest are served, the others are closed.
                     oldest = max(count - HALF_OPEN_CONNECTIONS, 0)
                     await eventually(lambda: strangers.are_given_up(oldest))  # noqa: B023 - awaited here
-                    assert len(bob._peers) <= HALF_OPEN_CONNECTIONS + 1
+                    assert len(connections_of(bob)) <= HALF_OPEN_CONNECTIONS + 1
                     if count in (AT_ONCE * 4, STRANGERS):
                         assert traced() - before < HALF_OPEN_CONNECTIONS * cost * KIBIBYTE
                         await eventually(
@@ -159,7 +160,7 @@ async def test_a_thousand_strangers(
             # Who was in stays in, and whoever can prove who it is comes in.
             assert await friend.call("echo", 1, timeout=5) == 1
             await comes_in(address)
-        await eventually(lambda: len(bob._peers) == 1)
+        await eventually(lambda: len(connections_of(bob)) == 1)
 
 
 async def comes_in(address: str) -> None:

@@ -20,7 +20,7 @@ def test_the_search_finds_what_was_kept() -> None:
     """Without this, finding nothing would mean nothing."""
     witnesses = Witnesses(), Witnesses()
     pair = open_pair(observers=witnesses)
-    kept: list[object] = [pair.a.channel._sender.secret]  # where the search can see it
+    kept: list[object] = [pair.a.channel.sender.secret]  # where the search can see it
     pair.a.core.send(1, 0, 64, 1, b"x")
     pair.pump()
     pair.a.core.update_keys(pair.now)
@@ -30,7 +30,7 @@ def test_the_search_finds_what_was_kept() -> None:
     }
     kept.clear()
     assert kept_keys(witnesses) == []
-    kept.append(pair.a.channel._sender._lanes)
+    kept.append(pair.a.channel.sender.lanes)
     pair.a.core.send(1, 0, 64, 1, b"x")
     pair.pump()
     pair.a.core.update_keys(pair.now)

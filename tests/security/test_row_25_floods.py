@@ -24,6 +24,7 @@ from anyio import to_thread
 from parley._crypto.randomness import random_bytes
 from parley._node.protocol.connection import Connection
 from parley._node.transport.address import Address
+from tests.inspection import connections_of, suspended_of
 from tests.interop.meeting import our_config, their_config, with_bystander
 from tests.node.network import eventually, living, new_node
 from tests.node.protocol.pair import START, make_config
@@ -90,12 +91,12 @@ async def test_peers_that_never_tell_hold_no_more_than_their_buffers(anyio_backe
                 most = BUFFER if number else 2 * BUFFER
                 got = await ours.meet(untelling(most), config=settings)
                 assert BUFFER <= got < BUFFER + 2 * LARGE
-                await ours.until(lambda: len(ours.node.peers) == 1 + len(ours.node._sessions))
-                assert ours.node._sessions.held <= 4 * BUFFER
+                await ours.until(lambda: len(ours.node.peers) == 1 + len(suspended_of(ours.node)))
+                assert suspended_of(ours.node).held <= 4 * BUFFER
             assert traced() - before < 8 * BUFFER
         finally:
             tracemalloc.stop()
-        assert 2 <= len(ours.node._sessions) <= 4
+        assert 2 <= len(suspended_of(ours.node)) <= 4
 
 
 class Forgetful(list[Any]):
@@ -167,12 +168,12 @@ async def test_strangers_with_resumes_at_full_speed(
             assert await meanwhile() >= AT_A_TIME
             before = traced()
             assert await meanwhile() >= AT_A_TIME
-            await eventually(lambda: len(server._peers) == 1)
+            await eventually(lambda: len(connections_of(server)) == 1)
             assert traced() - before < 256 * 1024
         finally:
             tracemalloc.stop()
         await eventually(lambda: living(Connection) == cores)
-        assert len(server._sessions) == 0
+        assert len(suspended_of(server)) == 0
 
 
 def calls_of(connection: Connection, data: bytes) -> int:

@@ -88,7 +88,7 @@ def test_a_resumed_with_any_bit_changed_is_refused() -> None:
     resumed = answer[: 4 + int.from_bytes(answer[:4])]
     core = pair.a.core
     assert core.resumption is not None
-    accept = attempt._accept
+    accept = attempt.accept
     assert accept is not None
     for changed in flipped(resumed):
         again = Attempt(b"", accept, pair.now)

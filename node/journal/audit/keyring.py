@@ -23,8 +23,8 @@ from parley._node.journal.sessions import Generation
 LABEL_NONCE: Final = 24
 _PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed
 _INNER_HEAD: Final = 4  # async id and type
-_KEPT_EPOCHS: Final = 8
-_STEP: Final = 1_024  # updates; the secret after each so many is kept as well
+KEPT_EPOCHS: Final = 8
+STEP: Final = 1_024  # updates; the secret after each so many is kept as well
 _KEPT_SECRETS: Final = 4_096
 # Epochs of a generation. An honest one lasts for at least 4 GiB or an hour.
 MOST_UPDATES: Final = 2**16
@@ -89,7 +89,7 @@ class Keyring:
         self._session_id = session_id
         self._epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
         self._last: dict[tuple[int, bool], tuple[int, bytes]] = {}
-        self._steps: dict[tuple[int, bool], list[bytes]] = {}  # after `_STEP` updates each
+        self._steps: dict[tuple[int, bool], list[bytes]] = {}  # after `STEP` updates each
         self._proofs: tuple[bytes, ...] = ()  # of responder, of initiator
         self._exporter: bytes | None = None
         self.problem = ""
@@ -162,14 +162,14 @@ class Keyring:
         steps = self._steps.setdefault(key, [first])
         if done > updates:
             # A forged checkpoint must not make us derive all of them again.
-            step = min(updates // _STEP, len(steps) - 1)
-            done, secret = step * _STEP, steps[step]
+            step = min(updates // STEP, len(steps) - 1)
+            done, secret = step * STEP, steps[step]
         for update in range(done + 1, updates + 1):
             secret = next_secret(self._suite.hash_algorithm, secret)
-            if update == len(steps) * _STEP:
+            if update == len(steps) * STEP:
                 steps.append(secret)
         self._last[key] = updates, secret
-        if len(self._last) > _KEPT_EPOCHS:
+        if len(self._last) > KEPT_EPOCHS:
             oldest = next(iter(self._last))
             del self._last[oldest], self._steps[oldest]
         return secret

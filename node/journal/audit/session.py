@@ -33,7 +33,7 @@ from parley._node.journal.errors import JournalFormatError
 from parley._node.journal.keys import RECEIVED, SENT
 from parley._node.journal.sessions import Checkpoint, Generation
 
-_WAITING_BOXES: Final = 4
+WAITING_BOXES: Final = 4
 
 
 class AuditedSession:
@@ -129,7 +129,7 @@ class AuditedSession:
         if generation.number:
             # Its commitment comes with the key update.
             self._boxes[generation.number] = generation
-            if len(self._boxes) > _WAITING_BOXES:
+            if len(self._boxes) > WAITING_BOXES:
                 del self._boxes[next(iter(self._boxes))]
             return
         self._add((generation,), offset)

@@ -12,6 +12,7 @@ from parley._node.links.link import Link
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing.proxy import FaultyProxy
 from parley._node.transport.address import Address
+from tests.inspection import connections_of
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import eventually, new_node, nothing_left, started
 
@@ -156,10 +157,10 @@ async def test_a_dial_that_is_under_way_is_given_up() -> None:
             deaf.stall()
             proxy._target = forged
             proxy.cut()
-            await eventually(lambda: deaf.connections == 1 and len(node._peers) == 2)
+            await eventually(lambda: deaf.connections == 1 and len(connections_of(node)) == 2)
             proxy._target = real
             peer.redial()
-            await eventually(lambda: peer.resumes == 1 and len(node._peers) == 1)
+            await eventually(lambda: peer.resumes == 1 and len(connections_of(node)) == 1)
             assert await link.call("echo", 1) == 1
             assert link.peer is peer
 

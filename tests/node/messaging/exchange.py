@@ -169,7 +169,7 @@ class NodeUnderTest:
         """Ask under the id of the step, which is the next one unless that is taken."""
         assert (event.category, event.stream) == (SIM, MAIN_STREAM)
         asking, topic, wanted = self.calls.asking, cells[keys.TOPIC], event.async_id
-        asking._waiting._next[MAIN_STREAM] = wanted
+        asking.waiting.next_ids[MAIN_STREAM] = wanted
         how: Any = (self.pair.now, None, lambda: None)
         if event.subcategory == CALL:
             call = asking.call(topic, cells.get(keys.DATA), *how)
@@ -230,7 +230,7 @@ def follow(vector: Vector) -> None:
 def _sent(pair: Pair, before: int) -> list[Event]:
     """What the node under test has sent since `before`, a place in its bytes."""
     pair.a.take(pair.now)
-    reader = pair.b.channel._receiver
+    reader = pair.b.channel.receiver
     reader.admit = lambda stream: None
     events = [reader.open(event)[0] for event in events_of(pair.a.wire)]
     sent: list[Event] = []

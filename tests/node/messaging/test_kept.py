@@ -66,11 +66,11 @@ def test_what_it_counts_is_no_less_than_what_it_takes() -> None:
 
 def test_a_note_is_found_however_many_have_gone() -> None:
     kept = filled(0, most=10)
-    for number in range(1, 5 * kept_module._SLACK):
+    for number in range(1, 5 * kept_module.SLACK):
         kept.add(encode_note(number), None)
         (note,) = kept.read(kept.first, kept.first, NEVER).notes
         assert note == encode_note(kept.first)
-    assert len(kept._notes) <= 2 * kept_module._SLACK
+    assert len(kept._notes) <= 2 * kept_module.SLACK
 
 
 def test_an_event_has_what_fits() -> None:

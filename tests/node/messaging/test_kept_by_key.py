@@ -123,9 +123,9 @@ def test_it_counts_no_less_than_it_takes() -> None:
 def test_replaced_notes_leave_a_bounded_number_of_places() -> None:
     kept = new_kept()
     add(kept, "xy")
-    for _ in range(5 * kept_by_key._SLACK):
+    for _ in range(5 * kept_by_key.SLACK):
         add(kept, "a")
-        assert len(kept._numbers) <= 2 * len(kept) + kept_by_key._SLACK
+        assert len(kept._numbers) <= 2 * len(kept) + kept_by_key.SLACK
     assert notes_of(kept) == ["x1", "y2", f"a{kept.last}"]
 
 

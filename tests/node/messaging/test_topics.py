@@ -41,6 +41,7 @@ from parley._node.protocol.reports import (
     StreamReset,
     StreamWritable,
 )
+from tests.inspection import topic_tables
 from tests.node.messaging.fake import event
 from tests.node.protocol.pair import ALIVE, Pair, Side, open_pair
 
@@ -102,32 +103,20 @@ class End:
     @property
     def streams(self) -> int:
         """How many streams are not gone."""
-        return len(self.core.streams._streams.open)
+        return len(self.core.streams.stream_table.open)
 
     def tables(self) -> dict[str, int]:
         """How much there is of everything that must be gone at the end."""
-        topics = self.topics
-        tables = {
-            name: len(getattr(topics, name))
-            for name in (
-                "_feeds",
-                "_feeds_by_topic",
-                "_expected",
-                "_offered",
-                "_readers",
-                "_readers_by_topic",
-            )
-        }
         mux = self.core.streams
         return {
-            **tables,
+            **topic_tables(self.topics),
             "streams": self.streams,
-            "held": len(mux.outbox._held),
-            "queued": len(mux.outbox._queues),
+            "held": len(mux.outbox.held),
+            "queued": len(mux.outbox.queues),
             "watched": len(mux.watched),
             "windows": len(mux.windows),
             "unconsumed": mux.unconsumed,
-            "committed": mux._streams.committed,
+            "committed": mux.stream_table.committed,
             "asking": len(self.asking),
             "answering": len(self.answering),
         }
@@ -266,7 +255,7 @@ def test_notes_wait_for_the_result() -> None:
     feed = two.b.accept(two.b.undecided.pop())
     assert feed is not None
     publish(two.b, 1)
-    assert two.b.core.streams.outbox._held == {feed.stream}
+    assert two.b.core.streams.outbox.held == {feed.stream}
     (first,) = two.b.core.streams.outbox.take(1)
     (second,) = two.b.core.streams.outbox.take(1)
     assert first is not None
@@ -286,8 +275,7 @@ def test_the_end_of_a_connection_ends_all_of_it() -> None:
     two.b.topics.connection_ended(12, "over")
     assert sub.lost_with == [12]
     for end in (two.a, two.b):
-        tables = end.tables()
-        assert [tables[name] for name in tables if name.startswith("_")] == [0] * 6
+        assert not any(topic_tables(end.topics).values())
     assert not two.b.fanout.feeds
     sub.read()
     assert sub.got == [1]  # what came stays readable
@@ -329,9 +317,9 @@ def test_two_subscribes_of_which_the_later_named_a_smaller_window(accepted: int)
     sub, other = subs[accepted], subs[1 - accepted]
     refusal = ResultCode.REJECTED if accepted else ResultCode.ALREADY_SUBSCRIBED
     assert (sub.refused, other.refused) == (0, refusal)
-    stream = two.a.core.streams._streams.open[sub.stream]
+    stream = two.a.core.streams.stream_table.open[sub.stream]
     assert stream.window.size == stream.window.left == sub.window
-    assert two.b.core.streams._streams.open[sub.stream].credit.left == sub.window
+    assert two.b.core.streams.stream_table.open[sub.stream].credit.left == sub.window
     assert two.a.core.streams.windows == {}
 
 
@@ -365,7 +353,7 @@ def results(two: Two) -> list[tuple[int, int]]:
         found.append((event.async_id, int(decode(event.payload)[keys.CODE])))  # type: ignore[arg-type]
         return take(event, now)
 
-    two.a.dispatch._sim[RESULT] = note
+    two.a.dispatch.sim[RESULT] = note
     return found
 
 
@@ -410,7 +398,7 @@ def test_what_waits_for_its_turn_may_be_cancelled_and_is_bounded() -> None:
     two.run()
     codes = [ResultCode.ACCEPTED, ResultCode.ACCEPTED] + [2] * (UNANSWERED_REQUESTS - 2)
     assert got[3:] == list(zip([asked[0], *more[:-1]], codes, strict=True))
-    assert not any(two.b.tables()[name] for name in ("_feeds", "answering", "held"))
+    assert not any(two.b.tables()[name] for name in ("feeds", "answering", "held"))
     assert two.b.core.account.held == 0
 
 

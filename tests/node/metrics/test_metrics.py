@@ -20,6 +20,7 @@ from parley._node.remote.requests import Call
 from parley._node.server.federation import Federation
 from parley._node.settings import FederationSettings
 from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes, connected_nodes
+from tests.inspection import connections_of
 from tests.node.metrics.reading import read
 from tests.node.network import eventually, new_node
 
@@ -123,7 +124,7 @@ async def test_connections_and_handshakes(anyio_backend: Any) -> None:
         assert server("handshakes_total", result="no-common-algorithm") == 1
         await made.peer.close()
         await made.back.live.closed()
-        await made.server._changes.until(lambda: not made.server._peers)
+        await made.server._changes.until(lambda: not connections_of(made.server))
         assert server("connections") == 0
         assert server("connections_ended_total", code="normal") == 1
         assert server("received_bytes_total") > came  # also of those that are gone

@@ -164,7 +164,7 @@ async def test_a_transport_that_takes_nothing_bounds_what_is_made() -> None:
     write_buffer, handlers, size = 100_000, 20, 10_000
     async with meeting(write_buffer=write_buffer) as met:
         endless = Endless(met, size=size)
-        met.back.driver._writable = False
+        met.back.driver.writable = False
         async with create_task_group() as tasks:
 
             async def ask() -> None:
@@ -175,7 +175,7 @@ async def test_a_transport_that_takes_nothing_bounds_what_is_made() -> None:
                 tasks.start_soon(ask)
             await eventually(lambda: met.back.running_calls == handlers)
             for _ in range(5):
-                met.back.driver._writable = False
+                met.back.driver.writable = False
                 await settled()
             queued = met.back.core.queued_bytes
             assert write_buffer < queued <= write_buffer + handlers * (size + EVENT_COST)
@@ -246,7 +246,7 @@ async def test_a_handler_that_swallows_its_cancellation_sends_no_more(met: Meeti
 
     async with met.peer.call_stream("stubborn") as answer:
         assert await anext(answer) == "first"
-    met.peer.asking._waiting._next[MAIN_STREAM] = 1
+    met.peer.asking.waiting.next_ids[MAIN_STREAM] = 1
     await eventually(lambda: not len(met.peer.asking))
     async with met.peer.call_stream("count", 50, window=100) as answer:
         assert [item async for item in answer] == list(range(50))
@@ -461,7 +461,7 @@ async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
 
 
 async def test_the_time_to_send_counts(met: Meeting) -> None:
-    met.peer.driver._writable = False
+    met.peer.driver.writable = False
     for _ in range(6):
         met.peer.core.send(MAIN_STREAM, 0, 64, 1, bytes(1 << 20), lbm=False)
     with fail_after(2), pytest.raises(CallTimeout):

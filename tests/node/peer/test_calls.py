@@ -126,7 +126,7 @@ async def test_the_deadline_counts_in_line(met: Meeting) -> None:
         # Also where the caller keeps no time of its own: the answer is the server's.
         outcome = await started(tasks, lambda: met.peer.call("work", 3, timeout=0.05))
         asking = met.peer.asking
-        for call in list(asking._waiting.by_id.values()):
+        for call in list(asking.waiting.by_id.values()):
             call.slot.discard(call)
         await eventually(lambda: bool(outcome))
         assert isinstance(outcome[0], CallTimeout)

@@ -16,6 +16,7 @@ from parley._lbm.codec import encode
 from parley._node.errors import ConfigError, NotOnceError, OutcomeUnknownError
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.testing import FakeClock
+from tests.inspection import memory_of, once_of
 from tests.node.network import (
     config,
     eventually,
@@ -68,7 +69,7 @@ class Town:
 
     @property
     def memory(self) -> Any:
-        return self.shop.node._once
+        return once_of(self.shop.node)
 
 
 @pytest.fixture
@@ -375,7 +376,7 @@ async def test_a_node_that_closes_waits_for_it() -> None:
 
                 async def close() -> None:
                     await server.aclose()
-                    done.append(server._once.running)
+                    done.append(once_of(server).running)
 
                 tasks.start_soon(close)
                 await anyio.sleep(0.02)
@@ -396,8 +397,8 @@ async def test_a_node_that_stops_stops_it() -> None:
                 back.live.drop(CloseCode.NORMAL)
                 await eventually(lambda: bool(lost))
         assert shop.stopped == [None]
-        assert server._once.running == 0
-        assert server._held.held == 0  # and nothing of it is kept
+        assert once_of(server).running == 0
+        assert memory_of(server).held == 0  # and nothing of it is kept
         # Started again, it has forgotten, and says so.
         async with server:
             peer, _ = await introduce(client, server)

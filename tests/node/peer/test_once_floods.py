@@ -14,6 +14,7 @@ from parley._node.messaging.once import ONCE_ID_WEIGHT, ONCE_WEIGHT
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.limits import ONCE_RESULT
 from parley._node.testing import FakeClock
+from tests.inspection import once_of
 from tests.node.network import eventually, introduce, meeting, new_node, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +51,7 @@ async def test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else() -> None:
             clock.advance(seconds)
             peer, _ = await introduce(met.client, met.server)
             assert await outcome(peer, "work", once=keys[60]) == code
-        assert len(met.server._once) == 1
+        assert len(once_of(met.server)) == 1
 
 
 async def test_a_flood_of_answers_meets_the_bound() -> None:
@@ -61,7 +62,7 @@ async def test_a_flood_of_answers_meets_the_bound() -> None:
         answers = [await outcome(peer, "work", once=True) for _ in range(30)]
         kept = sum(type(answer) is bytes for answer in answers)
         assert answers[kept:] == [ResultCode.OVERLOADED] * (30 - kept)
-        assert room - 3 * ONCE_RESULT < met.server._once.held <= room
+        assert room - 3 * ONCE_RESULT < once_of(met.server).held <= room
 
 
 async def test_many_node_ids_share_one_bound() -> None:
@@ -76,7 +77,7 @@ async def test_many_node_ids_share_one_bound() -> None:
         kept = sum(type(answer) is bytes for answer in answers)
         assert 1 < kept < 8
         assert answers[kept:] == [ResultCode.OVERLOADED] * (8 - kept)
-        assert server._once.held <= room
+        assert once_of(server).held <= room
 
 
 async def test_more_than_there_is_room_for_run_one_after_the_other() -> None:
@@ -104,7 +105,7 @@ async def test_more_than_there_is_room_for_run_one_after_the_other() -> None:
                 tasks.start_soon(ask, number)
         assert sorted(answers) == list(range(200))
         assert 2 <= most <= 2**19 // ONCE_RESULT
-        assert met.server._once.running == 0
+        assert once_of(met.server).running == 0
 
 
 async def test_those_in_line_end_with_their_deadline_and_their_session() -> None:
@@ -208,9 +209,9 @@ async def test_calls_that_are_cancelled_at_once_leave_nothing() -> None:
                     await settled()
             tasks.cancel_scope.cancel()
         await eventually(lambda: back.running_calls == 0)
-        await eventually(lambda: met.server._once.running == 0)
+        await eventually(lambda: once_of(met.server).running == 0)
         assert begun == ended
-        memory = met.server._once
+        memory = once_of(met.server)
         assert memory.held == (ONCE_ID_WEIGHT if len(memory) else 0) + sum(
             ONCE_WEIGHT + len(call.answer[2])
             for asker in memory._askers.values()

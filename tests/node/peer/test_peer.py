@@ -91,7 +91,7 @@ async def test_ping_measures_the_round_trip(met: Meeting) -> None:
 
 async def test_more_than_64_pings_at_once_are_not_sent(met: Meeting) -> None:
     async with create_task_group() as tasks:
-        met.peer.driver._writable = False
+        met.peer.driver.writable = False
         outcomes = [await started(tasks, met.peer.ping) for _ in range(65)]
         assert isinstance(outcomes[64][0], LocalProtocolError)
         met.peer.driver.may_write()
@@ -109,7 +109,7 @@ async def test_a_cancelled_ping_leaves_nothing(met: Meeting) -> None:
 
 
 async def silent_ping(met: Meeting) -> None:
-    met.peer.driver._writable = False
+    met.peer.driver.writable = False
     await met.peer.ping()
 
 
@@ -117,7 +117,7 @@ async def test_a_silent_peer_is_given_up() -> None:
     clock = FakeClock()
     async with meeting(clock=clock) as met:
         await clock.tick(1)  # the seals of what was said so far
-        met.back.driver._writable = False
+        met.back.driver.writable = False
         async with create_task_group() as tasks:
             waiting = await started(tasks, lambda: met.peer.call("never", timeout=None))
             await clock.tick(IDLE_BEFORE_PING + PING_TIMEOUT)
@@ -195,7 +195,7 @@ async def test_a_ping_and_a_rekey_that_wait_fail_with_the_connection(
     met: Meeting, how: str
 ) -> None:
     peer, back = met.peer, met.back
-    back.driver._writable = False
+    back.driver.writable = False
     async with create_task_group() as tasks:
         outcomes = [await started(tasks, peer.ping), await started(tasks, peer.rekey)]
         assert not any(outcomes)
@@ -351,8 +351,8 @@ async def test_a_call_on_a_stream_is_stopped_with_it(met: Meeting) -> None:
         with fail_after(2):
             await ended.wait()
         await eventually(lambda: met.back.running_calls == 0)
-    assert met.back.core._session is not None
-    assert met.back.core._session.mux.unconsumed == 0
+    assert met.back.core.session is not None
+    assert met.back.core.session.mux.unconsumed == 0
 
 
 # Kinds of connection.

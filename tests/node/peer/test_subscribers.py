@@ -22,6 +22,7 @@ from parley._node.protocol.codes import (
     Supercategory,
 )
 from parley._node.protocol.limits import Limits
+from tests.inspection import topic_tables
 from tests.node.network import Meeting, eventually, meeting, started
 
 pytestmark = pytest.mark.anyio
@@ -45,15 +46,11 @@ def nothing_there(met: Meeting, topic: Topic) -> bool:
     ours, theirs = met.peer.topics, met.back.topics
     return not (
         topic.subscribers
-        or theirs._feeds
-        or theirs._feeds_by_topic
-        or ours._expected
-        or ours._offered
-        or ours._readers
-        or ours._readers_by_topic
+        or any(topic_tables(theirs).values())
+        or any(topic_tables(ours).values())
         or met.peer.core.streams.windows
-        or met.peer.core.streams._streams.open
-        or met.back.core.streams._streams.open
+        or met.peer.core.streams.stream_table.open
+        or met.back.core.streams.stream_table.open
     )
 
 
@@ -343,7 +340,7 @@ async def test_a_peer_that_dies_while_it_is_decided(met: Meeting) -> None:
         await met.peer.close()
         await eventually(lambda: stopped == [1])
     assert topic.subscribers == []
-    assert met.back.topics._feeds == {}
+    assert not any(topic_tables(met.back.topics).values())
 
 
 async def test_a_handler_that_accepts_although_it_was_cancelled(met: Meeting) -> None:
@@ -370,7 +367,7 @@ async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
     """We give up while the acceptance is under way: the stream is reset, and the topic free."""
     topic = met.server.topic("x")
     # The publisher never hears of Cancel, as if its answer had crossed it.
-    monkeypatch.setitem(met.back.endpoint.dispatch._sim, CANCEL, lambda event, now: False)
+    monkeypatch.setitem(met.back.endpoint.dispatch.sim, CANCEL, lambda event, now: False)
     go_on = anyio.Event()
 
     @topic.on_subscribe
@@ -406,9 +403,9 @@ async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
         asked.append(event.async_id)
         return False
 
-    met.back.endpoint.dispatch._sim[SUBSCRIBE] = keep
+    met.back.endpoint.dispatch.sim[SUBSCRIBE] = keep
     other = from_server.open_stream("topic:other")
     right = from_server.open_stream("topic:y")
     for named in (0, 1, other, right + 2, 2**32 - 1):
         assert (await answer(named)).code == ResultCode.MALFORMED
-    await eventually(lambda: not met.peer.core.streams._streams.open)
+    await eventually(lambda: not met.peer.core.streams.stream_table.open)

@@ -24,6 +24,7 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
+from tests.inspection import topic_tables
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterat
 def streams_open(met: Meeting) -> int:
     """How many streams are not gone, on either side."""
     sides = (met.peer.core.streams, met.back.core.streams)
-    return sum(len(side._streams.open) for side in sides)
+    return sum(len(side.stream_table.open) for side in sides)
 
 
 async def publish(topic: Topic, *notes: Encodable) -> None:
@@ -166,7 +167,7 @@ async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
     with pytest.raises(ValueError, match="window"):
         await met.peer.subscribe("x", window=window).__aenter__()
     assert len(met.peer.asking) == 0
-    assert met.peer.topics._expected == {}
+    assert topic_tables(met.peer.topics)["expected"] == 0
     async with met.peer.subscribe("x", window=2**31 - 1):
         assert met.peer.is_open
 
@@ -176,13 +177,13 @@ async def test_a_position_that_is_none(met: Meeting, epoch: Any, number: int) ->
     met.server.topic("x", keep=1)
     with pytest.raises(ValueError, match="must be a TopicPosition"):
         await met.peer.subscribe("x", after=TopicPosition(epoch, number)).__aenter__()
-    assert met.peer.topics._expected == {}
+    assert topic_tables(met.peer.topics)["expected"] == 0
 
 
 async def test_data_without_an_encoding(met: Meeting) -> None:
     with pytest.raises(LbmEncodeError):
         await met.peer.subscribe("x", {1, 2}).__aenter__()  # type: ignore[call-overload]  # the test
-    assert met.peer.topics._expected == {}
+    assert topic_tables(met.peer.topics)["expected"] == 0
 
 
 async def test_on_a_connection_that_is_over(met: Meeting) -> None:
@@ -201,7 +202,7 @@ async def test_a_connection_that_dies_while_subscribing(met: Meeting) -> None:
     (error,) = entered
     assert isinstance(error, PeerClosedError)
     assert error.code == CloseCode.OVERLOADED
-    assert met.peer.topics._expected == {}
+    assert topic_tables(met.peer.topics)["expected"] == 0
 
 
 # Leaving.
@@ -217,7 +218,7 @@ async def test_leaving_tells_the_publisher_and_frees_the_stream(met: Meeting) ->
             break
     assert topic.subscribers == []
     await eventually(lambda: streams_open(met) == 0)
-    assert met.peer.topics._readers == {}
+    assert topic_tables(met.peer.topics)["readers"] == 0
     assert met.peer.core.streams.unconsumed == 0
     with pytest.raises(anyio.ClosedResourceError):
         await anext(sub)
@@ -231,14 +232,14 @@ async def test_a_publisher_that_never_finishes_is_not_waited_for(
 ) -> None:
     """Its stream is reset after a while: what it goes on to send costs nothing more."""
     monkeypatch.setattr(subscription, "LEAVE_TIMEOUT", 0.05)
-    monkeypatch.setitem(met.back.endpoint.dispatch._sim, UNSUBSCRIBE, lambda *_: False)
+    monkeypatch.setitem(met.back.endpoint.dispatch.sim, UNSUBSCRIBE, lambda *_: False)
     topic = met.server.topic("t")
     async with met.peer.subscribe("t"):
         assert len(topic.subscribers) == 1
     await eventually(lambda: not topic.subscribers)
     # The publisher's end goes together with its subscriber. Ours goes when the Reset that
     # answers ours has come: one flush of the publisher and one read of ours later.
-    assert not met.back.core.streams._streams.open
+    assert not met.back.core.streams.stream_table.open
     await eventually(lambda: streams_open(met) == 0)
 
 
@@ -326,7 +327,7 @@ class Raw:
             codes.append(code)
             return False
 
-        sim = self.met.back.endpoint.dispatch._sim
+        sim = self.met.back.endpoint.dispatch.sim
         honest, sim[RESULT] = sim[RESULT], keep
         try:
             self.send(cells, 9, stream=stream)
@@ -376,14 +377,14 @@ async def test_notes_on_a_stream_of_something_else_use_its_credit(met: Meeting) 
         raw = Raw(met, sub)
         stream = met.back.core.open_stream("bytes")
         await settled()
-        left = met.back.core.streams._streams.open[sub._stream].credit.left
+        left = met.back.core.streams.stream_table.open[sub._stream].credit.left
         for number in range(300):
             raw.send({keys.DATA: [number, bytes(1_000)], keys.TOPIC: "x"}, stream=stream)
             note = await anext(sub)
             assert isinstance(note, list)
             assert note[0] == number
         await settled()
-        assert met.back.core.streams._streams.open[sub._stream].credit.left == left
+        assert met.back.core.streams.stream_table.open[sub._stream].credit.left == left
         assert met.peer.core.streams.unconsumed == 0
         assert met.peer.is_open
 

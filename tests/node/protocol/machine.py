@@ -105,8 +105,8 @@ class Side:
     @property
     def table(self) -> dict[int, StreamState]:
         """The core's streams from 2 up that are not gone."""
-        streams = self.connection._streams
-        return streams.open if streams is not None else {}
+        session = self.connection.session
+        return session.mux.stream_table.open if session is not None else {}
 
     @property
     def writable_streams(self) -> list[int]:
@@ -216,7 +216,7 @@ class Link:
         """Whether bytes wait for the transport, or for a core that sends Close once it is asked."""
         return any(
             side.inbox
-            or side.connection._wire.frames
+            or side.connection.wire.frames
             or side.connection.state is State.DRAINING
             or (side.inbox_ends and not side.eof_told and not side.connection.ended)
             for side in self.sides
@@ -365,13 +365,13 @@ class Link:
 
     def _check_memory(self, side: Side) -> None:
         connection = side.connection
-        assert connection._frames.size <= connection._frames.limit + 4
-        assert connection._wire.size <= CONTROL_BUFFER
-        session = connection._session
+        assert connection.frames.size <= connection.frames.limit + 4
+        assert connection.wire.size <= CONTROL_BUFFER
+        session = connection.session
         if session is None:
             return
         waiting = sum(item.queued + EVENT_COST for s in side.sent for item in side.waiting(s))
-        assert connection.queued_bytes == connection._wire.size + waiting
+        assert connection.queued_bytes == connection.wire.size + waiting
         if connection.state not in LIVE:
             assert not session.mux.outbox
             return
@@ -379,12 +379,12 @@ class Link:
         limits = known_limits(side)
         assert ours <= limits.max_streams
         assert len(side.table) - ours <= limits.max_streams
-        assert side.table.keys() >= session.mux.outbox._queues.keys() - {1}
+        assert side.table.keys() >= session.mux.outbox.queues.keys() - {1}
         if session.secure is not None:
             local = {s for s, stream in side.table.items() if stream.local_open}
             remote = {s for s, stream in side.table.items() if stream.remote_open}
-            assert session.secure._sender.counters().keys() <= local | {0, 1}
-            assert session.secure._receiver.counters().keys() <= remote | {0, 1}
+            assert session.secure.sender.counters().keys() <= local | {0, 1}
+            assert session.secure.receiver.counters().keys() <= remote | {0, 1}
 
     def _check_credit(self, sender: Side, reader: Side, stream: int) -> None:
         """Section 8: no credit is made, none is lost, on its way from reader to sender."""
@@ -396,8 +396,8 @@ class Link:
         granted = reader.consumed[stream] - window.consumed
         under_way = window.size + granted - spent - there.credit.left
         assert under_way >= 0, "credit out of nothing"
-        quiet = not sender.inbox and not reader.connection._wire.frames
-        if quiet and not sender.connection._frames.size and not self.cut:
+        quiet = not sender.inbox and not reader.connection.wire.frames
+        if quiet and not sender.connection.frames.size and not self.cut:
             assert under_way == 0, "credit was lost"
         if reader.connection.config.deliver == "opened":
             held = reader.unconsumed[stream]
@@ -436,12 +436,11 @@ class Link:
             assert not side.writable, "a StreamWritable did not come"
             assert not side.pings, "a Ping was not answered"
             assert side.epochs_received == peer.epochs_sent
-            session = side.connection._session
+            session = side.connection.session
             assert session is not None
             assert session.mux.unconsumed == 0
             assert session.mux.outbox.size == 0
-            assert side.connection._streams is not None
-            assert side.connection._streams.committed == 0
+            assert session.mux.stream_table.committed == 0
 
     def close_all(self) -> None:
         """Whatever was done before: both come to an end in time."""

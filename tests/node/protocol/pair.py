@@ -156,7 +156,7 @@ class Side:
 
     @property
     def session(self) -> Session:
-        return known(self.core._session)
+        return known(self.core.session)
 
     @property
     def channel(self) -> SecureChannel:
@@ -165,7 +165,7 @@ class Side:
     @property
     def handshake(self) -> Handshake:
         """The handshake under way."""
-        return known(self.core._opening)._handshake
+        return known(self.core.opening).handshake
 
     def forge(
         self,
@@ -183,7 +183,7 @@ class Side:
         if self.session.secure is None:
             event = Event(stream, async_id, category, subcategory, payload)
             return frame(serialise_raw(event))
-        sender = self.channel._sender
+        sender = self.channel.sender
         return sender.protect(stream, async_id, category, subcategory, payload, sealed)
 
 
@@ -299,7 +299,7 @@ def send_raw(pair: Pair, event: Event) -> None:
     stream, async_id, category, subcategory, payload = event
     pair.inject(pair.b, stream, category, subcategory, payload, async_id=async_id)
     if (category, subcategory) == (CONNECTION, KEY_UPDATE):
-        sender = pair.b.channel._sender
+        sender = pair.b.channel.sender
         sender.switch(next_secret(sender.suite.hash_algorithm, sender.secret))
 
 

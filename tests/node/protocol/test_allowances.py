@@ -45,7 +45,7 @@ GONE = 2  # a stream that was opened and is gone
 
 def key_update(pair: Pair) -> None:
     """A plain KeyUpdate of b, whatever its own core thinks of it."""
-    sender = pair.b.channel._sender
+    sender = pair.b.channel.sender
     update: dict[int, Value] = {keys.EPOCH: sender.epoch + 1}
     pair.inject(pair.b, 0, CONNECTION, KEY_UPDATE, update, sealed=True)
     sender.switch(next_secret(sender.suite.hash_algorithm, sender.secret))
@@ -82,7 +82,7 @@ def with_gone_stream(**settings: Any) -> Pair:
     pair.pump()
     while pair.a.session.mux.expected:
         window(pair)
-    if pair.a.channel._receiver.unsealed:
+    if pair.a.channel.receiver.unsealed:
         seal(pair)
     return pair.forget()
 
@@ -264,7 +264,7 @@ def test_updates_are_counted_until_a_rekey() -> None:
 
 def test_where_many_updates_were_plain_a_rekey_comes_instead() -> None:
     pair = open_pair(update_after_events=1)
-    pair.a.channel._rekeying.own_updates.left = 1
+    pair.a.channel.rekeying.own_updates.left = 1
     for _ in range(3):
         pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
         pair.pump()

@@ -79,7 +79,7 @@ def test_no_more_than_the_agreed_payload() -> None:
     for size in (500, 508, 500, 509):  # and 8 bytes before each
         pair.a.core.send(1, 0, 64, 1, bytes(size), lbm=False)
     pair.carry(pair.a)
-    assert pair.b.channel._receiver.counters() == {1: 3}
+    assert pair.b.channel.receiver.counters() == {1: 3}
     assert [len(payload) for payload in pair.b.payloads] == [500, 508, 500, 509]
 
 
@@ -131,7 +131,7 @@ def test_a_seal_that_was_asked_for_covers_the_batch() -> None:
         pair.a.core.send(1, 0, 64, 1, b"x", lbm=False, seal=seal)
     pair.carry(pair.a)
     assert len(pair.b.events) == 3
-    assert pair.b.channel._receiver.unsealed == 0
+    assert pair.b.channel.receiver.unsealed == 0
 
 
 def test_padding_is_inside() -> None:

@@ -53,9 +53,9 @@ def test_a_seal_comes_after_seal_delay_with_nothing_else_to_send() -> None:
     assert forms(pair.carry(pair.a)) == [0]
     assert pair.a.core.next_deadline() == pytest.approx(pair.now + 0.020)
     pair.run(0.019)
-    assert pair.b.channel._receiver.unsealed == 1
+    assert pair.b.channel.receiver.unsealed == 1
     pair.run(0.002)
-    assert pair.b.channel._receiver.unsealed == 0
+    assert pair.b.channel.receiver.unsealed == 0
     assert forms(pair.a.wire) == [0, 1]
 
 
@@ -88,12 +88,12 @@ def test_with_delay_0_every_flush_ends_in_a_seal() -> None:
     pair = open_pair(a={"seal_delay_ms": 0})
     send(pair.a, 3)
     assert forms(pair.carry(pair.a))[-1] == 1
-    assert pair.b.channel._receiver.unsealed == 0
+    assert pair.b.channel.receiver.unsealed == 0
     assert not pair.carry(pair.a)
     pair.a.core.ping(pair.now)
     assert forms(pair.carry(pair.a))[-1] == 1
     pair.pump()
-    assert pair.a.channel._receiver.unsealed == 0
+    assert pair.a.channel.receiver.unsealed == 0
 
 
 def test_the_application_may_ask_for_a_seal() -> None:
@@ -216,15 +216,15 @@ def assert_flows(pair: Pair) -> None:
 
 def test_an_update_on_request_changes_one_direction() -> None:
     pair = open_pair()
-    sender = pair.a.channel._sender
-    old, back = sender.secret, pair.b.channel._sender.secret
+    sender = pair.a.channel.sender
+    old, back = sender.secret, pair.b.channel.sender.secret
     pair.a.core.update_keys(pair.now)
     assert sender.secret == next_secret(sender.suite.hash_algorithm, old)
     pair.pump()
     assert epochs(pair.a) == [(True, 1)]
     assert epochs(pair.b) == [(False, 1)]
-    assert pair.b.channel._receiver.secret == sender.secret
-    assert pair.b.channel._sender.secret == back
+    assert pair.b.channel.receiver.secret == sender.secret
+    assert pair.b.channel.sender.secret == back
     assert_flows(pair)
 
 
@@ -232,14 +232,14 @@ def test_the_chain_goes_on_and_counters_restart() -> None:
     pair = open_pair()
     send(pair.a, 3)
     pair.pump()
-    chain = pair.a.channel._sender.chain
+    chain = pair.a.channel.sender.chain
     wire = pair.a.channel.update_keys(pair.now)
     (event,) = events_of(wire)
     assert event[4] == 1
     assert event[5:21] == chain.value[:16]
-    assert pair.a.channel._sender.counters() == {}
+    assert pair.a.channel.sender.counters() == {}
     pair.deliver(pair.b, wire)
-    assert pair.b.channel._receiver.counters() == {}
+    assert pair.b.channel.receiver.counters() == {}
     assert_flows(pair)
 
 

@@ -44,9 +44,9 @@ def test_who_pings_sooner_than_it_would_rest_does_both_at_once() -> None:
 def lanes(pair: Pair) -> int:
     """How many stream keys both sides hold."""
     return sum(
-        len(direction._lanes)
+        len(direction.lanes)
         for side in pair.sides
-        for direction in (side.channel._sender, side.channel._receiver)
+        for direction in (side.channel.sender, side.channel.receiver)
     )
 
 

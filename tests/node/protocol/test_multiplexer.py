@@ -41,7 +41,7 @@ LABEL = {keys.LABEL: "app/test"}
 
 def streams(side: Side) -> set[int]:
     """The streams that are not gone at a side."""
-    return set(side.session.mux._streams.open)
+    return set(side.session.mux.stream_table.open)
 
 
 def with_stream(**settings: Any) -> tuple[Pair, int]:
@@ -106,9 +106,9 @@ def test_open_names_a_smaller_window() -> None:
     small = pair.a.core.open_stream("small", window=1)
     plain = pair.a.core.open_stream("plain")
     pair.pump()
-    table = pair.b.session.mux._streams.open
+    table = pair.b.session.mux.stream_table.open
     assert (table[small].credit.left, table[plain].credit.left) == (1, 4_096)
-    assert pair.a.session.mux._streams.open[small].window.left == 1
+    assert pair.a.session.mux.stream_table.open[small].window.left == 1
 
 
 @pytest.mark.parametrize("window", [0, -1, 2**31])
@@ -123,7 +123,7 @@ def test_when_memory_is_short_open_names_less() -> None:
     pair = open_pair(peer_memory=4_600_000)
     ids = [pair.a.core.open_stream(str(n)) for n in range(50)]
     pair.pump()
-    table = pair.b.session.mux._streams.open
+    table = pair.b.session.mux.stream_table.open
     windows = [table[id].credit.left for id in ids]
     room = 2_300_000 - 262_144  # an eighth of what is left, for each
     assert windows[:3] == [262_144, room // 8, (room - room // 8) // 8]
@@ -192,7 +192,7 @@ def test_a_malformed_open(payload: bytes | dict[int, Value]) -> None:
 def test_the_greatest_window_in_open() -> None:
     pair = open_pair()
     pair.inject(pair.a, 3, STREAM, OPEN, {**LABEL, keys.WINDOW: 2**31 - 1})
-    assert pair.b.session.mux._streams.open[3].credit.left == 2**31 - 1
+    assert pair.b.session.mux.stream_table.open[3].credit.left == 2**31 - 1
 
 
 @EACH_KIND
@@ -313,14 +313,14 @@ def test_keys_are_freed_when_a_direction_ends() -> None:
     pair.a.core.finish_stream(stream)
     pair.pump()
     ours, theirs = pair.a.channel, pair.b.channel
-    assert stream not in ours._sender.counters()
-    assert stream not in theirs._receiver.counters()
-    assert stream in ours._receiver.counters()
-    assert stream in theirs._sender.counters()
+    assert stream not in ours.sender.counters()
+    assert stream not in theirs.receiver.counters()
+    assert stream in ours.receiver.counters()
+    assert stream in theirs.sender.counters()
     pair.b.core.reset_stream(stream, 64)
     pair.pump()
-    assert stream not in ours._receiver.counters()
-    assert stream not in theirs._sender.counters()
+    assert stream not in ours.receiver.counters()
+    assert stream not in theirs.sender.counters()
 
 
 def test_no_key_is_made_for_a_stream_that_is_not_open() -> None:
@@ -329,8 +329,8 @@ def test_no_key_is_made_for_a_stream_that_is_not_open() -> None:
         pair2 = open_pair()
         channel = pair2.b.channel
         pair2.inject(pair2.a, 4 + 2 * number, 64, 1, b"x")
-        assert set(channel._receiver.counters()) <= {0}
-    assert not pair.b.channel._receiver.counters()
+        assert set(channel.receiver.counters()) <= {0}
+    assert not pair.b.channel.receiver.counters()
 
 
 # Reset and Finish in every combination.
@@ -522,7 +522,7 @@ def test_window_for_the_chunks_of_a_call_is_reported() -> None:
         cells: dict[int, Value] = {keys.STREAM: on, keys.CREDIT: 500, keys.REQUEST: 7}
         pair.inject(pair.a, 0, STREAM, WINDOW, cells)
     assert pair.b.reports == [WindowReceived(1, 7, 500), WindowReceived(stream, 7, 500)]
-    assert pair.b.session.mux._streams.open[stream].credit.left == 262_144
+    assert pair.b.session.mux.stream_table.open[stream].credit.left == 262_144
 
 
 # How many streams.
@@ -565,7 +565,7 @@ def test_a_stream_that_we_reset_counts_until_the_other_side_has_answered() -> No
 
 def test_the_documented_example() -> None:
     pair, stream = with_stream()
-    credit = pair.a.session.mux._streams.open[stream].credit
+    credit = pair.a.session.mux.stream_table.open[stream].credit
     for _ in range(5):
         pair.a.core.send_data(stream, bytes(65_536))
     pair.a.take(pair.now)
@@ -657,7 +657,7 @@ def test_credit_comes_back_when_half_is_consumed_not_received() -> None:
     pair.b.core.consume(stream, 256)
     assert told(seen) == [(WINDOW, {keys.STREAM: stream, keys.CREDIT: 512})]
     pair.pump()
-    assert pair.a.session.mux._streams.open[stream].credit.left == 512
+    assert pair.a.session.mux.stream_table.open[stream].credit.left == 512
     assert pair.b.session.mux.unconsumed == 512
 
 
@@ -683,7 +683,7 @@ def test_credit_above_the_greatest() -> None:
     pair, stream = with_stream(stream_window=1_024)
     grant: dict[int, Value] = {keys.STREAM: stream, keys.CREDIT: 2**31 - 1 - 1_024}
     pair.inject(pair.a, 0, STREAM, WINDOW, grant)
-    assert pair.b.session.mux._streams.open[stream].credit.left == 2**31 - 1
+    assert pair.b.session.mux.stream_table.open[stream].credit.left == 2**31 - 1
     pair.inject(pair.a, 0, STREAM, WINDOW, {keys.STREAM: stream, keys.CREDIT: 1})
     assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 
@@ -707,7 +707,7 @@ def test_windows_shrink_while_memory_is_short() -> None:
     pair.inject(pair.a, 3, STREAM, DATA, bytes(8_192 - 64))
     pair.b.core.consume(3, 8_192)
     assert told(seen) == [(WINDOW, {keys.STREAM: 3, keys.CREDIT: 4_096})]
-    assert pair.b.session.mux._streams.committed == 8_192 + 4_096
+    assert pair.b.session.mux.stream_table.committed == 8_192 + 4_096
 
 
 def test_a_stream_that_opens_while_too_much_is_held_is_reset() -> None:
@@ -964,7 +964,7 @@ def test_a_window_that_a_request_named_holds_for_the_stream_that_answers_it() ->
     pair.a.core.finish_stream(stream)
     pair.pump()
     pair.b.session.mux.resize(stream, 4_096)  # nothing is read there any more
-    assert pair.b.session.mux._streams.committed == 2_048
+    assert pair.b.session.mux.stream_table.committed == 2_048
 
 
 # What requests need of streams.

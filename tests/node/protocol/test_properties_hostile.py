@@ -90,7 +90,7 @@ honest = st.sampled_from(
 def act(side: Side, pair: Pair, what: str) -> None:
     """The honest application; what it may not do now is refused and changes nothing."""
     core = side.core
-    ids = sorted(core._streams.open if core._streams is not None else ()) or [2]
+    ids = sorted(core.session.mux.stream_table.open if core.session is not None else ()) or [2]
     try:
         match what:
             case "open":
@@ -124,9 +124,9 @@ def check(side: Side) -> None:
     """Nothing that the other side does makes a core hold more than was agreed."""
     core = side.core
     if core.state is State.OPEN:
-        table = side.session.mux._streams.open
+        table = side.session.mux.stream_table.open
         assert sum(not stream.ours for stream in table.values()) <= MAX_STREAMS
-        assert side.session.mux._streams.committed == sum(
+        assert side.session.mux.stream_table.committed == sum(
             stream.window.size for stream in table.values() if stream.remote_open
         )
         held = side.session.mux.unconsumed
@@ -137,7 +137,7 @@ def check(side: Side) -> None:
         for stream in table.values():
             assert stream.window.left > -(MAX_PAYLOAD + EVENT_COST)
         if side.session.secure is not None:
-            receiving = side.session.secure._receiver.counters().keys()
+            receiving = side.session.secure.receiver.counters().keys()
             assert receiving <= {0, 1} | {s for s in table if table[s].remote_open}
     assert all(len(report.payload) <= MAX_PAYLOAD for report in side.events)
     over: set[int] = set()
@@ -186,7 +186,7 @@ def test_a_peer_that_breaks_the_rules(
                 stream ^= 1  # the streams that an initiator opens are odd
             pair.inject(liar, stream, *kind, payload, async_id=async_id, sealed=sealed)
             if kind == (CONNECTION, KEY_UPDATE) and sealed and settings["plaintext"] == "never":
-                sender = liar.channel._sender
+                sender = liar.channel.sender
                 sender.switch(next_secret(sender.suite.hash_algorithm, sender.secret))
         side.take(pair.now)
         side.collect(pair.now)

@@ -224,9 +224,9 @@ class TwoSides(RuleBasedStateMachine):
     def update_keys(self, who: int) -> None:
         side = self.open_side(who)
         if side and side.connection.config.plaintext != "only":
-            secure = side.connection._session and side.connection._session.secure
+            secure = side.connection.session and side.connection.session.secure
             assert secure
-            early = self.link.now < secure._rekeying.own_updates._allowance.next_at()
+            early = self.link.now < secure.rekeying.own_updates._allowance.next_at()
             try:
                 side.connection.update_keys(self.link.now)
             except LocalProtocolError:
@@ -238,9 +238,9 @@ class TwoSides(RuleBasedStateMachine):
     def rekey(self, who: int) -> None:
         side = self.open_side(who)
         if side and side.connection.config.plaintext != "only":
-            secure = side.connection._session and side.connection._session.secure
+            secure = side.connection.session and side.connection.session.secure
             assert secure
-            early = self.link.now < secure._rekeying._made.next_at()
+            early = self.link.now < secure.rekeying._made.next_at()
             try:
                 side.connection.rekey(self.link.now)
             except LocalProtocolError:

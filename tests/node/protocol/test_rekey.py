@@ -26,13 +26,13 @@ def answer() -> bytes:
 
 
 def secrets(side: Side) -> tuple[bytes, bytes]:
-    return side.channel._sender.secret, side.channel._receiver.secret
+    return side.channel.sender.secret, side.channel.receiver.secret
 
 
 def assert_in_step(pair: Pair) -> None:
     """Keys, chains and epochs are equal, and data flows both ways."""
     a, b = pair.a.channel, pair.b.channel
-    for sender, receiver in ((a._sender, b._receiver), (b._sender, a._receiver)):
+    for sender, receiver in ((a.sender, b.receiver), (b.sender, a.receiver)):
         assert sender.secret == receiver.secret
         assert sender.chain.value == receiver.chain.value
         assert sender.epoch == receiver.epoch
@@ -60,7 +60,7 @@ def test_a_rekey_changes_the_keys_of_both_directions(who: str) -> None:
             KeysUpdated(False, 1, 1),
             KeysUpdated(True, 1, 1),
         ]
-        assert side.channel._rekeying.phase is Phase.IDLE
+        assert side.channel.rekeying.phase is Phase.IDLE
     assert_in_step(pair)
 
 

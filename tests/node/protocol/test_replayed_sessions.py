@@ -87,7 +87,7 @@ class Replayed(CutSession):
 
     def _answer(self, attempt: Attempt, data: bytes) -> None:
         """What it waits for, with a bit changed, comes first."""
-        pair, accept = self.pair, attempt._accept
+        pair, accept = self.pair, attempt.accept
         assert accept is not None
         before = state(pair.a)
         for said in self._changed(data[: 4 + int.from_bytes(data[:4])]):

@@ -74,7 +74,7 @@ def test_what_is_not_held_back_has_a_bound_as_well() -> None:
     for _ in range(40):
         say(pair.b, 60_000)
     pair.b.take(pair.now)
-    control = pair.b.session._control_buffer
+    control = pair.b.session.control_buffer
     opened = 0
     while pair.b.code == ALIVE and opened < 1_000:
         pair.b.core.open_stream("x" * 40_000)

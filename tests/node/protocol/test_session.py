@@ -92,7 +92,7 @@ def test_a_payload_of_4096_bytes_is_allowed() -> None:
 def test_a_frame_above_the_limit_is_noticed_from_its_length(plaintext: str) -> None:
     for beyond in (0, 1):
         pair = open_pair(plaintext=plaintext, max_payload=100_000)
-        limit = pair.b.core._frames.limit
+        limit = pair.b.core.frames.limit
         assert limit == (100_000 + 24 + 64 + 17 if plaintext == "never" else 100_000 + 8)
         pair.deliver(pair.b, (limit + beyond).to_bytes(4, "big"))
         if beyond:
@@ -177,21 +177,21 @@ def test_unknown_cells_are_ignored() -> None:
 def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
     session = pair.b.session
-    session._unread = session._control_buffer - 10_000  # as if it went on for long
+    session.unwritten = session.control_buffer - 10_000  # as if it went on for long
     for stream in range(3, 2_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         pair.inject(pair.a, 0, STREAM, RESET, {keys.STREAM: stream, keys.CODE: 64})
         if pair.b.code != ALIVE:
             break
     assert_ended(pair.b, CloseCode.OVERLOADED)
-    assert session._unread < session._control_buffer + 500
+    assert session.unwritten < session.control_buffer + 500
 
 
 @EACH_KIND
 def test_resets_of_unwanted_streams_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
     session = pair.b.session
-    session._unread = session._control_buffer - 5_000  # as if it went on for long
+    session.unwritten = session.control_buffer - 5_000  # as if it went on for long
     for stream in range(3, 1_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         if pair.b.code != ALIVE:
@@ -205,7 +205,7 @@ def test_resets_of_unwanted_streams_that_nobody_reads_are_bounded(plaintext: str
 @EACH_KIND
 def test_resets_that_are_read_are_not_counted(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext)
-    pair.b.session._unread = pair.b.session._control_buffer
+    pair.b.session.unwritten = pair.b.session.control_buffer
     pair.b.take(pair.now)
     pair.b.core.reset_stream(pair.b.core.open_stream("x"), CloseCode.CANCELLED, "x" * 1_000)
     pair.inject(pair.a, 0, 1, PONG)
@@ -319,7 +319,7 @@ def test_sealed_delivery_does_not_hold_up_keep_alive() -> None:
     async_id = pair.b.core.ping(pair.now)
     pair.carry(pair.b)
     pair.carry(pair.a)
-    assert pair.b.channel._receiver.unsealed
+    assert pair.b.channel.receiver.unsealed
     assert pair.b.one(PongReceived).async_id == async_id
 
 

@@ -12,6 +12,7 @@ from parley._node.errors import OutcomeUnknownError
 from parley._node.peer.once_key import OnceKey
 from parley._node.protocol.limits import ONCE_AGAIN
 from parley._node.testing import FakeClock
+from tests.inspection import once_of
 from tests.node.network import eventually, settled, started
 from tests.node.resume.roads import road
 
@@ -66,7 +67,7 @@ async def test_after_a_session_that_is_over_it_is_asked_again() -> None:
             peer.live.lost("given up")
             await eventually(lambda: bool(lost))
         assert isinstance(lost[0], OutcomeUnknownError)
-        assert on.server._once.running == 1
+        assert once_of(on.server).running == 1
         on.proxy.resume()
         peer = await on.client.connect(on.proxy.address)
         work.finish.set()

@@ -13,6 +13,7 @@ from parley import Call, Node
 from parley._node.protocol.connection import Connection
 from parley._node.testing.proxy import FaultyProxy
 from parley.errors import PeerClosedError
+from tests.inspection import suspended_of
 from tests.node.network import config, eventually, living, new_node
 
 pytestmark = pytest.mark.anyio
@@ -94,14 +95,14 @@ async def test_memory_is_flat_however_many_there_were(
             ids = SESSIONS * rounds // OF_ONE_ID
             for number in range(1, ids + 1):
                 await come_and_go(server, address)
-                assert len(server._sessions) <= most
+                assert len(suspended_of(server)) <= most
                 if number in (ids // 2, ids):
-                    assert len(server._sessions) == most
+                    assert len(suspended_of(server)) == most
                     assert living(Connection) - cores == most
                     sizes.append(tracemalloc.get_traced_memory()[0])
         finally:
             tracemalloc.stop()
-        assert server._sessions.held > most * ANSWER
+        assert suspended_of(server).held > most * ANSWER
         assert sizes[1] < 1.1 * sizes[0]
         assert await good.call("echo", 1) == 1
 
@@ -113,7 +114,7 @@ async def come_and_go(server: Node, address: str) -> None:
             peer = await client.connect(address)
             await peer.call("echo", bytes(ANSWER))
             peer.live.lost("it never comes back")
-        await eventually(lambda: len(server.peers) == len(server._sessions) + 1)
+        await eventually(lambda: len(server.peers) == len(suspended_of(server)) + 1)
 
 
 async def test_so_much_of_all() -> None:
@@ -167,15 +168,15 @@ async def test_all_memory_of_a_suspended_session_counts(when: str) -> None:
             await eventually(lambda: back.live.core.memory > 1 << 20)
         proxy.cut()
         if when == "after":
-            await eventually(lambda: len(server._sessions) == 2)
-            assert server._sessions.held < 100_000
+            await eventually(lambda: len(suspended_of(server)) == 2)
+            assert suspended_of(server).held < 100_000
             ask()
         with anyio.fail_after(5):
             await back.closed()
         await eventually(lambda: len(failed) == 20)
         await eventually(lambda: modest.is_parted)
         assert server.peers == [modest]
-        assert server._sessions.held < 100_000
+        assert suspended_of(server).held < 100_000
         assert back.live.core.memory == 0
         assert back.live.core.account.on_charge is None
         tasks.cancel_scope.cancel()

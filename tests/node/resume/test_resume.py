@@ -17,6 +17,7 @@ from parley._node.transport.address import Address
 from parley._node.transport.memory import MemoryStream, memory_pair
 from parley._node.trust.policies import AnyPeer
 from parley.errors import ConfigError, HandshakeError, UnreachableError
+from tests.inspection import half_open_of, suspended_of
 from tests.node.network import (
     PATIENCE,
     config,
@@ -42,7 +43,7 @@ async def test_calls_survive_a_cut(caplog: pytest.LogCaptureFixture) -> None:
         assert await on.peer.call("echo", 3) == 3
         assert on.server.peers == [on.back]
         assert len(on.server._admission) == 1
-        assert len(on.server._half_open) == 0
+        assert len(half_open_of(on.server)) == 0
     assert f"{on.peer} parted: the transport ended without Close" in caplog.text
     assert f"{on.peer} resumed after 0." in caplog.text
 
@@ -276,8 +277,8 @@ async def test_a_close_that_a_cut_swallowed_is_said_again() -> None:
             on.proxy.resume()
             ended = await on.peer.closed()
         assert (ended.code, ended.text) == (70, "enough")
-        await eventually(lambda: len(on.server._sessions) <= 1)
-    assert len(on.server._sessions) == 0
+        await eventually(lambda: len(suspended_of(on.server)) <= 1)
+    assert len(suspended_of(on.server)) == 0
 
 
 async def test_a_session_that_nobody_comes_back_for_ends() -> None:

@@ -13,6 +13,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import ResultCode
 from parley._node.streams.stream import Stream
 from parley._node.tunnels.dialling import dial_tunnel
+from tests.inspection import error_code_of
 from tests.node.network import config, eventually
 from tests.node.server.ring import servers
 from tests.node.server.test_blame import let_account
@@ -95,8 +96,10 @@ async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it() -> None:
                 assert (await asked(peer))[0] == 0
             assert (await asked(await three.federations[1].reach(*to)))[0] == 0
             # The longest idle ones made way.
-            await eventually(lambda: all(one.stream._error is not None for one in tunnels[:3]))
-            assert all(one.stream._error is None for one in tunnels[3:])
+            await eventually(
+                lambda: all(error_code_of(one.stream) is not None for one in tunnels[:3])
+            )
+            assert all(error_code_of(one.stream) is None for one in tunnels[3:])
 
 
 async def test_unanswered_dials_to_an_account_do_not_keep_others_from_it() -> None:

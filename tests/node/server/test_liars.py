@@ -20,6 +20,7 @@ from parley._node.streams.stream import Stream
 from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.tunnels.outlet import TunnelOutlet
 from parley._node.tunnels.writer import TunnelWriter
+from tests.inspection import accept
 from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_reach import ticking
 from tests.node.tunnels.test_blindness import Side
@@ -56,7 +57,7 @@ class Liar:
         elif self.way == "rejects":
             TunnelWriter(stream, lambda cost: None).write(REJECT)
         elif self.way == "poses":
-            driver = self.node._accept("a tunnel that was kept")
+            driver = accept(self.node, "a tunnel that was kept")
             assert driver is not None
             TunnelOutlet(stream, ()).attach(driver)
         if self.way != "hangs up":

@@ -60,8 +60,12 @@ async def opened(met: Meeting) -> tuple[Stream, Stream]:
 
 def none_open(met: Meeting) -> bool:
     """Whether neither the shells nor the cores have a stream."""
-    cores = [peer.core._streams for peer in (met.peer, met.back)]
-    return not (met.peer.streams or met.back.streams or any(c and c.open for c in cores))
+    sessions = [peer.core.session for peer in (met.peer, met.back)]
+    return not (
+        met.peer.streams
+        or met.back.streams
+        or any(session and session.mux.stream_table.open for session in sessions)
+    )
 
 
 async def test_bytes_go_both_ways_and_both_ends_finish(met: Meeting) -> None:

@@ -58,10 +58,12 @@ async def opened(met: Meeting) -> tuple[Stream, Stream]:
 def nothing_waits(met: Meeting) -> bool:
     """Whether neither side has a stream or a request left; of a core that is over, the
     streams are of no interest."""
-    cores = [peer.core._streams for peer in (met.peer, met.back) if peer.is_open]
+    sessions = [peer.core.session for peer in (met.peer, met.back) if peer.is_open]
     requests = len(met.peer.streams.requests) + len(met.back.streams.requests)
     tables = len(met.peer.streams) + len(met.back.streams)
-    return not (requests or tables or any(core and core.open for core in cores))
+    return not (
+        requests or tables or any(session and session.mux.stream_table.open for session in sessions)
+    )
 
 
 async def failure(use: Callable[[], Awaitable[object]]) -> Exception:

@@ -17,6 +17,7 @@ from parley._node.transport.memory import memory_pair
 from parley._node.trust.accept_hook import AcceptHook
 from parley._node.trust.policies import AnyPeer
 from parley.trust import Candidate
+from tests.inspection import connections_of
 from tests.node.network import (
     eventually,
     new_node,
@@ -210,10 +211,10 @@ async def test_a_connection_that_dies_meanwhile_leaves_nothing(how: str) -> None
             if how == "cancelled":
                 tasks.cancel_scope.cancel()
             elif how == "cut":
-                for peer in list(alice._peers):
+                for peer in list(connections_of(alice)):
                     peer.driver.ended()
             else:
-                for peer in list(alice._peers):
+                for peer in list(connections_of(alice)):
                     peer.live.drop(CloseCode.GOING_AWAY)
         await eventually(lambda: stopped == [True])
         await settled()

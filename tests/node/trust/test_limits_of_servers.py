@@ -13,6 +13,7 @@ from parley._node.errors import CallRefused
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.limits import Limits
 from parley._node.transport.address import Address
+from tests.inspection import connections_of
 from tests.node.network import eventually, meeting, new_node, open_files
 
 pytestmark = pytest.mark.anyio
@@ -36,12 +37,12 @@ def strangers(address: str, count: int) -> Iterator[list[socket.socket]]:
 
 async def seen(node: Node, count: int) -> None:
     """Until `count` connections were taken or turned away."""
-    await eventually(lambda: len(node._peers) + node.turned_away == count)
+    await eventually(lambda: len(connections_of(node)) + node.turned_away == count)
 
 
 async def inside(node: Node, count: int) -> None:
     """Until `count` connections are left."""
-    await eventually(lambda: len(node._peers) == count)
+    await eventually(lambda: len(connections_of(node)) == count)
 
 
 async def test_more_connections_than_there_may_be(caplog: pytest.LogCaptureFixture) -> None:

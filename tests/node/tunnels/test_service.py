@@ -17,6 +17,7 @@ from parley._node.tunnels.account_switch import AccountSwitch
 from parley._node.tunnels.dialling import dial_tunnel
 from parley._node.tunnels.service import DIAL_PATIENCE
 from parley._node.tunnels.switch import IncomingDial
+from tests.inspection import error_code_of
 from tests.node.network import PATIENCE, eventually, meeting, started
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 
@@ -156,9 +157,8 @@ async def test_what_is_no_dial_resets_the_stream(
     async with row(3) as made:
         stream = made.links[0][0].streams.open_tunnel()
         stream.live.core.send(stream.id, async_id, TUNNEL, subcategory, b"")
-        await eventually(lambda: stream._error is not None)
-        assert stream._error is not None
-        assert stream._error.code == CloseCode.PROTOCOL_ERROR
+        await eventually(lambda: error_code_of(stream) is not None)
+        assert error_code_of(stream) == CloseCode.PROTOCOL_ERROR
 
 
 @pytest.mark.parametrize("behind_a_dial", [False, True])
@@ -179,9 +179,8 @@ async def test_what_may_not_come_before_the_answer_resets_the_stream(
             core.send_data(stream.id, b"too early")
         else:
             core.send(stream.id, 1, TUNNEL, DIAL if behind_a_dial else 1, DIAL_TO_NOBODY)
-        await eventually(lambda: stream._error is not None)
-        assert stream._error is not None
-        assert stream._error.code == CloseCode.PROTOCOL_ERROR
+        await eventually(lambda: error_code_of(stream) is not None)
+        assert error_code_of(stream) == CloseCode.PROTOCOL_ERROR
         await eventually(lambda: switch.cancelled == switch.asked)
         assert made.links[0][0].is_open
 
@@ -191,9 +190,8 @@ async def test_a_stream_without_a_dial_is_reset(anyio_backend: str) -> None:
     async with row(3, clock=clock) as made:
         stream = made.links[0][0].streams.open_tunnel()
         await clock.tick(DIAL_PATIENCE + 1)
-        await eventually(lambda: stream._error is not None)
-        assert stream._error is not None
-        assert stream._error.code == CloseCode.TIMEOUT
+        await eventually(lambda: error_code_of(stream) is not None)
+        assert error_code_of(stream) == CloseCode.TIMEOUT
 
 
 async def test_no_tunnel_leads_on_from_a_tunnel(anyio_backend: str) -> None:

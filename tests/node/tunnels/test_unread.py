@@ -4,6 +4,7 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode
 from parley._node.protocol.limits import Limits
+from tests.inspection import error_code_of
 from tests.node.network import eventually
 from tests.node.tunnels.test_service import Hanging
 from tests.node.tunnels.ways import row
@@ -40,7 +41,6 @@ async def test_data_before_the_answer_is_not_kept(anyio_backend: str) -> None:
         stream = dialler.streams.open_tunnel()
         dialler.core.send(stream.id, 1, TUNNEL, DIAL, DIALLED, lbm=True)
         await stream.send(bytes(1_000))
-        await eventually(lambda: stream._error is not None)
-        assert stream._error is not None
-        assert getattr(stream._error, "code", None) == CloseCode.PROTOCOL_ERROR
+        await eventually(lambda: error_code_of(stream) is not None)
+        assert error_code_of(stream) == CloseCode.PROTOCOL_ERROR
         await eventually(lambda: server.core.flow().unconsumed == 0 and not len(server.streams))

@@ -31,6 +31,7 @@ from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.tunnels.dialling import dial_tunnel
 from parley._node.tunnels.outlet import TunnelOutlet
 from parley._node.tunnels.switch import IncomingDial
+from tests.inspection import error_code_of
 from tests.node.network import PATIENCE, eventually
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
@@ -84,7 +85,7 @@ def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
 
 
 def reset_code(stream: TunnelStream) -> int | None:
-    return getattr(stream._error, "code", None)
+    return error_code_of(stream)
 
 
 @vectors("federation", lambda v: v["kind"] == "tunnel" and v["state"] != "joined")
@@ -103,9 +104,9 @@ async def test_an_event_before_the_answer(vector: Vector, anyio_backend: str) ->
         put(stream, vector, made)
         if vector.get("expected") == "dial":
             await eventually(lambda: switch.asked == 1)
-            assert stream._error is None
+            assert error_code_of(stream) is None
             return
-        await eventually(lambda: stream._error is not None and switch.over == switch.asked)
+        await eventually(lambda: error_code_of(stream) is not None and switch.over == switch.asked)
         allowed = codes(vector) if "fails" in vector else {CloseCode.CANCELLED}
         assert reset_code(stream) in allowed
         assert not ran

@@ -29,7 +29,7 @@ APPLICATION: Inner = (0, 64, 1, b"\x00")
 
 def send_batch(made: Recorded, stream: int, events: Sequence[Inner], *, seal: bool = False) -> None:
     """One of Alice's, whatever the writer makes by itself."""
-    session = made.pair.a.core._session
+    session = made.pair.a.core.session
     assert session is not None
     payload = serialise_batch(events)
     session.mux.send(stream, 0, STREAM, BATCH, payload, lbm=False, seal=seal)

@@ -127,12 +127,12 @@ def a_keyring(generations: int) -> Keyring:
 
 
 def test_epochs_that_are_forgotten_are_derived_anew() -> None:
-    made = a_keyring(3 * keyring._KEPT_EPOCHS)
+    made = a_keyring(3 * keyring.KEPT_EPOCHS)
     for _ in "ab":
-        for number in range(3 * keyring._KEPT_EPOCHS):
+        for number in range(3 * keyring.KEPT_EPOCHS):
             wanted = next_secret(SUITE.hash_algorithm, bytes([number]) * 32)
             assert made.secret(number, 1, initiator=True) == wanted
-            assert len(made._last) <= keyring._KEPT_EPOCHS
+            assert len(made._last) <= keyring.KEPT_EPOCHS
 
 
 @pytest.fixture
@@ -162,12 +162,12 @@ def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(derived: list[b
     derived.clear()
     for said in (most, most - 1) * 5:
         assert made.secret(0, said, initiator=True) == wanted[said]
-    assert len(derived) <= most + 10 * keyring._STEP
-    assert len(made._steps[0, True]) == most // keyring._STEP + 1
+    assert len(derived) <= most + 10 * keyring.STEP
+    assert len(made._steps[0, True]) == most // keyring.STEP + 1
     # What is forgotten with a generation is forgotten whole.
-    for number in range(1, 2 * keyring._KEPT_EPOCHS):
+    for number in range(1, 2 * keyring.KEPT_EPOCHS):
         made.secret(number, 1, initiator=True)
-    assert len(made._steps) <= keyring._KEPT_EPOCHS
+    assert len(made._steps) <= keyring.KEPT_EPOCHS
 
 
 def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
@@ -217,7 +217,7 @@ def test_boxes_of_rekeys_that_never_come_push_others_out_and_no_event_is_lost() 
     told = Secret.parse(record.body)
     more = [
         (stem, record._replace(body=Secret(told.session, number, told.boxes).encode()))
-        for number in range(2, 2 + session._WAITING_BOXES)
+        for number in range(2, 2 + session.WAITING_BOXES)
     ]
     few = Audited([*records[: at + 1], *more[:-1], *records[at + 1 :]])
     assert set(few.statuses) == {"ok"}
