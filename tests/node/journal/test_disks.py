@@ -14,10 +14,17 @@ from parley import Node, PeerClosedError
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
 from parley._node.journal import writer as writing
+from parley._node.journal.audit import Audit
 from parley._node.journal.errors import JournalFailedError
 from parley._node.testing import connect_nodes
 from parley._node.web.metrics import reasons_unready
-from tests.node.journal.following import Follower, follow, records_of
+from tests.node.journal.following import (
+    assert_honest,
+    assert_same_events,
+    follow,
+    paths_of,
+    records_of,
+)
 from tests.node.journal.journaled import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
 from tests.node.network import eventually
 
@@ -58,11 +65,7 @@ async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
             disk.free.set()
         assert sorted(done) == list(range(50))
         await eventually(lambda: journal_of(b).gate.open)
-    ours, theirs = (follow(tmp_path, node.node_id.text).sessions[0] for node in (a, b))
-    for way in (keys.RECEIVED, keys.SENT):
-        assert [wire for one, wire in ours.events if one == way] == [
-            wire for one, wire in theirs.events if one != way
-        ]
+    assert_same_events(*(follow(tmp_path, node.node_id.text, AUDITOR) for node in (a, b)))
 
 
 @pytest.mark.slow
@@ -92,7 +95,7 @@ async def test_a_node_can_leave_while_its_gate_is_shut(tmp_path: Path, disk: Dis
                     disk.free.set()
                     scope.cancel()
     for node in (a, b):
-        assert follow(tmp_path, node.node_id.text).sessions[0].ended is not None
+        assert len(follow(tmp_path, node.node_id.text).ends) == 1
 
 
 # What each policy promises.
@@ -113,7 +116,7 @@ async def test_always_lets_nothing_leave_before_it_is_on_the_disk(
         disk.synced.set()
         assert await peer.call("echo", 3) == 3
         assert disk.syncs > syncs
-    assert follow(tmp_path, b.node_id.text).sessions[0].ended is not None
+    assert len(follow(tmp_path, b.node_id.text).ends) == 1
 
 
 @pytest.mark.parametrize(("fsync", "unasked"), [("interval", True), ("never", False)])
@@ -132,26 +135,6 @@ async def test_sync_syncs_and_the_interval_does_by_itself(
         assert run.buffer.synced == run.buffer.appended
         await journal_of(node).sync()
         assert disk.syncs == 1 + unasked
-
-
-async def test_a_sync_of_what_is_written_already(tmp_path: Path, disk: Disk) -> None:
-    async with journaled(tmp_path, fsync="never") as node:
-        await eventually(lambda: journal_of(node).metrics.waiting == 0)
-        await anyio.sleep(0.01)
-        with anyio.fail_after(5):
-            await journal_of(node).sync()
-        assert disk.syncs == 1
-
-
-async def test_who_waits_for_a_sync_may_be_cancelled(tmp_path: Path, disk: Disk) -> None:
-    async with journaled(tmp_path) as node:
-        disk.synced.clear()
-        journal_of(node)._run.log.record(200, b"x")  # type: ignore[union-attr] # it runs
-        with anyio.move_on_after(0.02) as scope:
-            await journal_of(node).sync()
-        assert scope.cancelled_caught
-        disk.synced.set()
-        await journal_of(node).sync()
 
 
 # Failures.
@@ -274,10 +257,10 @@ def test_a_disk_that_is_really_full_corrupts_nothing(
     segments = records_of(tmp_path, node)
     assert len(segments) == 2
     assert segments[0][-1].kind == keys.SEGMENT_END
-    follower = Follower(AUDITOR)
-    for records in segments:
+    audit = Audit([AUDITOR])
+    for path, records in zip(paths_of(tmp_path, node), segments, strict=True):
         for record in records:
-            follower.take(record)
-    assert follower.sessions[0].places[keys.RECEIVED] > 20
+            audit.record(path.name.partition(".")[0], record)
+    assert [len(events) > 20 for events in assert_honest(audit).values()] == [True, True]
     last = segments[1][-1]
     assert 42_000 < last.offset + last.size <= 45_000

@@ -1,6 +1,5 @@
 """Sessions that are cut and resumed, with a journal on both sides: to an auditor they are whole."""
 
-from pathlib import Path
 from random import Random  # noqa: TID251 - where it is cut
 
 import pytest
@@ -9,7 +8,6 @@ from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, SessionRow
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.node.protocol.cut_pair import CutPair, resumed
 from tests.node.protocol.pair import Pair, Side, make_config
-from tests.pipeline.cutting import Walks
 
 CUTS = 12
 AT = {name: EVENT_COLUMNS.index(name) for name in ("direction", "place", "digest")}
@@ -87,17 +85,6 @@ def test_an_audit_of_a_session_that_was_cut_and_resumed(seed: int) -> None:
     assert ours["sent"] == theirs["received"]
     assert ours["received"] == theirs["sent"]
     assert len(ours["sent"]) > CUTS
-
-
-def test_the_pipeline_reads_on_over_them(tmp_path: Path) -> None:
-    rec = made(7)
-    for journal in rec.journals:
-        for stem, data in journal.segments.items():
-            (tmp_path / f"{stem}.pjl").write_bytes(data)
-    told = Walks([AUDITOR.private_bytes()]).told_by([tmp_path])
-    assert list(told.findings) == []
-    assert sum('"what": "parted"' in row for row in told.sessions) == 2 * CUTS
-    assert sum('"what": "resumed"' in row for row in told.sessions) == 2 * CUTS
 
 
 def test_a_session_that_ends_while_it_is_parted() -> None:

@@ -119,17 +119,6 @@ def test_small_records_are_written_as_one_piece_and_large_ones_uncopied(
     assert scene.buffer.records == 20
 
 
-def test_the_rest_of_large_records_is_written_after_a_part(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "writev", writing(lambda records: 7000))
-    for number in range(5):
-        scene.buffer.put(encode_record(200, number, bytes(5000)))
-    scene.writer.start(NAME)
-    scene.end()
-    assert [len(record.body) for record in scene.records()[:-1]] == [5000] * 5
-
-
 def test_who_waits_does_not_wait_until_records_have_gathered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from parley._crypto.registry import PARAMETERS, Suite
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
 from parley._node.journal.audit.compact import CompactRow
-from parley._node.journal.audit.rows import Finding, SessionRow
+from parley._node.journal.audit.rows import Finding, SessionRow, TunnelRow
 from parley._node.journal.audit.search import Search
 from parley._node.journal.audit.track import Track
 from parley._node.journal.fields import EVENT_HEAD
@@ -54,6 +54,11 @@ def put(records: Records, index: int, **changed: Any) -> Records:
     return [*records[:index], (stem, record._replace(**changed)), *records[index + 1 :]]
 
 
+def first_of(records: Records, kind: int) -> int:
+    """The index of the first record of a kind."""
+    return next(index for index, (_, record) in enumerate(records) if record.kind == kind)
+
+
 def flipped(records: Records, index: int) -> Records:
     body = records[index][1].body
     return put(records, index, body=body[:-1] + bytes([body[-1] ^ 1]))
@@ -66,7 +71,7 @@ class Audited:
     def __init__(self, records: Records, *, key: bool = True) -> None:
         audit = Audit((AUDITOR,) if key else ())
         self.pending = self.kept = self.labels = 0
-        offset, last = 0, ""
+        last, offset = records[0][0], records[0][1].offset  # reading may begin at a block
         for stem, record in records:
             offset = 0 if stem != last else offset
             last = stem
@@ -80,6 +85,7 @@ class Audited:
         ]
         self.findings: list[Finding] = audit.take_findings()
         self.sessions: list[SessionRow] = audit.take_sessions()
+        self.tunnels: list[TunnelRow] = audit.take_tunnels()
 
     def _look_at(self, tracks: Sequence[Track], searches: Sequence[Search | None]) -> None:
         for one, broken in zip(tracks, searches, strict=True):

@@ -16,7 +16,7 @@ from parley._node.journal.audit.labels import LONGEST_TOPIC
 from parley._node.journal.bodies import Secret
 from parley._node.journal.records import Record
 from parley._node.journal.sessions import Checkpoint, Generation, SessionStart
-from tests.node.journal.audit.audited import SUITE, Audited, events_in, put
+from tests.node.journal.audit.audited import SUITE, Audited, events_in, first_of, put
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 
 # Labels.
@@ -95,7 +95,7 @@ def test_what_a_start_says_is_not_repeated_at_any_length(name: str) -> None:
         made.pump()
     made.end()
     records = records_of(made.journals[1].segments)
-    at = next(i for i, (_, record) in enumerate(records) if record.kind == keys.SESSION_START)
+    at = first_of(records, keys.SESSION_START)
     start = SessionStart.parse(records[at][1].body)
     facts = replace(start.facts, **{name: "x" * 2**16})  # type: ignore[arg-type] # one of texts
     told = Audited(put(records, at, body=replace(start, facts=facts).encode())).sessions

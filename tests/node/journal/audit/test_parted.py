@@ -7,15 +7,12 @@ from typing import Any
 import pytest
 
 from parley._node.journal import keys
-from parley._node.journal.audit import Audit
 from parley._node.journal.audit.output import LONGEST_TEXT
-from parley._node.journal.audit.rows import STATUS_AT, EventRow, Finding, SessionRow
 from parley._node.journal.bodies import SessionParted, SessionResumed
-from parley._node.journal.records import Record
 from parley._node.journal.session_log import LONGEST_REASON
-from tests.node.journal.recorded import AUDITOR, Recorded, records_of
+from tests.node.journal.audit.audited import Audited, Records, first_of, put
+from tests.node.journal.recorded import Recorded, records_of
 
-Records = list[tuple[str, Record]]
 WHY = "the other side does not answer"
 
 
@@ -44,19 +41,13 @@ def resumed() -> Records:
     return records_of(journal.segments)
 
 
-def audited(records: Records) -> tuple[list[EventRow], list[SessionRow], list[Finding]]:
-    audit = Audit([AUDITOR])
-    for stem, record in records:
-        audit.record(stem, record)
-    audit.finish_pending()
-    return audit.take_events(), audit.take_sessions(), audit.take_findings()
-
-
 def test_they_are_rows_and_no_findings() -> None:
-    events, sessions, findings = audited(resumed())
-    assert findings == []
-    assert {row[STATUS_AT] for row in events} == {"ok"}
-    said = [(row.what, row.text, row.resumption) for row in sessions if row.what != "key-update"]
+    audited = Audited(resumed())
+    assert audited.findings == []
+    assert set(audited.statuses) == {"ok"}
+    said = [
+        (row.what, row.text, row.resumption) for row in audited.sessions if row.what != "key-update"
+    ]
     assert said == [
         ("start", None, None),
         ("parted", WHY, None),
@@ -73,10 +64,10 @@ def test_reading_that_begins_at_a_block_has_those_behind_it() -> None:
     records = resumed()
     blocks = [index for index, (_, one) in enumerate(records) if one.kind == keys.BLOCK]
     for block in blocks[1:]:
-        _, sessions, findings = audited(records[block:])
-        assert findings == []
+        audited = Audited(records[block:])
+        assert audited.findings == []
         behind = [one.kind for _, one in records[block:] if one.kind in (keys.PARTED, keys.RESUMED)]
-        told = [row for row in sessions if row.what in ("parted", "resumed")]
+        told = [row for row in audited.sessions if row.what in ("parted", "resumed")]
         assert len(told) == len(behind) > 0
 
 
@@ -85,10 +76,9 @@ def test_a_reader_that_does_not_know_them_reads_on() -> None:
     records = resumed()
     later = {keys.PARTED: 200, keys.RESUMED: 201}
     unknown = [(stem, one._replace(kind=later.get(one.kind, one.kind))) for stem, one in records]
-    events, _, _ = audited(records)
-    found, sessions, findings = audited(unknown)
-    assert (found, findings) == (events, [])
-    assert {row.what for row in sessions} == {"start", "key-update", "end"}
+    audited = Audited(unknown)
+    assert (audited.statuses, audited.findings) == (Audited(records).statuses, [])
+    assert {row.what for row in audited.sessions} == {"start", "key-update", "end"}
 
 
 @pytest.mark.parametrize(
@@ -104,20 +94,14 @@ def test_a_reader_that_does_not_know_them_reads_on() -> None:
 )
 def test_one_that_is_not_of_the_format_is_a_finding(kind: int, body: bytes) -> None:
     records = resumed()
-    index = next(i for i, (_, one) in enumerate(records) if one.kind == kind)
-    stem, record = records[index]
-    changed = [*records[:index], (stem, record._replace(body=body)), *records[index + 1 :]]
-    events, _, findings = audited(changed)
-    assert [finding.kind for finding in findings] == ["malformed-record"]
-    assert {row[STATUS_AT] for row in events} == {"ok"}
+    audited = Audited(put(records, first_of(records, kind), body=body))
+    assert audited.kinds == ["malformed-record"]
+    assert set(audited.statuses) == {"ok"}
 
 
 def test_a_long_reason_of_another_writer_is_cut_in_its_row() -> None:
     records = resumed()
-    index = next(i for i, (_, one) in enumerate(records) if one.kind == keys.PARTED)
-    stem, record = records[index]
     body = SessionParted(0, "\x1b" * 100_000).encode()
-    changed = [*records[:index], (stem, record._replace(body=body)), *records[index + 1 :]]
-    _, sessions, findings = audited(changed)
-    assert findings == []
-    assert max(len(row.text or "") for row in sessions) == LONGEST_TEXT
+    audited = Audited(put(records, first_of(records, keys.PARTED), body=body))
+    assert audited.findings == []
+    assert max(len(row.text or "") for row in audited.sessions) == LONGEST_TEXT

@@ -9,18 +9,14 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
-from parley._node.journal.audit import Audit
-from parley._node.journal.audit.rows import STATUS_AT, Finding
+from parley._node.journal.audit.rows import Finding
 from parley._node.journal.bodies import SessionEnd
 from parley._node.journal.fields import EVENT, EVENT_HEAD
-from parley._node.journal.records import Record
 from parley._node.journal.sessions import SessionStart
-from tests.node.journal.audit.audited import received
-from tests.node.journal.recorded import AUDITOR, Recorded, records_of
+from tests.node.journal.audit.audited import PREFIX_AT, Audited, Records, first_of, put, received
+from tests.node.journal.recorded import Recorded, records_of
 
-Records = list[tuple[str, Record]]
 Tamper = Callable[[Records], Records]
-PREFIX_AT = EVENT_HEAD + 5
 SEAL_AT = EVENT_HEAD + 21
 
 
@@ -50,26 +46,14 @@ def closed_by_the_other_side() -> Records:
     return records_of(rec.journals[1].segments)
 
 
-def put(records: Records, index: int, body: bytes) -> Records:
-    stem, record = records[index]
-    return [*records[:index], (stem, record._replace(body=body)), *records[index + 1 :]]
-
-
-def flipped(body: bytes, at: int) -> bytes:
+def flipped_bit(body: bytes, at: int) -> bytes:
     return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
 
 
 def audited(records: Records) -> tuple[Counter[str], list[Finding]]:
-    """The statuses of events and the findings; offsets are made right first, as a forger would."""
-    audit = Audit((AUDITOR,))
-    offset, last = 0, ""
-    for stem, record in records:
-        offset = 0 if stem != last else offset
-        last = stem
-        audit.record(stem, record._replace(offset=offset))
-        offset += record.size
-    audit.finish_pending()
-    return Counter(row[STATUS_AT] for row in audit.take_events()), audit.take_findings()
+    """The statuses of events and the findings."""
+    made = Audited(records)
+    return made.statuses, made.findings
 
 
 def test_an_honest_journal_has_no_findings() -> None:
@@ -81,12 +65,12 @@ def test_an_honest_journal_has_no_findings() -> None:
 
 def flip_blob(records: Records) -> Records:
     index = received(records)[99]
-    return put(records, index, flipped(records[index][1].body, -1))
+    return put(records, index, body=flipped_bit(records[index][1].body, -1))
 
 
 def flip_prefix(records: Records) -> Records:
     index = received(records)[99]
-    return put(records, index, flipped(records[index][1].body, PREFIX_AT))
+    return put(records, index, body=flipped_bit(records[index][1].body, PREFIX_AT))
 
 
 def drop(records: Records) -> Records:
@@ -171,7 +155,7 @@ def test_a_foreign_seal_is_found_and_takes_nothing_with_it() -> None:
     body = records[index][1].body
     foreign = Identity.create().keys[0].sign(b"anything")
     statuses, findings = audited(
-        put(records, index, body[:SEAL_AT] + foreign + body[SEAL_AT + 64 :])
+        put(records, index, body=body[:SEAL_AT] + foreign + body[SEAL_AT + 64 :])
     )
     assert [(finding.kind, finding.place) for finding in findings] == [("bad-seal", place)]
     assert statuses["bad-seal"] == 1
@@ -182,10 +166,10 @@ def test_in_sealing_each_a_wrong_seal_is_told_from_an_altered_blob() -> None:
     records = recorded("each")
     index = received(records)[99]
     body = records[index][1].body
-    statuses, findings = audited(put(records, index, flipped(body, EVENT_HEAD + 10)))
+    statuses, findings = audited(put(records, index, body=flipped_bit(body, EVENT_HEAD + 10)))
     assert [(finding.kind, finding.place) for finding in findings] == [("bad-seal", 100)]
     assert statuses["bad-seal"] == 1
-    _, findings = audited(put(records, index, flipped(body, -1)))
+    _, findings = audited(put(records, index, body=flipped_bit(body, -1)))
     assert [(finding.kind, finding.place) for finding in findings] == [("bad-chain", 100)]
 
 
@@ -195,7 +179,7 @@ def test_a_foreign_seal_right_before_a_checkpoint_is_told_from_an_altered_blob()
     index = max(i for i in received(records) if i < block)
     place = received(records).index(index) + 1
     body = records[index][1].body
-    statuses, findings = audited(put(records, index, flipped(body, EVENT_HEAD + 10)))
+    statuses, findings = audited(put(records, index, body=flipped_bit(body, EVENT_HEAD + 10)))
     assert [(finding.kind, finding.place) for finding in findings] == [("bad-seal", place)]
     assert statuses["bad-seal"] == 1
 
@@ -217,22 +201,9 @@ def test_a_missing_event_before_a_key_update_is_one_gap() -> None:
     assert [(finding.kind, finding.place) for finding in findings] == [("gap", 20)]
 
 
-def end_index(records: Records) -> int:
-    return next(i for i, (_, record) in enumerate(records) if record.kind == keys.SESSION_END)
-
-
-def test_a_forged_end_is_found() -> None:
-    records = recorded()
-    index = end_index(records)
-    end = SessionEnd.parse(records[index][1].body)
-    altered = SessionEnd(end.session, 12, end.remote, end.text, end.chains, end.places)
-    _, findings = audited(put(records, index, altered.encode()))
-    assert [finding.kind for finding in findings] == ["end-mismatch"]
-
-
 def test_events_cut_off_before_the_end_are_missing() -> None:
     records = recorded()
-    index = end_index(records)
+    index = first_of(records, keys.SESSION_END)
     last = received(records)[-1]
     _, findings = audited([*records[:last], *records[last + 1 : index], *records[index:]])
     assert [finding.kind for finding in findings] == ["gap"]
@@ -259,11 +230,8 @@ def test_a_missing_segment_is_found() -> None:
 def test_a_damaged_record_is_told_and_then_what_cannot_be_verified_behind_it() -> None:
     records = recorded()
     index = received(records)[99]
-    stem, record = records[index]
-    body = flipped(record.body, -1)
-    damaged = [*records]
-    damaged[index] = (stem, record._replace(body=body, status="bad-crc"))
-    _, findings = audited(damaged)
+    body = flipped_bit(records[index][1].body, -1)
+    _, findings = audited(put(records, index, body=body, status="bad-crc"))
     assert [(finding.kind, finding.place) for finding in findings] == [
         ("bad-crc", 100),
         ("bad-chain", 100),
@@ -276,13 +244,13 @@ def test_what_is_told_at_the_next_segment_is_told_of_the_one_it_is_in() -> None:
     records = recorded()
     index = received(records)[60]
     stem, record = records[index]
-    _, (finding,) = audited(put(records, index, flipped(record.body, -1)))
+    _, (finding,) = audited(put(records, index, body=flipped_bit(record.body, -1)))
     assert (finding.kind, finding.place, finding.segment) == ("bad-chain", 61, stem)
 
 
 def test_a_session_that_begins_twice_is_found_and_loses_no_event() -> None:
     records = recorded()
-    start = next(i for i, (_, record) in enumerate(records) if record.kind == keys.SESSION_START)
+    start = first_of(records, keys.SESSION_START)
     again = received(records)[39]
     statuses, findings = audited([*records[:again], records[start], *records[again:]])
     assert {"session-twice", "malformed-record"} <= {finding.kind for finding in findings}
@@ -292,7 +260,7 @@ def test_a_session_that_begins_twice_is_found_and_loses_no_event() -> None:
 
 def test_a_lost_checkpoint_is_found() -> None:
     records = recorded()
-    index = next(i for i, (_, record) in enumerate(records) if record.kind == keys.CHECKPOINT)
+    index = first_of(records, keys.CHECKPOINT)
     _, findings = audited(records[:index] + records[index + 1 :])
     assert [finding.kind for finding in findings] == ["missing-checkpoint"]
 
@@ -300,17 +268,9 @@ def test_a_lost_checkpoint_is_found() -> None:
 def test_events_of_no_session_are_rows_and_one_finding() -> None:
     records = recorded()
     index = received(records)[99]
-    body = records[index][1].body
-    statuses, findings = audited(
-        [
-            *records[: index + 1],
-            (
-                records[index][0],
-                records[index][1]._replace(body=EVENT.pack(77, 0) + body[EVENT_HEAD:]),
-            ),
-            *records[index + 1 :],
-        ]
-    )
+    stem, record = records[index]
+    foreign = record._replace(body=EVENT.pack(77, 0) + record.body[EVENT_HEAD:])
+    statuses, findings = audited([*records[: index + 1], (stem, foreign), *records[index + 1 :]])
     assert [finding.kind for finding in findings] == ["no-session"]
     assert statuses["gap"] == 1
 
@@ -320,19 +280,19 @@ def test_an_identity_that_the_proof_does_not_show_is_found() -> None:
     rec = Recorded()
     rec.end()
     records = records_of(rec.journals[0].segments)
-    index = next(i for i, (_, one) in enumerate(records) if one.kind == keys.SESSION_START)
+    index = first_of(records, keys.SESSION_START)
     start = SessionStart.parse(records[index][1].body)
     assert len(start.facts.remote_keys) > 1
     facts = replace(start.facts, remote_keys=start.facts.remote_keys[:1])
-    _, findings = audited(put(records, index, replace(start, facts=facts).encode()))
+    _, findings = audited(put(records, index, body=replace(start, facts=facts).encode()))
     assert [finding.kind for finding in findings] == ["bad-proof"]
 
 
 def test_two_findings_of_ends_that_are_not_what_was_sealed() -> None:
     for made in (recorded(), closed_by_the_other_side()):
-        index = end_index(made)
+        index = first_of(made, keys.SESSION_END)
         end = SessionEnd.parse(made[index][1].body)
         assert end.text == "until tomorrow"
         for altered in (replace(end, text=""), replace(end, remote=not end.remote)):
-            _, findings = audited(put(made, index, altered.encode()))
+            _, findings = audited(put(made, index, body=altered.encode()))
             assert [finding.kind for finding in findings] == ["end-mismatch"], altered
