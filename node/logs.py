@@ -6,7 +6,8 @@ end is rationed: how many lines were left out is said with the next one. Each li
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from parley._node.protocol.allowance import Allowance, Rate
@@ -36,6 +37,22 @@ def needs_extra(what: str, extra: str) -> str:
         f"{what} needs the extra {extra!r}: pip install 'parley-node[{extra}]', "
         f"or in a clone: uv run --extra {extra}"
     )
+
+
+@contextmanager
+def extra_required(what: str, extra: str) -> Iterator[None]:
+    """Import what an extra installs inside the block.
+
+    Raises:
+        ModuleNotFoundError: it isn't installed; the text says which extra to install.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("parley"):
+            raise
+        text = needs_extra(f"{what} ({error.name})", extra)
+        raise ModuleNotFoundError(text, name=error.name) from error
 
 
 class LogRation:

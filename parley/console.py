@@ -1,6 +1,9 @@
 """A page on which an operator sees what a node does (docs/howto/console.md)."""
 
-from parley._node.web.console.console import Console
-from parley._node.web.console.serving import ServedConsole, serving_console
+from parley._node.logs import extra_required
+
+with extra_required("parley.console", "console"):
+    from parley._node.web.console.console import Console
+    from parley._node.web.console.serving import ServedConsole, serving_console
 
 __all__ = ["Console", "ServedConsole", "serving_console"]

@@ -1,12 +1,15 @@
 """The data pipeline over journals; it needs the extra `pipeline` (docs/pipeline.md)."""
 
-from parley._pipeline.gold.cluster import read_gold
-from parley._pipeline.gold.outcome import Outcome
-from parley._pipeline.jobs import run
-from parley._pipeline.silver import events, findings, sessions, tunnels
-from parley._pipeline.source import JournalSource
-from parley._pipeline.spark import open_session
-from parley._pipeline.tables import Tables
+from parley._node.logs import extra_required
+
+with extra_required("parley.pipeline", "pipeline"):
+    from parley._pipeline.gold.cluster import read_gold
+    from parley._pipeline.gold.outcome import Outcome
+    from parley._pipeline.jobs import run
+    from parley._pipeline.silver import events, findings, sessions, tunnels
+    from parley._pipeline.source import JournalSource
+    from parley._pipeline.spark import open_session
+    from parley._pipeline.tables import Tables
 
 __all__ = [
     "JournalSource",

@@ -1,8 +1,11 @@
 """A node's metrics and spans for others' programs; it needs the extra `metrics`."""
 
-from parley._node.handlers.tracing import Intercepting, trace
-from parley._node.metrics.otel import Observed, observed
-from parley._node.metrics.prometheus import prometheus_text
+from parley._node.logs import extra_required
+
+with extra_required("parley.telemetry", "metrics"):
+    from parley._node.handlers.tracing import Intercepting, trace
+    from parley._node.metrics.otel import Observed, observed
+    from parley._node.metrics.prometheus import prometheus_text
 
 __all__ = [
     "Intercepting",

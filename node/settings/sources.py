@@ -99,7 +99,10 @@ def _built(code: Settings, given: Mapping[str, _Given]) -> Settings:
         tables[table][key] = each.value
     node = tables["node"]
     if "network_key_file" in node:
-        node["network_key"] = read_network_key(Path(node.pop("network_key_file")), _warn)
+        path = node.pop("network_key_file")
+        if not path or not isinstance(path, str | Path):
+            raise ConfigError("network_key_file: expected the path of a file")
+        node["network_key"] = read_network_key(Path(path), _warn)
     node["limits"] = replace(code.node.limits, **tables["node.limits"])
     node["algorithms"] = {**code.node.algorithms, **tables["node.algorithms"]}
     tables["dialects"]["limits"] = replace(code.dialects.limits, **tables["dialects.limits"])
@@ -147,7 +150,7 @@ def _from_file(path: Path) -> dict[str, _Given]:
         raise ConfigError(f"the settings file {path} does not exist") from error
     except OSError as error:
         raise ConfigError(f"cannot read the settings in {path}: {os_reason(error)}") from error
-    except ValueError as error:  # neither UTF-8 nor TOML
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML, or nested too deeply
         raise ConfigError(f"cannot read the settings in {path}: {error}") from error
     _require_known(found, f" in {path}")
     directory = path.absolute().parent
@@ -234,7 +237,10 @@ def _located(name: str, value: Any, directory: Path) -> Any:
 
 
 def _path(value: str, directory: Path) -> Path:
-    return directory / Path(value).expanduser()
+    try:
+        return directory / Path(value).expanduser()
+    except RuntimeError:  # there is no such user: then it is a name, as in a shell
+        return directory / value
 
 
 def _warn(sentence: str) -> None:

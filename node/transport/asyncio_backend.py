@@ -256,7 +256,6 @@ class AsyncioBackend:
                 # Raised from the loop: a transport that called us may suppress it.
                 self._loop.call_soon(_raise, error)
                 continue
-            one.runner = task
             if task.done():
                 self._ended(task)
             else:
@@ -377,7 +376,8 @@ class AsyncioBackend:
 
 
 async def _run_for(function: Callable[[Any], Awaitable[object]], one: Running) -> None:
-    one.runner = asyncio.current_task()  # an eager task can be cancelled in its first step
+    # Not before: a task that is cancelled before its first step would not clean up.
+    one.runner = asyncio.current_task()
     await function(one)
 
 

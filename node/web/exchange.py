@@ -118,6 +118,8 @@ class HttpConnection:
                             raise HttpError(_HEAD_TOO_LARGE)
                         if {name for name, _ in request.headers} >= _FRAMING:
                             raise HttpError(HTTPStatus.BAD_REQUEST)
+                        if _stated_length(request) > self._limits.body:
+                            raise HttpError(_TOO_LARGE)  # before it is sent
                     elif isinstance(event, h11.Data):
                         body += event.data
                         if len(body) > self._limits.body:
@@ -276,6 +278,10 @@ class HttpConnection:
                     left -= len(await self._stream.receive(READ_SIZE))
             except (*_CLOSED, OSError):
                 return
+
+
+def _stated_length(request: h11.Request) -> int:
+    return next((int(value) for name, value in request.headers if name == b"content-length"), 0)
 
 
 def _phrase(status: int) -> str:

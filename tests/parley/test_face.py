@@ -44,6 +44,26 @@ def test_it_loads_what_is_used() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n[]\n", "")
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("module", "needed", "extra"),
+    [
+        ("console", "starlette", "console"),
+        ("telemetry", "opentelemetry", "metrics"),
+        ("telemetry", "prometheus_client", "metrics"),
+        ("pipeline", "pyarrow", "pipeline"),
+    ],
+)
+def test_a_missing_extra_is_named(module: str, needed: str, extra: str) -> None:
+    program = f"import sys; sys.modules[{needed!r}] = None; import parley.{module}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=25, check=False
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ModuleNotFoundError: parley.{module} ({needed}")
+    assert f"needs the extra '{extra}'" in last
+
+
 def test_its_names_are_the_classes_themselves() -> None:
     assert_type(Node, type[parley._node.node.Node])
     assert Node is parley.Node is parley._node.node.Node

@@ -259,7 +259,7 @@ def _completer(completes: Completions) -> Any:
 
 
 def _show_all(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if wanted:
+    if wanted and not ctx.resilient_parsing:
         ctx.meta[_ALL] = True
         click.echo(ctx.get_help())
         ctx.exit()

@@ -35,7 +35,7 @@ PROGRAM: Final = "parley"
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if wanted:
+    if wanted and not ctx.resilient_parsing:
         click.echo(VERSION)
         ctx.exit()
 

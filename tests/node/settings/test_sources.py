@@ -409,6 +409,9 @@ def test_a_network_key_stands_in_a_file_of_its_own(write: Write) -> None:
         ("node.info = {a = 1979-05-27}", r"cannot set node\.info to .*has no encoding"),
         ("node.info = {a = 'b'", "cannot read the settings"),
         ("\x00", "cannot read the settings"),
+        ("x = " + "[" * 5_000, "cannot read the settings"),
+        ("node.network_key_file = 3", "cannot set node.network_key_file to 3: expected the path"),
+        ("node.network_key_file = '~parley-nobody/k'", "cannot read .*/~parley-nobody/k: No such"),
     ],
 )
 def test_other_mistakes_in_a_file(write: Write, toml: str, text: str) -> None:

@@ -59,7 +59,7 @@ async def test_each_has_its_own_task_and_context(backend: AsyncioBackend) -> Non
     backend.begin([(note, ones[0]), (note_twice, ones[1]), (note, ones[2])])
     assert [bool(one.seen) for one in ones] == [EAGER] * 3
     assert asyncio.current_task() is begins
-    await eventually(lambda: all(one.runner.done() for one in ones))
+    await eventually(lambda: all(one.runner and one.runner.done() for one in ones))
     assert [one.seen for one in ones] == [
         ["nobody", True],
         ["nobody", True, "b", True],
@@ -88,6 +88,15 @@ async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself
     await eventually(one.runner.done)
     assert one.seen == ["began", ("enough",)]
     assert one.runner.cancelled()
+
+
+async def test_one_that_has_not_begun_cannot_be_cancelled(backend: AsyncioBackend) -> None:
+    one = One()
+    backend.begin([(note_twice, one)])
+    if one.runner is not None:  # as a request whose connection ends before the next turn
+        one.runner.cancel()
+    await eventually(lambda: one.runner is not None and one.runner.done())
+    assert one.seen[:2] == ["nobody", True]  # so it cleans up
 
 
 async def test_closing_cancels_and_waits(backend: AsyncioBackend) -> None:

@@ -144,6 +144,12 @@ async def test_who_waits_for_100_before_a_body_is_told_to_go_on(anyio_backend: A
         assert (await stream.receive()).endswith(b"hi")
 
 
+async def test_a_body_that_is_too_long_is_refused_before_it_is_sent(anyio_backend: Any) -> None:
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 11\r\n\r\n"
+    async with serving(app(), "127.0.0.1:0", limits=WebLimits(body=10)) as url:
+        assert (await said(url, head)).startswith(b"HTTP/1.1 413")
+
+
 @pytest.mark.parametrize(
     ("pieces", "status"),
     [

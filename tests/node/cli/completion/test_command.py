@@ -77,6 +77,8 @@ def test_no_other_shell(parley: Parley) -> None:
         ("parley demo f", set()),
         ("parley --v", {"--version"}),
         ("parley call --js", {"--json"}),
+        ("parley call --help-all --js", {"--json"}),
+        ("parley --version er", {"errors"}),
         ("parley call --json --js", set()),  # given already
         ("parley serve --listen tcp://a:1 --liste", {"--listen"}),  # may be given again
         ("parley ping --trust any --role p", {"peer"}),
