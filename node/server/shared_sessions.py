@@ -25,9 +25,6 @@ class SharedSessions:
         self._reach = reach
         self._sessions: dict[tuple[NodeId, ...], SharedSession] = {}
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     @asynccontextmanager
     async def to(self, ids: tuple[NodeId, ...]) -> AsyncIterator[Peer]:
         """The session with a node, opened by the first who needs it and closed after the last.

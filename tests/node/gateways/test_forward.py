@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
@@ -59,6 +59,14 @@ async def three(**options: object) -> AsyncIterator[Three]:
                 yield Three(source, news, proxy, forward, reader)
 
 
+@asynccontextmanager
+async def two(**settings: Any) -> AsyncIterator[tuple[Node, Node, str]]:
+    """Two nodes, the second with `settings`, and the address of the first."""
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as first, new_node(**settings) as second:
+            yield first, second, await first.listen("tcp://127.0.0.1:0")
+
+
 async def test_notes_of_another_node_reach_our_own_subscribers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -103,23 +111,21 @@ async def test_a_link_that_is_cut_is_made_again(caplog: pytest.LogCaptureFixture
 
 async def test_who_says_no_is_asked_again() -> None:
     answers: list[Value] = []
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as source, new_node() as middle:
+    async with two() as (source, middle, address):
 
-            @source.on_subscribe("later")
-            async def decide(request: SubscribeRequest) -> None:
-                answers.append(request.data)
-                if len(answers) < 3:
-                    raise SubscribeRejected
+        @source.on_subscribe("later")
+        async def decide(request: SubscribeRequest) -> None:
+            answers.append(request.data)
+            if len(answers) < 3:
+                raise SubscribeRejected
 
-            address = await source.listen("tcp://127.0.0.1:0")
-            async with Forward(middle, "later", address, data="please", pauses=QUICK) as forward:
-                await anyio.sleep(0.02)
-                assert not forward.is_linked  # no such topic
-                source.topic("later")
-                await forward.linked()
-            assert answers == ["please"] * 3
-            assert forward.cuts == 0
+        async with Forward(middle, "later", address, data="please", pauses=QUICK) as forward:
+            await anyio.sleep(0.02)
+            assert not forward.is_linked  # no such topic
+            source.topic("later")
+            await forward.linked()
+        assert answers == ["please"] * 3
+        assert forward.cuts == 0
 
 
 async def test_the_end_of_the_topic_and_the_end_of_the_node() -> None:
@@ -136,52 +142,48 @@ async def test_the_end_of_the_topic_and_the_end_of_the_node() -> None:
 
 
 async def test_dropped_notes_are_counted_over_all_links(caplog: pytest.LogCaptureFixture) -> None:
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as source, new_node(limits=Limits(stream_window=1024)) as middle:
-            news = source.topic("news", slow="unsubscribe", buffer=1024, patience=0)
-            address = await source.listen("tcp://127.0.0.1:0")
-            async with Forward(middle, "news", address, pauses=QUICK) as forward:
-                for count in (1, 2):
-                    await forward.linked()
-                    async with anyio.create_task_group() as burst:
-                        for _ in range(8):  # one fits the window, four wait on the connection
-                            burst.start_soon(news.publish, bytes(60_000))
-                    await eventually(lambda count=count: forward.cuts == count)  # type: ignore[misc]  # a default
-                    assert forward.lost >= 5 * count
+    async with two(limits=Limits(stream_window=1024)) as (source, middle, address):
+        news = source.topic("news", slow="unsubscribe", buffer=1024, patience=0)
+        async with Forward(middle, "news", address, pauses=QUICK) as forward:
+            for count in (1, 2):
+                await forward.linked()
+                async with anyio.create_task_group() as burst:
+                    for _ in range(8):  # one fits the window, four wait on the connection
+                        burst.start_soon(news.publish, bytes(60_000))
+                await eventually(lambda count=count: forward.cuts == count)  # type: ignore[misc]  # a default
+                assert forward.lost >= 5 * count
     assert any("notes lost" in record.message for record in caplog.records)
 
 
 async def test_notes_that_do_not_fit_are_counted_and_do_no_harm(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as source, new_node(limits=Limits(max_payload=2048)) as middle:
-            news, told = source.topic("news"), list[object]()
-            forward = Forward(middle, "news", await source.listen("tcp://127.0.0.1:0"))
-            # What is taken off the headers makes room: so this node's limit is met by hand.
-            forward.topic._largest = 500
-            forward.topic.tap(lambda data, headers: told.append(data))
-            async with forward:
-                await forward.linked()
-                for note in (b"a", bytes(600), bytes(600), b"b"):
-                    await news.publish(note)
-                await eventually(lambda: len(told) == 2)
-            assert (told, forward.notes, forward.lost) == ([b"a", b"b"], 2, 2)
+    async with two(limits=Limits(max_payload=2048)) as (source, middle, address):
+        news, told = source.topic("news"), list[object]()
+        forward = Forward(middle, "news", address)
+        # What is taken off the headers makes room: so this node's limit is met by hand.
+        forward.topic._largest = 500
+        forward.topic.tap(lambda data, headers: told.append(data))
+        async with forward:
+            await forward.linked()
+            for note in (b"a", bytes(600), bytes(600), b"b"):
+                await news.publish(note)
+            await eventually(lambda: len(told) == 2)
+        assert (told, forward.notes, forward.lost) == ([b"a", b"b"], 2, 2)
     assert sum("a note of" in record.message for record in caplog.records) == 1
 
 
 async def test_notes_of_another_type_are_counted_and_do_no_harm() -> None:
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as source, new_node() as middle:
-            news, told = source.topic("news"), list[object]()
-            middle.topic("news", int).tap(lambda data, headers: told.append(data))
-            forward = Forward(middle, "news", await source.listen("tcp://127.0.0.1:0"))
-            async with forward:
-                await forward.linked()
-                for note in (1, "two", 3):
-                    await news.publish(note)
-                await eventually(lambda: len(told) == 2)
-            assert (told, forward.notes, forward.lost) == ([1, 3], 2, 1)
+    async with two() as (source, middle, address):
+        news, told = source.topic("news"), list[object]()
+        middle.topic("news", int).tap(lambda data, headers: told.append(data))
+        forward = Forward(middle, "news", address)
+        async with forward:
+            await forward.linked()
+            for note in (1, "two", 3):
+                await news.publish(note)
+            await eventually(lambda: len(told) == 2)
+        assert (told, forward.notes, forward.lost) == ([1, 3], 2, 1)
 
 
 async def test_two_nodes_do_not_forward_a_topic_to_each_other(
@@ -192,87 +194,82 @@ async def test_two_nodes_do_not_forward_a_topic_to_each_other(
     def said(words: str) -> bool:
         return any(words in record.message for record in caplog.records)
 
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as one, new_node() as other:
-            addresses = [await node.listen("tcp://127.0.0.1:0") for node in (one, other)]
-            theirs = other.topic("t")
-            async with (
-                Forward(one, "t", addresses[1], pauses=QUICK) as first,
-                Forward(other, "t", addresses[0], pauses=QUICK) as second,
-            ):
-                await eventually(lambda: said("would go round for ever"))
-                await eventually(lambda: first.is_linked != second.is_linked)
-                published = (theirs if first.is_linked else one.topics["t"]).publish
-                await published("once")
-                await eventually(lambda: first.notes + second.notes == 1)
-                await published("twice")
-                await eventually(lambda: first.notes + second.notes == 2)
-                assert first.is_linked != second.is_linked
-            # It may again when nothing is forwarded the other way.
-            async with Forward(other, "t", addresses[0], pauses=QUICK) as second:
-                await second.linked()
+    async with two() as (one, other, _):
+        addresses = [await node.listen("tcp://127.0.0.1:0") for node in (one, other)]
+        theirs = other.topic("t")
+        async with (
+            Forward(one, "t", addresses[1], pauses=QUICK) as first,
+            Forward(other, "t", addresses[0], pauses=QUICK) as second,
+        ):
+            await eventually(lambda: said("would go round for ever"))
+            await eventually(lambda: first.is_linked != second.is_linked)
+            published = (theirs if first.is_linked else one.topics["t"]).publish
+            await published("once")
+            await eventually(lambda: first.notes + second.notes == 1)
+            await published("twice")
+            await eventually(lambda: first.notes + second.notes == 2)
+            assert first.is_linked != second.is_linked
+        # It may again when nothing is forwarded the other way.
+        async with Forward(other, "t", addresses[0], pauses=QUICK) as second:
+            await second.linked()
 
 
 async def test_a_source_that_is_subscribed_here_is_not_forwarded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as one, new_node() as other:
-            ours, address = one.topic("t"), await other.listen("tcp://127.0.0.1:0")
-            other.topic("t")
-            back = await other.connect(await one.listen("tcp://127.0.0.1:0"))
-            async with Forward(one, "t", address, pauses=QUICK) as forward:
-                await forward.linked()
-                with pytest.raises(SubscribeRejected) as rejected:
-                    await back.subscribe("t").__aenter__()
-                assert rejected.value.data == "its own notes of this topic would go round for ever"
-            async with back.subscribe("t"), Forward(one, "t", address, pauses=QUICK) as forward:
-                await eventually(
-                    lambda: any("subscribed here" in record.message for record in caplog.records)
-                )
-                assert not forward.is_linked
-                assert len(ours.subscribers) == 1
+    async with two() as (one, other, _):
+        ours, address = one.topic("t"), await other.listen("tcp://127.0.0.1:0")
+        other.topic("t")
+        back = await other.connect(await one.listen("tcp://127.0.0.1:0"))
+        async with Forward(one, "t", address, pauses=QUICK) as forward:
+            await forward.linked()
+            with pytest.raises(SubscribeRejected) as rejected:
+                await back.subscribe("t").__aenter__()
+            assert rejected.value.data == "its own notes of this topic would go round for ever"
+        async with back.subscribe("t"), Forward(one, "t", address, pauses=QUICK) as forward:
+            await eventually(
+                lambda: any("subscribed here" in record.message for record in caplog.records)
+            )
+            assert not forward.is_linked
+            assert len(ours.subscribers) == 1
 
 
 async def test_a_subscription_is_refused_if_forwarding_begins_while_it_is_decided() -> None:
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as one, new_node() as other:
-            ours, asked, go, refused = one.topic("t"), anyio.Event(), anyio.Event(), anyio.Event()
-            address = await other.listen("tcp://127.0.0.1:0")
-            other.topic("t")
-            back = await other.connect(await one.listen("tcp://127.0.0.1:0"))
+    async with two() as (one, other, _):
+        ours, asked, go, refused = one.topic("t"), anyio.Event(), anyio.Event(), anyio.Event()
+        address = await other.listen("tcp://127.0.0.1:0")
+        other.topic("t")
+        back = await other.connect(await one.listen("tcp://127.0.0.1:0"))
 
-            @ours.on_subscribe
-            async def decide(request: SubscribeRequest) -> None:
-                asked.set()
-                await go.wait()
+        @ours.on_subscribe
+        async def decide(request: SubscribeRequest) -> None:
+            asked.set()
+            await go.wait()
 
-            async def subscribe() -> None:
-                with pytest.raises(SubscribeRejected):
-                    await back.subscribe("t").__aenter__()
-                refused.set()
+        async def subscribe() -> None:
+            with pytest.raises(SubscribeRejected):
+                await back.subscribe("t").__aenter__()
+            refused.set()
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(subscribe)
-                await asked.wait()
-                async with Forward(one, "t", address, pauses=QUICK) as forward:
-                    await forward.linked()
-                    go.set()
-                    await refused.wait()
-            assert not ours.subscribers
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(subscribe)
+            await asked.wait()
+            async with Forward(one, "t", address, pauses=QUICK) as forward:
+                await forward.linked()
+                go.set()
+                await refused.wait()
+        assert not ours.subscribers
 
 
 async def test_a_long_reason_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as source, new_node() as middle:
+    async with two() as (source, middle, address):
 
-            @source.topic("t").on_subscribe
-            def decide(request: SubscribeRequest) -> None:
-                raise SubscribeRejected("no" * 10_000)
+        @source.topic("t").on_subscribe
+        def decide(request: SubscribeRequest) -> None:
+            raise SubscribeRejected("no" * 10_000)
 
-            address = await source.listen("tcp://127.0.0.1:0")
-            async with Forward(middle, "t", address, pauses=QUICK):
-                await eventually(lambda: "subscribed again" in caplog.text)
+        async with Forward(middle, "t", address, pauses=QUICK):
+            await eventually(lambda: "subscribed again" in caplog.text)
     said = next(r.getMessage() for r in caplog.records if "nono" in r.getMessage())
     assert 100 < len(said) < 1000
 
@@ -324,11 +321,10 @@ async def test_what_cannot_be_forwarded() -> None:
 
 
 async def test_who_is_not_trusted_brings_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with anyio.fail_after(PATIENCE):
-        async with new_node() as source, new_node() as middle:
-            source.topic("t")
-            place = (await source.listen("tcp://127.0.0.1:0")).partition("#")[0]
-            trust = Pinned(Identity.create().node_id)
-            async with Forward(middle, "t", place, trust=trust, pauses=QUICK):
-                await eventually(lambda: "dialled again" in caplog.text)
+    async with two() as (source, middle, address):
+        source.topic("t")
+        place = address.partition("#")[0]
+        trust = Pinned(Identity.create().node_id)
+        async with Forward(middle, "t", place, trust=trust, pauses=QUICK):
+            await eventually(lambda: "dialled again" in caplog.text)
     assert "linked" not in caplog.text

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from parley import CallRefused, NamedEvent, Namespace, PeerClosedError, Supercategory, on_event
+from parley import CallRefused, NamedEvent, Namespace, Supercategory, on_event
 from parley._node.dialects.named.codec import BromineEvent, BromineType
 from parley._node.gateways.named.peer import FlavourName
 from parley._node.protocol.codes import CloseCode
@@ -154,40 +154,6 @@ async def test_a_guest_has_no_rights_but_those_of_a_function(flavour: FlavourNam
             codes[name] = caught.value.code
         assert codes == {"members": 20, "ids": 20, "roles": 22}
         assert (await client.emit("anyone", 1).reply(timeout=PATIENCE)).data == 1
-
-
-@both
-async def test_who_waits_learns_of_the_end(flavour: FlavourName) -> None:
-    async with joined(flavour) as (served, client):
-        began, over = anyio.Event(), anyio.Event()
-
-        @served.node.on("stuck")
-        async def stuck(event: NamedEvent) -> None:
-            began.set()
-            await over.wait()
-
-        async with anyio.create_task_group() as group:
-
-            async def wait() -> None:
-                with pytest.raises(PeerClosedError):
-                    await client.emit("stuck").reply(timeout=PATIENCE)
-
-            async def wait_for_replies() -> None:
-                with pytest.raises(PeerClosedError):
-                    await anext(client.emit("stuck").replies())
-
-            group.start_soon(wait)
-            group.start_soon(wait_for_replies)
-            await began.wait()
-            for peer in served.peers:
-                peer.drop()
-        await client.peer.closed()
-        over.set()
-        assert not client.is_open
-        with pytest.raises(PeerClosedError):
-            await client.emit("stuck")
-        with pytest.raises(PeerClosedError):
-            await client.emit("stuck").reply()
 
 
 @both

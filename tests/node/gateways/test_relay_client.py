@@ -217,7 +217,7 @@ async def test_what_is_not_read_is_bounded_over_connections() -> None:
     ):
         await eventually(lambda: client.sessions == 2)
         await settled()
-        # The second connection is not read on before there is room: else there were a third.
+        # The client stops reading the second connection, or it would have opened a third.
         assert (client.sessions, client.is_open) == (2, True)
         assert await numbers_of(client, 60) == list(range(60))
         assert client.cuts == 9

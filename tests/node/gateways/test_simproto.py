@@ -204,20 +204,6 @@ async def test_leaving_waits_for_notes_that_were_published() -> None:
     assert got == [bytes(1_000) + b"%d" % number for number in range(300)]
 
 
-async def test_leaving_by_an_exception_is_at_once() -> None:
-    async def fail(node: Node) -> None:
-        async with SimProtoGateway(node) as gateway:
-            address = await gateway.listen("tcp://127.0.0.1:0")
-            async with SimProtoClient(address):
-                await eventually(lambda: bool(gateway.peers))
-                raise RuntimeError("over")
-
-    with nothing_left(), anyio.fail_after(PATIENCE):
-        async with new_node(drain_timeout=9) as node:
-            with pytest.raises(RuntimeError, match="over"):
-                await fail(node)
-
-
 def test_a_label_is_served_once() -> None:
     node: Node = new_node()
     offer_simproto(node, "sim")

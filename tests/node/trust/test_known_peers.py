@@ -389,21 +389,3 @@ def test_the_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
     with pytest.raises(ConfigError, match="PARLEY_HOME"):
         default_known_peers()
-
-
-def test_its_stamp_changes_with_the_file(path: Path) -> None:
-    peers = KnownPeers(path)
-    seen = [peers.stamp()]
-    assert seen == [None]
-    peers.add(A, None, NOW)
-    seen.append(peers.stamp())
-    path.write_text(path.read_text() + "# a comment\n")
-    seen.append(peers.stamp())
-    peers.forget(A)
-    seen.append(peers.stamp())
-    assert len(set(seen)) == 4
-    assert peers.stamp() == KnownPeers(path).stamp() == seen[-1]
-    path.unlink()
-    assert peers.stamp() is None
-    with pytest.raises(KnownPeersError, match="cannot read"):
-        KnownPeers("/dev/null/known_peers").stamp()

@@ -47,7 +47,8 @@ def test_on_the_way_is_bounded_in_bytes_too() -> None:
     assert notes.read() == []
 
 
-def test_a_finished_topic_is_over_once_all_is_acknowledged() -> None:
+@pytest.mark.parametrize("answer", [b"\0", b"\2"], ids=["acknowledged", "not wanted"])
+def test_a_finished_topic_is_over_once_its_notes_are_answered(answer: bytes) -> None:
     side = Side()
     side.receive(request(SUBSCRIBE, "news"))
     side.publish("news", b"one", b"two")
@@ -56,11 +57,12 @@ def test_a_finished_topic_is_over_once_all_is_acknowledged() -> None:
     feed.on_over = lambda: over.append(feed)
     feed.finish()
     assert feed.left != (0, 0)
-    side.receive(serialise_message(RESPONSE, 1, b"\0"))
-    assert not over
-    side.receive(serialise_message(RESPONSE, 2, b"\0"))
-    assert over == [feed]
+    side.receive(serialise_message(RESPONSE, 1, answer))
+    assert over == ([] if answer == b"\0" else [feed])
+    side.receive(serialise_message(RESPONSE, 2, answer))
+    assert set(over) == {feed}
     assert feed.left == (0, 0)
+    assert side.ended is None
     assert not side.sim.is_subscribed("news")
 
 
@@ -99,18 +101,3 @@ def test_a_note_that_is_not_taken_ends_the_subscription(code: int) -> None:
     side.publish("news", b"two")
     assert side.said() == b""
     assert code_of(side.receive(request(UNSUBSCRIBE, "news"))) == 2
-
-
-def test_a_finished_topic_is_over_once_they_want_no_more() -> None:
-    side = Side()
-    side.receive(request(SUBSCRIBE, "news"))
-    side.publish("news", b"one", b"two")
-    feed = next(iter(side.fanouts["news"].feeds))
-    over: list[object] = []
-    feed.on_over = lambda: over.append(feed)
-    feed.finish()
-    side.receive(serialise_message(RESPONSE, 1, b"\2"))
-    assert over == [feed]
-    side.receive(serialise_message(RESPONSE, 2, b"\2"))
-    assert side.ended is None
-    assert feed.left == (0, 0)
