@@ -5,7 +5,6 @@ import pytest
 from parley._crypto.errors import CryptoError, UnknownAlgorithmError
 from parley._crypto.registry import (
     CIPHERS,
-    HASHES,
     KEX,
     NAMES,
     PARAMETERS,
@@ -29,12 +28,6 @@ def test_names_and_their_default_order() -> None:
     assert NAMES["sealing"] == SEALINGS
 
 
-def test_every_entry_bears_its_own_name() -> None:
-    for table in (KEX, SIGNING, HASHES, CIPHERS):
-        for name, algorithm in table.items():
-            assert algorithm.name == name
-
-
 def test_sizes_of_section_4_and_5() -> None:
     shares = {k.name: (k.initiator_share_size, k.responder_share_size) for k in KEX.values()}
     assert shares == {"x25519-mlkem768": (1216, 1120), "x25519": (32, 32)}
@@ -52,14 +45,6 @@ def test_suites_are_all_combinations_the_default_first() -> None:
     suites = list(all_suites())
     assert len(set(suites)) == len(suites) == 2 * 3 * 4 * 3 * 2
     assert suites[0].names() == {parameter: NAMES[parameter][0] for parameter in PARAMETERS}
-
-
-def test_a_suite_gives_its_algorithms() -> None:
-    for suite in all_suites():
-        assert suite.kex_algorithm is KEX[suite.kex]
-        assert suite.signing_algorithm is SIGNING[suite.signing]
-        assert suite.hash_algorithm is HASHES[suite.hash]
-        assert suite.cipher_algorithm is CIPHERS[suite.cipher]
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)

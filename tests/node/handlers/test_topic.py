@@ -11,6 +11,7 @@ from parley._lbm.errors import LbmEncodeError
 from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
 from parley._node.handlers.topic import PATIENCE, Topic
 from parley._node.messaging.fanout import TURN_SIZE
+from parley._node.messaging.kept import LEAST_KEEP_BYTES
 from parley._node.messaging.notes import DROPPED_HEADER, encode_note
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
@@ -87,6 +88,8 @@ def at_once(coroutine: Coroutine[Any, Any, object]) -> bool:
         {"patience": float("nan")},
         {"supercategories": []},
         {"allow": [""]},
+        {"keep": 0},
+        {"keep_bytes": LEAST_KEEP_BYTES - 1},
     ],
 )
 async def test_wrong_options(options: dict[str, Any], anyio_backend: str) -> None:
@@ -337,47 +340,40 @@ async def test_publish_that_is_cancelled_has_published(anyio_backend: str) -> No
         assert clock.next_timer > 0
 
 
+SMALL_MEMORY: dict[str, Any] = {
+    "peer_memory": 1 << 18,
+    "write_buffer": 1 << 16,
+    "limits": Limits(1 << 16),
+}
+
+
 @pytest.mark.parametrize(
-    ("size", "buffer", "headers"),
-    [(0, 16_384, None), (300, 65_536, None), (300, 65_536, {"h": "x"}), (3_000, 65_536, None)],
+    ("size", "headers", "buffer", "settings"),
+    [
+        (0, None, 16_384, {}),
+        (300, None, 65_536, {}),
+        (300, {"h": "x"}, 65_536, {}),
+        (3_000, None, 65_536, {}),
+        (0, None, 1 << 22, SMALL_MEMORY),
+        (1_000, {"h": "x"}, 1 << 22, SMALL_MEMORY),
+    ],
 )
 async def test_a_patient_publisher_loses_nothing(
-    met: Meeting, size: int, buffer: int, headers: dict[str, Any] | None
+    size: int, headers: dict[str, Any] | None, buffer: int, settings: dict[str, Any]
 ) -> None:
-    topic = met.server.topic("x", buffer=buffer, patience=100)
-    count = 2 * TURN_SIZE // (size + 64) + 100
-    await publish_and_read(topic, met.peer.subscribe("x", window=5_000), count, size, headers)
+    count = 3_000 if settings else 2 * TURN_SIZE // (size + 64) + 100
+    async with new_node(**settings) as server, new_node() as client:
+        topic = server.topic("x", buffer=buffer, patience=100)
 
+        async def publish() -> None:
+            for number in range(count):
+                await topic.publish([number, bytes(size)], headers)
 
-@pytest.mark.parametrize("size", [0, 1_000])
-@pytest.mark.parametrize("headers", [None, {"h": "x"}])
-async def test_nor_where_the_memory_of_a_peer_is_less_than_the_buffer(
-    anyio_backend: str, size: int, headers: dict[str, Any] | None
-) -> None:
-    small: dict[str, Any] = {
-        "peer_memory": 1 << 18,
-        "write_buffer": 1 << 16,
-        "limits": Limits(1 << 16),
-    }
-    async with new_node(**small) as server, new_node() as client:
-        topic = server.topic("x", buffer=1 << 22, patience=100)
         peer, _ = await introduce(client, server)
-        await publish_and_read(topic, peer.subscribe("x", window=5_000), 3_000, size, headers)
-
-
-async def publish_and_read(
-    topic: Topic, subscription: Subscription, count: int, size: int, headers: dict[str, Any] | None
-) -> None:
-    """Publish notes in a tight loop; all must arrive."""
-
-    async def publish() -> None:
-        for number in range(count):
-            await topic.publish([number, bytes(size)], headers)
-
-    async with subscription as sub, anyio.create_task_group() as tasks:
-        tasks.start_soon(publish)
-        assert [note[0] for note in await take(sub, count)] == list(range(count))
-        assert (sub.dropped, topic.dropped) == (0, 0)
+        async with peer.subscribe("x", window=5_000) as sub, anyio.create_task_group() as tasks:
+            tasks.start_soon(publish)
+            assert [note[0] for note in await take(sub, count)] == list(range(count))
+            assert (sub.dropped, topic.dropped) == (0, 0)
 
 
 # The end.

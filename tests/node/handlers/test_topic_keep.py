@@ -11,12 +11,12 @@ from anyio.lowlevel import checkpoint
 from parley import TopicPosition
 from parley._lbm import keys
 from parley._lbm.codec import Encodable
-from parley._node.errors import CallRefused, ConfigError, PeerClosedError
+from parley._node.errors import CallRefused, PeerClosedError
 from parley._node.messaging.kept import LEAST_KEEP_BYTES, Beginning
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import EVENT_COST, Limits
-from tests.node.network import Meeting, eventually, introduce, meeting, new_node
+from tests.node.network import Meeting, eventually, introduce, meeting
 
 pytestmark = pytest.mark.anyio
 
@@ -27,12 +27,6 @@ async def take(sub: Subscription, count: int) -> list[Any]:
 
 
 # Options and bounds.
-
-
-@pytest.mark.parametrize("options", [{"keep": 0}, {"keep_bytes": LEAST_KEEP_BYTES - 1}])
-async def test_wrong_options(options: dict[str, Any], anyio_backend: str) -> None:
-    with pytest.raises(ConfigError):
-        new_node().topic("x", **options)
 
 
 async def test_what_is_kept_is_bounded_and_counted(met: Meeting) -> None:

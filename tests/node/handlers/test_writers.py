@@ -68,14 +68,6 @@ async def test_once_is_published_once_over_sessions(met: Meeting) -> None:
     assert topic.kept == 1
 
 
-async def test_over_a_link(anyio_backend: str) -> None:
-    async with new_node() as server, new_node() as client:
-        server.topic("room", keep=10, writers=[client.node_id])
-        address = await server.listen("tcp://127.0.0.1:0")
-        async with client.link(address) as link:
-            assert await link.publish("room", "x", once=True) == 1
-
-
 async def test_each_writer_waits_for_slow_subscribers(met: Meeting) -> None:
     """Or calls that come together would have them lose what one after another does not."""
     topic = met.server.topic("room", writers=anybody, buffer=600_000, patience=60)

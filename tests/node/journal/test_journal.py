@@ -15,10 +15,8 @@ from parley._node.errors import ConfigError
 from parley._node.journal.errors import JournalBusyError, JournalFailedError
 from parley._node.journal.journal import Journal
 from parley._node.journal.run import Run
-from parley._node.testing import connect_nodes
-from tests.node.journal.following import follow, records_of
+from tests.node.journal.following import records_of
 from tests.node.journal.journaled import KEY, journal_of, journaled
-from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -150,29 +148,3 @@ async def test_a_directory_that_refuses_is_said_and_leaves_nothing(tmp_path: Pat
         await journal_of(node).sync()
     with pytest.raises(ParleyError):
         await journal_of(node).sync()
-
-
-async def test_a_segment_that_is_old_is_closed_at_the_next_record(tmp_path: Path) -> None:
-    a, b = journaled(tmp_path, segment_age=0.05), journaled(tmp_path)
-    async with b, a:
-        peer, _ = await connect_nodes(a, b)
-        await anyio.sleep(0.1)
-        assert journal_of(a).metrics.segments == 1
-        await peer.call("echo")
-        await eventually(lambda: journal_of(a).metrics.segments == 2)
-    assert follow(tmp_path, a.node_id.text).checkpoints >= 1
-
-
-async def test_an_exception_in_the_middle_leaves_whole_segments(tmp_path: Path) -> None:
-    a, b = journaled(tmp_path), journaled(tmp_path)
-
-    async def broken() -> None:
-        async with b, a:
-            peer, _ = await connect_nodes(a, b)
-            await peer.call("echo", 1)
-            raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        await broken()
-    for node in (a, b):
-        assert len(follow(tmp_path, node.node_id.text).ends) == 1

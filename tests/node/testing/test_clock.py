@@ -7,10 +7,9 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
-from parley import CallTimeout, Node, NodeConfig, PeerClosedError
+from parley import CallTimeout, Node
 from parley._crypto.identity import Identity
-from parley._node.protocol.codes import CloseCode
-from parley._node.testing import FakeClock, FaultyLink, connected_nodes
+from parley._node.testing import FakeClock, connected_nodes
 from tests.node.network import config, eventually, other_tasks, started
 
 pytestmark = pytest.mark.anyio
@@ -155,24 +154,6 @@ async def test_the_deadline_of_a_call_passes_at_once(anyio_backend: str) -> None
             await clock.tick(1.1)
             assert isinstance(outcome[0], CallTimeout)
             assert pair.back.running_calls == 0
-
-
-async def test_a_ping_without_an_answer_ends_the_connection(anyio_backend: str) -> None:
-    clock = FakeClock()
-    link = FaultyLink(clock=clock)
-    usual = NodeConfig()
-    with fail_after(5):
-        async with connected_nodes(link=link, clock=clock) as pair, create_task_group() as tasks:
-            await clock.tick(1)  # the seal of the handshake's events is due, too
-            link.stall()
-            await clock.tick(usual.idle_before_ping + usual.tuning.ping_timeout - 2)
-            assert pair.peer.is_open
-            outcome = await started(tasks, lambda: pair.peer.call("echo", timeout=None))
-            await clock.tick(1.1)
-            assert (await pair.peer.closed()).code == CloseCode.TIMEOUT
-            assert (await pair.back.closed()).code == CloseCode.TIMEOUT
-            assert isinstance(outcome[0], PeerClosedError)
-            assert outcome[0].code == CloseCode.TIMEOUT
 
 
 async def test_a_clock_may_jump(anyio_backend: str) -> None:

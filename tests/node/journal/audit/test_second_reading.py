@@ -223,19 +223,3 @@ def test_every_event_is_verified_and_read(suite: str, local: str) -> None:
     assert {row["status"] for row in rows} == {"ok", "malformed"}
     for row in audited(play, records):
         assert (row["status"], row["payload"], row["inside"]) == ("ok", None, None)
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_reading_may_begin_at_every_block(suite: str) -> None:
-    play = played(suite, "initiator")
-    records = list(read_records(play.data))
-    rows = audited(play, records, AUDITOR)
-    whole = {(row["direction"], row["place"], row["inside"]): row for row in rows}
-    begins = [number for number, record in enumerate(records) if record.kind == KINDS["block"]]
-    assert len(begins) == 5
-    for begin in begins[1:]:
-        rows = audited(play, records[begin:], AUDITOR)
-        assert rows
-        for row in rows:
-            of_all = whole[row["direction"], row["place"], row["inside"]]
-            assert (row["payload"], row["status"]) == (of_all["payload"], of_all["status"])
