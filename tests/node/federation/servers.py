@@ -45,7 +45,6 @@ def card(
 
 
 def numbers_in(payload: bytes) -> list[tuple[NodeId, int]]:
-    """Origin and number of each card in a Cards."""
     cards = map(read_once, CARDS.read(payload)[keys.ENVELOPES])
     return [(one.origin, one.number) for one in cards]
 

@@ -91,7 +91,6 @@ def test_rates_are_remembered_of_a_bounded_number(monkeypatch: pytest.MonkeyPatc
 def begun(
     dials: Dials, before: NodeId, after: NodeId | None, *, count: int = 1, path: Path = ()
 ) -> list[Tunnel]:
-    """Tunnels that are open and idle since time 0."""
     tunnels = []
     for _ in range(count):
         tunnel = dials.begin(before, after, path)

@@ -60,7 +60,6 @@ class Server:
         return self.directory.receive(by, codes.CARDS, payload, self.now, self.now_ms)
 
     def exchanging(self, *neighbours: NodeId) -> None:
-        """Links are up, and both have said what they have."""
         for neighbour in neighbours:
             self.up(neighbour)
             self.directory.begin_exchange(neighbour)

@@ -255,7 +255,6 @@ class Situation:
         return dials.judge(neighbour, unhex(vector["input"]), 0)
 
     def path(self, to: Sequence[NodeId]) -> Path | None:
-        """What a server makes of a Dial that says whom it is for."""
         (own,) = ids_of([self.node["own"]])
         found = shortest_paths(own, self.linked, cards_of(self.node["links"])).get(to[0])
         return None if found is None else (*found, *to[1:])

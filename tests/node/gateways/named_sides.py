@@ -18,7 +18,6 @@ FLAVOURS: tuple[FlavourName, ...] = ("plain", "typed")
 
 @asynccontextmanager
 async def gateway(flavour: FlavourName, **limits: Any) -> AsyncIterator[NamedGateway]:
-    """A gateway that listens, and its node."""
     async with (
         new_node() as node,
         NamedGateway(node, flavour=flavour, limits=DialectLimits(**limits)) as served,
@@ -28,7 +27,6 @@ async def gateway(flavour: FlavourName, **limits: Any) -> AsyncIterator[NamedGat
 
 
 def client_of(served: NamedGateway, **options: Any) -> NamedClient:
-    """A client for a gateway."""
     return NamedClient(served.addresses[0], flavour=served.flavour, **options)
 
 
@@ -36,6 +34,5 @@ def client_of(served: NamedGateway, **options: Any) -> NamedClient:
 async def joined(
     flavour: FlavourName, **limits: Any
 ) -> AsyncIterator[tuple[NamedGateway, NamedClient]]:
-    """A gateway and a client of it."""
     async with gateway(flavour, **limits) as served, client_of(served) as client:
         yield served, client

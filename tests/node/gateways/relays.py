@@ -20,7 +20,6 @@ PLACE = "tcp://127.0.0.1:0"
 async def relaying(
     *, place: str = PLACE, feedback: bool = True, **limits: Any
 ) -> AsyncIterator[tuple[Relay, str]]:
-    """A relay and its address."""
     with anyio.fail_after(PATIENCE):
         async with Relay(limits=DialectLimits(**limits), feedback=feedback) as relay:
             yield relay, await relay.listen(place)
@@ -30,7 +29,6 @@ async def relaying(
 async def clients_of(
     relay: Relay, address: str, count: int, **options: Any
 ) -> AsyncIterator[list[RelayClient]]:
-    """Clients that the relay has let in."""
     before = len(relay.clients)
     async with AsyncExitStack() as stack:
         clients = [
@@ -47,7 +45,6 @@ async def raw(address: str) -> SocketStream:
 
 
 async def to_the_end(stream: SocketStream) -> bytes:
-    """All that comes until the other side closes."""
     data = b""
     try:
         while True:

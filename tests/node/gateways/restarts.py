@@ -41,7 +41,6 @@ def offer(node: Node) -> None:
 
 @asynccontextmanager
 async def named(offer: Offer) -> AsyncIterator[NamedGateway]:
-    """A gateway of named events."""
     async with new_node(drain_timeout=0) as node, NamedGateway(node, flavour="typed") as gateway:
         offer(node)
         yield gateway
@@ -49,7 +48,6 @@ async def named(offer: Offer) -> AsyncIterator[NamedGateway]:
 
 @asynccontextmanager
 async def simproto(offer: Offer) -> AsyncIterator[SimProtoGateway]:
-    """A gateway of SimProto."""
     async with new_node(drain_timeout=0) as node, SimProtoGateway(node) as gateway:
         offer(node)
         yield gateway
@@ -57,7 +55,6 @@ async def simproto(offer: Offer) -> AsyncIterator[SimProtoGateway]:
 
 @asynccontextmanager
 async def relay(offer: Offer) -> AsyncIterator[Relay]:
-    """A relay."""
     async with Relay() as relay:
         yield relay
 
@@ -104,11 +101,9 @@ class Served:
         await self.stop()
 
     async def empty(self) -> None:
-        """Wait until all connections are over."""
         await self.server.until(lambda: not self.server._guests)
 
     def cut(self) -> None:
-        """End each connection; the server goes on."""
         for guest in list(self.server._guests.values()):
             guest.drop()
 
@@ -118,7 +113,6 @@ async def serving(
     make: Callable[[Offer], AbstractAsyncContextManager[DialectServer[Any]]],
     offer: Offer = offer,
 ) -> AsyncIterator[Served]:
-    """A server that runs."""
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             served = Served(tasks, make, offer)
@@ -128,12 +122,10 @@ async def serving(
 
 
 async def echo_named(client: NamedClient, number: int, timeout: float = PATIENCE) -> Any:
-    """Ask for a number and get it back."""
     return (await client.emit("echo", number).reply(timeout)).data
 
 
 async def echo_simproto(client: SimProtoClient, number: int, timeout: float = PATIENCE) -> Any:
-    """Ask for a number and get it back."""
     return int((await client.call("echo", b"%d" % number, timeout=timeout)) or b"")
 
 

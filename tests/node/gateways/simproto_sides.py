@@ -111,7 +111,6 @@ class Raw:
         return ident
 
     async def read(self) -> Message:
-        """The next message."""
         while True:
             if len(self._read) >= 17 + int.from_bytes(self._read[9:17], "little"):
                 message, self._read = read_message(self._read, LIMIT)
@@ -126,7 +125,6 @@ class Raw:
         return read_response(kind, message.payload)
 
     async def closed(self) -> None:
-        """Read on until the other side hangs up."""
         try:
             while True:
                 await self.stream.receive()
@@ -136,7 +134,6 @@ class Raw:
 
 @asynccontextmanager
 async def raw(address: str) -> AsyncIterator[Raw]:
-    """A raw client of a `tcp://` address."""
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     async with await anyio.connect_tcp(host, int(port)) as stream:
         yield Raw(stream)

@@ -37,7 +37,6 @@ class Three(NamedTuple):
     reader: Subscription
 
     async def read(self) -> Value:
-        """The next note at the far end."""
         return await anext(aiter(self.reader))
 
 

@@ -205,7 +205,6 @@ async def flooding(last: int) -> AsyncIterator[str]:
 
 
 async def numbers_of(client: RelayClient, count: int) -> list[int]:
-    """Those of the next messages."""
     return [int.from_bytes((await anext(client)).payload[:4]) for _ in range(count)]
 
 

@@ -13,13 +13,11 @@ pytestmark = pytest.mark.anyio
 
 
 def guest(sides: Served) -> SimProtoPeer:
-    """The one that is not the well-behaved client."""
     (peer,) = set(sides.gateway.peers) - {sides.back}
     return peer
 
 
 async def others_are_served(sides: Served) -> None:
-    """The well-behaved client notices nothing."""
     assert await sides.client.call("echo", b"still") == b"still"
     assert sides.client.is_open
 

@@ -47,7 +47,6 @@ class Servers:
         return None if path is None else [ids.index(one) for one in path]  # type: ignore[arg-type]  # node ids are bytes
 
     def path(self, one: int, other: int) -> list[int] | None:
-        """The way from one to another."""
         return self.numbers(self.federations[one].path(self.nodes[other].node_id))
 
     def know_all(self) -> bool:

@@ -108,7 +108,6 @@ SLOW = 0.2  # seconds in each direction: a round trip of four hop allowances
 
 
 async def does_not_answer(stream: Stream) -> None:
-    """Take a Dial, and never answer it."""
     await stream.receive_event()
     await stream.live.closed()
 

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.anyio
 
 
 def kinds(five: Servers, number: int) -> list[tuple[str, list[int] | None]]:
-    """What is wrong, as one of the servers sees it."""
     return [(one.kind, five.numbers(one.servers)) for one in five.federations[number].check()]
 
 
@@ -101,7 +100,6 @@ async def test_an_event_on_a_stream_of_cards(vector: Vector) -> None:
 
 
 def stream_of(two: Servers, server: int) -> Stream:
-    """The stream `federation` of one of two servers."""
     (stream,) = two.federations[server]._cards._streams.values()
     return stream
 

@@ -63,7 +63,6 @@ class Federated:
         return f"{topic}@{self.publisher.node_id}"
 
     async def cut(self) -> None:
-        """The session between server and publisher ends."""
         assert self.session is not None
         await self.session.close()
 

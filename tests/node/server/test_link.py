@@ -98,7 +98,6 @@ def pair() -> tuple[Node, Node]:
 
 
 def linked(one: Server, other: Server) -> bool:
-    """Whether both hold the two ends of one session."""
     ours, theirs = one.peer(other), other.peer(one)
     if ours is None or theirs is None:
         return False

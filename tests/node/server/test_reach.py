@@ -41,7 +41,6 @@ def offer(nodes: list[Node]) -> None:
 
 
 async def asked(peer: Peer) -> list[Any]:
-    """What `who` answers."""
     told: Any = await peer.call("who")
     return list(told)
 

@@ -49,7 +49,6 @@ class Court:
     eve_there: Peer
 
     async def part(self) -> None:
-        """Both lose their transport, and find no other."""
         self.proxy.stall()
         self.proxy.cut()
         peers = (self.alice, self.alice_there, self.eve, self.eve_there)

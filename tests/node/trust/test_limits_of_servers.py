@@ -23,7 +23,6 @@ LISTEN = "tcp://127.0.0.1:0"
 
 @contextmanager
 def strangers(address: str, count: int) -> Iterator[list[socket.socket]]:
-    """Connections that say nothing."""
     port = Address.parse(address).port
     dialled = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
     try:
@@ -41,7 +40,6 @@ async def seen(node: Node, count: int) -> None:
 
 
 async def inside(node: Node, count: int) -> None:
-    """Until `count` connections are left."""
     await eventually(lambda: len(connections_of(node)) == count)
 
 

@@ -40,7 +40,6 @@ def first_use(known_peers: KnownPeers) -> FirstUse:
 
 
 def refused(policy: TrustPolicy, name: str | None = None) -> str:
-    """Return the text with which a policy refuses Eve."""
     with pytest.raises(NotTrustedError) as caught:
         policy.check(EVE, name)
     assert caught.value.code == CloseCode.PEER_NOT_TRUSTED

@@ -97,7 +97,6 @@ def known(tmp_path: Path) -> KnownPeers:
 
 
 def assert_logged(caplog: pytest.LogCaptureFixture, node_id: NodeId) -> None:
-    """One line says that the session ended, and why."""
     (line,) = [line for line in caplog.messages if "peer-not-trusted" in line]
     assert line.startswith(f"peer {node_id.short} ended: peer-not-trusted (")
     assert str(node_id) in line

@@ -81,7 +81,6 @@ class Watch:
     editor: KnownPeers
 
     def text(self) -> str:
-        """What is in the file."""
         return self.file.path.read_text()
 
     def write(self, text: str | None) -> None:
@@ -106,7 +105,6 @@ class Watch:
 
     @property
     def ids(self) -> set[NodeId | None]:
-        """Who is let in."""
         return {peer.node_id for peer in self.there.server.peers}
 
 

@@ -12,7 +12,6 @@ names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 def serialise_event(event: BromineEvent, flavour: Flavour, limits: DialectLimits) -> bytes:
-    """All bytes of an event; raises as `serialise_head`."""
     event_id, kind, ref_id, namespace, name, data = event
     head = serialise_head(flavour, event_id, kind, ref_id, namespace, name, len(data), limits)
     return head + data
@@ -20,7 +19,6 @@ def serialise_event(event: BromineEvent, flavour: Flavour, limits: DialectLimits
 
 @st.composite
 def events(draw: st.DrawFn, flavour: Flavour) -> BromineEvent:
-    """Any event that this flavour can say."""
     ref_id = draw(st.none() | st.integers(0, 2**64 - 1))
     plain = BromineType.INITIATOR if ref_id is None else BromineType.RESPONSE
     return BromineEvent(
@@ -36,7 +34,6 @@ def events(draw: st.DrawFn, flavour: Flavour) -> BromineEvent:
 def ask(
     name: str = "ping", data: bytes = b"", event_id: int = 7, namespace: str = ""
 ) -> BromineEvent:
-    """An event that replies to none."""
     return BromineEvent(event_id, BromineType.INITIATOR, None, namespace, name, data)
 
 
@@ -47,10 +44,8 @@ def reply(
     kind: BromineType = BromineType.RESPONSE,
     event_id: int = 8,
 ) -> BromineEvent:
-    """An event that replies to `ref_id`."""
     return BromineEvent(event_id, kind, ref_id, "", name, data)
 
 
 def on_wire(event: BromineEvent, flavour: Flavour) -> bytes:
-    """Its bytes."""
     return serialise_event(event, flavour, LIMITS)

@@ -40,7 +40,6 @@ REFUSALS = (CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE)
 def read(
     data: bytes, flavour: Flavour, limits: DialectLimits = LIMITS, piece: int = 1 << 20
 ) -> list[BromineEvent]:
-    """The events in `data`, fed in pieces."""
     splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
     return [
         parse_event(frame, flavour, limits.longest_name)
@@ -50,14 +49,12 @@ def read(
 
 
 def refused(data: bytes, flavour: Flavour, limits: DialectLimits = LIMITS) -> CloseCode:
-    """The code with which `data` is refused."""
     with pytest.raises(RemoteProtocolError) as caught:
         read(data, flavour, limits)
     return CloseCode(caught.value.code)
 
 
 def outcome(data: bytes, flavour: Flavour) -> object:
-    """How many events `data` has, or the code with which it is refused."""
     try:
         return len(read(data, flavour))
     except RemoteProtocolError as error:

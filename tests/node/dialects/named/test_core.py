@@ -47,11 +47,9 @@ class Line:
         return self.core.reports()
 
     def heard(self) -> list[BromineEvent]:
-        """What we sent since the last time."""
         return read(self.core.data_to_send(self.now), self.flavour)
 
     def ask(self, timeout: float | None = None) -> OutgoingEmit:
-        """Emit, and wait for replies."""
         emit = OutgoingEmit(lambda: None)
         self.core.ask(emit, "ask", b"", self.now, timeout, "game")
         return emit
@@ -63,7 +61,6 @@ def line(request: pytest.FixtureRequest) -> Line:
 
 
 def taken(emit: OutgoingEmit) -> list[bytes]:
-    """The replies that wait."""
     return [emit.take().raw for _ in range(len(emit.replies))]
 
 

@@ -53,7 +53,6 @@ def received(vector: Vector, piece: int) -> tuple[list[BromineEvent], int]:
 
 
 def event_of(vector: Vector, fields: Any) -> BromineEvent:
-    """The event that a vector's fields tell of."""
     ref_id = None if fields["ref_id"] is None else int(fields["ref_id"])
     told = "initiator" if ref_id is None else "response"
     texts = []

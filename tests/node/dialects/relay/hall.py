@@ -31,12 +31,10 @@ class Hall:
         return connection
 
     def send(self, uuid: bytes, data: bytes, piece: int = 1 << 30) -> None:
-        """Bytes of the client `uuid`, so many at a time."""
         for at in range(0, len(data), piece):
             self.at[uuid].receive_data(data[at : at + piece], self.now)
 
     def written(self, uuid: bytes) -> bytes:
-        """What a client was sent."""
         return written(self.at[uuid], self.now)
 
     def read(self, uuid: bytes) -> "list[tuple[bytes, bytes, bytes]]":
@@ -45,12 +43,10 @@ class Hall:
 
 
 def written(core: ForeignCore, now: float = 0.0) -> bytes:
-    """All that a core has to send."""
     return b"".join(iter(lambda: core.data_to_send(now), b""))
 
 
 def messages(data: bytes) -> "list[tuple[bytes, bytes, bytes]]":
-    """Whole messages, read in the plainest way."""
     found = []
     while data:
         (length,) = LENGTH.unpack_from(data)
@@ -61,7 +57,6 @@ def messages(data: bytes) -> "list[tuple[bytes, bytes, bytes]]":
 
 
 def faults(data: bytes) -> list[int]:
-    """The codes of the errors among messages."""
     return [decode_error(payload).code for _, sender, payload in messages(data) if sender == SERVER]
 
 
@@ -73,5 +68,4 @@ def end_of(core: ForeignCore) -> tuple[CloseCode, bool] | None:
 
 
 def message(to: bytes, sender: bytes, payload: bytes = b"") -> bytes:
-    """One message's bytes."""
     return encode_message(to, sender, payload)

@@ -43,7 +43,6 @@ TIGHT = DialectLimits(
 
 
 def request(kind: int, topic: str | bytes, data: bytes = b"", dialog: int = 1) -> bytes:
-    """A request as on the wire."""
     name = topic.encode() if isinstance(topic, str) else topic
     return serialise_message(REQUEST, dialog, REQUEST_HEAD.pack(kind, len(name)) + name + data)
 
@@ -91,7 +90,6 @@ class Side:
 
     @property
     def code(self) -> CloseCode | None:
-        """Why it is over."""
         return None if self.ended is None else CloseCode(self.ended.code)
 
     def receive(self, data: bytes) -> bytes:
@@ -123,7 +121,6 @@ class Side:
         return self.said()
 
     def publish(self, topic: str, *notes: object) -> None:
-        """Publish notes, in one turn."""
         for note in notes:
             self.fanouts[topic].add(encode_note(note))  # type: ignore[arg-type]  # any value
         self.fanouts[topic].flush()
@@ -174,7 +171,6 @@ class Side:
 
 
 def exchange(one: Side, other: Side) -> None:
-    """Carry bytes both ways until neither side says more."""
     said = one.said()
     while said:
         said = one.receive(other.receive(said))

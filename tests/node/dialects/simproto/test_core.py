@@ -32,7 +32,6 @@ def reads(side: Side) -> bool:
 
 
 def ids(said: bytes) -> list[tuple[int, int]]:
-    """Type and id of each message."""
     found = []
     while said:
         found.append((said[0], int.from_bytes(said[1:9], "little")))

@@ -35,19 +35,16 @@ class Ledger:
     _hash: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
     def say(self, what: str, count: str = "") -> None:
-        """Something happened."""
         self._hash.update(f"{self.now():.6f} {what}\n".encode())
         if count:
             self.counts[count] += 1
 
     def fault(self, what: str) -> None:
-        """Something happened that must not."""
         self.say(f"WRONG {what}")
         self.wrong.append(f"{self.now():.3f} {what}")
 
     @property
     def trace(self) -> str:
-        """The hash of all that happened, and when."""
         return self._hash.hexdigest()
 
     # Work.
@@ -81,7 +78,6 @@ class Ledger:
     # Rooms.
 
     def born(self, room: str) -> None:
-        """A room begins, or begins anew."""
         self.published.setdefault(room, []).append([])
         self.say(f"room {room} begins")
 
@@ -123,7 +119,6 @@ class Reading:
         self.last, self.is_told = place, False
 
     def tell(self, error: Exception) -> None:
-        """It reads no more, and knows."""
         self.is_told = True
         name = type(error).__name__
         self._ledger.say(f"{self._reader} reads no more: {name}", f"reading ended, {name}")

@@ -28,8 +28,6 @@ def run_whole(plan: Plan) -> Ledger:
 
 
 class Whole:
-    """The life of a world."""
-
     def __init__(self, world: World) -> None:
         self.world, self.ledger = world, world.ledger
         self.workers = [Worker(world, who) for who in (*world.servers, *world.accounts)]

@@ -88,7 +88,6 @@ class Worker:
                 return
 
     async def write(self, room: Server) -> None:
-        """Have a note published once."""
         assert isinstance(self.who, Account)
         job, key, lives = self._job("note", room.name, once=True), OnceKey(), 0
         while True:
@@ -137,7 +136,6 @@ class Sessions:
         self._peer: Peer | None = None
 
     async def peer(self) -> Peer:
-        """It; raises as `Home.reach`."""
         if self._peer is None or not self._peer.is_open:
             if self._peer is not None:
                 self._count(self._peer)

@@ -76,7 +76,6 @@ class Plan:
     pause: float = 1800.0
 
     def draws(self, *names: str | int) -> Random:
-        """The source of chance of one actor."""
         return Random("/".join(map(str, (self.seed, *names))))
 
     def identity(self, *names: str | int) -> Identity:
@@ -131,7 +130,6 @@ class Server(Resident):
         return self.number < ROOMS
 
     def die(self, seconds: float) -> None:
-        """Be gone at once, for so long."""
         if self.node is not None and not self._dies.is_set():
             self.node.is_cut_off = True
             self.world.network.kill(self.node)
@@ -218,13 +216,11 @@ class World:
 
     @property
     def ways(self) -> list[tuple[Resident, Resident]]:
-        """Who dials whom."""
         servers = [(self.servers[one], self.servers[other]) for one, other in self.links]
         return [*servers, *((one, one.server) for one in self.accounts)]
 
     @property
     def rooms(self) -> list[Server]:
-        """The servers that publish one."""
         return self.servers[:ROOMS]
 
     def way(self, one: Resident, other: Resident) -> FaultyLink:
@@ -234,7 +230,6 @@ class World:
         return f"tcp://127.0.0.1:1#{server.node_id}"
 
     def to(self, one: Resident) -> tuple[NodeId, ...]:
-        """How it is reached."""
         return (one.server.node_id, one.node_id) if isinstance(one, Account) else (one.node_id,)
 
     def room(self, server: Server) -> str:
@@ -254,7 +249,6 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Have all live."""
         async with self.network, anyio.create_task_group() as lives:
             for server in self.servers:
                 lives.start_soon(server.live)
