@@ -40,7 +40,7 @@ def ping(
             raise ConfigError(f"with --watch, --interval is {SHORTEST_INTERVAL:g} or more")
 
         async def watching(options: NodeOptions, out: Output) -> None:
-            await _watched(options, _Watch(out, count, pause), address)
+            await _watched(options, Watch(out, count, pause), address)
 
         run(options, watching, signals_are_its_own=True)
         return
@@ -66,7 +66,7 @@ def _show(out: Output, who: str, number: int, seconds: float) -> None:
     out.event("pong", number=number, seconds=seconds)
 
 
-async def _watched(options: NodeOptions, watch: "_Watch", address: str) -> None:
+async def _watched(options: NodeOptions, watch: "Watch", address: str) -> None:
     caught: Signals | None = None
     try:
         caught = await until_signalled(watch.run, options, address)
@@ -77,7 +77,7 @@ async def _watched(options: NodeOptions, watch: "_Watch", address: str) -> None:
     watch.done(caught)
 
 
-class _Watch:
+class Watch:
     """A connection, shown live: each round trip, and what becomes of it in between. A round trip
     during which it was lost is none."""
 
@@ -86,8 +86,8 @@ class _Watch:
         self._out = out
         self._wanted = count
         self._interval = interval
-        self._count = 0
-        self._trips: deque[float] = deque(maxlen=REMEMBERED)
+        self.count = 0
+        self.trips: deque[float] = deque(maxlen=REMEMBERED)
         self._minimum, self._maximum = float("inf"), 0.0
         self._parted = self._resumed = self._sessions = 0
         self._number = 0  # of times that this session was resumed, as far as was told
@@ -114,12 +114,12 @@ class _Watch:
             seconds = await self._trip(peer)
             if seconds is None:
                 continue
-            self._count += 1
-            self._trips.append(seconds)
+            self.count += 1
+            self.trips.append(seconds)
             self._minimum = min(self._minimum, seconds)
             self._maximum = max(self._maximum, seconds)
-            _show(self._out, str(peer.node_id or address), self._count, seconds)
-            if self._count == self._wanted:
+            _show(self._out, str(peer.node_id or address), self.count, seconds)
+            if self.count == self._wanted:
                 return
             await anyio.sleep(self._interval)
 
@@ -174,9 +174,9 @@ class _Watch:
             return
         if self._lost is not None:
             self._away += anyio.current_time() - self._lost
-        trips = counted(self._count, "round trip")
-        if self._trips:
-            times = (self._minimum, statistics.median(self._trips), self._maximum)
+        trips = counted(self.count, "round trip")
+        if self.trips:
+            times = (self._minimum, statistics.median(self.trips), self._maximum)
             least, median, most = (f"{seconds * 1e3:.3f} ms" for seconds in times)
             trips += f": minimum {least}, median {median}, maximum {most}"
         self._out.say(trips)
@@ -188,10 +188,10 @@ class _Watch:
     def done(self, caught: Signals | None) -> None:
         """The last line of JSON."""
         self._out.done(
-            count=self._count,
-            minimum=self._minimum if self._trips else None,
-            median=statistics.median(self._trips) if self._trips else None,
-            maximum=self._maximum if self._trips else None,
+            count=self.count,
+            minimum=self._minimum if self.trips else None,
+            median=statistics.median(self.trips) if self.trips else None,
+            maximum=self._maximum if self.trips else None,
             parted=self._parted,
             resumed=self._resumed,
             sessions=self._sessions,

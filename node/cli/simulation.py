@@ -131,7 +131,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
     table = Table("what", "count", "how")
     rows: list[tuple[str, int, dict[str, Any]]] = [
         ("sessions", tally.sessions, tally.endings),
-        ("calls", tally.calls.total(), _named(tally.outcomes())),
+        ("calls", tally.calls.total(), by_name(tally.outcomes())),
         ("notes published", tally.published.total(), tally.published),
         ("notes received", tally.received.total(), tally.received),
         ("slow consumers", tally.slow_resets.total(), tally.slow_resets),
@@ -147,7 +147,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
     out.say(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")
 
 
-def _named(outcomes: Counter[str]) -> dict[str, int]:
+def by_name(outcomes: Counter[str]) -> dict[str, int]:
     """Calls by outcome, where a code that has a name is called by it."""
     return {
         result_label(int(outcome)) if outcome.isdecimal() else outcome: count

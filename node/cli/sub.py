@@ -34,7 +34,7 @@ def sub(
     value = given_value(data, data_json, name="--data")
 
     async def subscribing(options: NodeOptions, out: Output) -> None:
-        notes = _Notes(out, topic)
+        notes = Notes(out, topic)
         async with (
             dialling_node(options, out, address) as node,
             kept_link(
@@ -53,7 +53,7 @@ def sub(
     run(options, subscribing, waits_on_files=True)
 
 
-class _Notes:
+class Notes:
     """Prints notes on standard output; with JSON, what else happens too, and never in the middle
     of a note."""
 

@@ -45,15 +45,15 @@ class Log:
         "_head",
         "_loop",
         "_next_block",
-        "_next_session",
         "_rolling",
         "_segment_age",
-        "_segment_due",
         "_segment_size",
         "_sessions",
         "buffer",
         "clock",
+        "next_session",
         "on_mark",
+        "segment_due",
     )
 
     def __init__(
@@ -70,9 +70,9 @@ class Log:
         self._segment_size = settings.segment_size
         self._segment_age = settings.segment_age
         self._sessions: dict[int, Live] = {}
-        self._next_session = 0
+        self.next_session = 0
         self._began = 0  # the position of the segment's first byte
-        self._segment_due = NEVER  # the position at which it is to be closed
+        self.segment_due = NEVER  # the position at which it is to be closed
         self._blocks: list[int] = []
         self._next_block = 0
         self._rolling = True
@@ -119,10 +119,10 @@ class Log:
 
     def enter(self, session: Live) -> int:
         """A session begins; returns its number."""
-        number = self._next_session
+        number = self.next_session
         if number > _LAST_SESSION:
             raise OverflowError(f"session {number:,}: a run of a journal has 2^32 sessions at most")
-        self._next_session = number + 1
+        self.next_session = number + 1
         self._sessions[number] = session
         return number
 
@@ -143,21 +143,21 @@ class Log:
         """Set the position at which `passed` is called next."""
         mark = self.on_mark()
         if not self._rolling:
-            mark = min(mark, self._next_block, self._segment_due)
+            mark = min(mark, self._next_block, self.segment_due)
         self.buffer.mark = mark
 
     # Inside.
 
     def _passed(self) -> None:
-        if not self._rolling and self.buffer.appended >= min(self._next_block, self._segment_due):
+        if not self._rolling and self.buffer.appended >= min(self._next_block, self.segment_due):
             self._rolling = True
-            self._loop.soon(self._roll)
+            self._loop.soon(self.roll)
         self.plan()
 
-    def _roll(self) -> None:
+    def roll(self) -> None:
         if self._ended:
             return
-        if self.buffer.appended >= self._segment_due:
+        if self.buffer.appended >= self.segment_due:
             self._head = replace(self._head, number=self._head.number + 1)
             self._turn(self.name)
             self._open_segment()
@@ -175,7 +175,7 @@ class Log:
     def _open_segment(self) -> None:
         self._blocks.clear()
         self._began = self.buffer.appended
-        self._segment_due = self._began + self._segment_size
+        self.segment_due = self._began + self._segment_size
         if self._age_timer is not None:
             self._age_timer.cancel()
         self._age_timer = self._loop.at(self._loop.now() + self._segment_age, self._aged)
@@ -197,7 +197,7 @@ class Log:
     def _aged(self) -> None:
         """The next record closes the segment."""
         self._age_timer = None
-        self._segment_due = 0
+        self.segment_due = 0
         self.plan()
 
 

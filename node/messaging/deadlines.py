@@ -31,44 +31,44 @@ class Deadlines(Generic[T]):
     that is watched no more.
     """
 
-    __slots__ = ("_order", "_slots", "_sweep_at", "earliest")
+    __slots__ = ("_sweep_at", "earliest", "order", "slots")
 
     def __init__(self) -> None:
-        self._slots: dict[int, set[T]] = {}
-        self._order: list[int] = []
+        self.slots: dict[int, set[T]] = {}
+        self.order: list[int] = []
         self._sweep_at = SPARE
         self.earliest = INFINITY
 
     def __len__(self) -> int:
-        return sum(len(slot) for slot in self._slots.values())
+        return sum(len(slot) for slot in self.slots.values())
 
     def add(self, item: T, deadline: float) -> set[T]:
         """Watch `item`; returns the set that it is to be discarded from to watch it no more."""
         slot = int(deadline * _PER_SECOND) + 1
-        items = self._slots.get(slot)
+        items = self.slots.get(slot)
         if items is None:
-            if len(self._slots) >= self._sweep_at:
+            if len(self.slots) >= self._sweep_at:
                 self._sweep()
-            items = self._slots[slot] = set()
-            heappush(self._order, slot)
-            self.earliest = self._order[0] / _PER_SECOND
+            items = self.slots[slot] = set()
+            heappush(self.order, slot)
+            self.earliest = self.order[0] / _PER_SECOND
         items.add(item)
         return items
 
     def due(self, now: float) -> list[T]:
         """What is due at `now`, which is watched no more."""
         result: list[T] = []
-        order = self._order
-        while order and (order[0] / _PER_SECOND <= now or not self._slots[order[0]]):
-            result.extend(self._slots.pop(heappop(order)))
+        order = self.order
+        while order and (order[0] / _PER_SECOND <= now or not self.slots[order[0]]):
+            result.extend(self.slots.pop(heappop(order)))
         self.earliest = order[0] / _PER_SECOND if order else INFINITY
         return result
 
     def _sweep(self) -> None:
         """Far deadlines of calls that were answered long ago must not pile up."""
-        self._slots = {slot: items for slot, items in self._slots.items() if items}
-        self._order = sorted(self._slots)
-        self._sweep_at = 2 * len(self._slots) + SPARE
+        self.slots = {slot: items for slot, items in self.slots.items() if items}
+        self.order = sorted(self.slots)
+        self._sweep_at = 2 * len(self.slots) + SPARE
 
 
 def within_reason(timeout: float | None) -> float | None:

@@ -45,13 +45,13 @@ class Feed(ABC):
         "_finishing",
         "_on_closed",
         "_untold",
-        "_waiting",
         "cost",
         "dropped",
         "lagging",
         "on_over",
         "open",
         "owner",
+        "waiting",
     )
 
     def __init__(
@@ -65,7 +65,7 @@ class Feed(ABC):
         self._fanout = fanout
         self._on_closed = on_closed
         self._finishing = False
-        self._waiting: deque[Batch] = deque()
+        self.waiting: deque[Batch] = deque()
         self._untold = False  # the subscriber does not know yet of its last losses
         self.owner = owner
         self.cost = 0
@@ -85,7 +85,7 @@ class Feed(ABC):
             return
         self._put(batch)
         self.pump()
-        if not self._waiting:
+        if not self.waiting:
             return
         fanout = self._fanout
         if self._is_over:
@@ -110,7 +110,7 @@ class Feed(ABC):
         """No more notes go to this subscriber; what waits is forgotten."""
         if self.open:
             self.open = False
-            while self._waiting:
+            while self.waiting:
                 self._take()
             self._fanout.leave(self)
             self._on_closed(self)
@@ -119,7 +119,7 @@ class Feed(ABC):
 
     def end_slow(self) -> None:
         """End the subscription because its notes are not read; all that waits is lost."""
-        self._lost(sum(len(batch.notes) for batch in self._waiting) + self._unwritten())
+        self._lost(sum(len(batch.notes) for batch in self.waiting) + self._unwritten())
         self._cut_off()
         self.close()
         self.over()
@@ -155,19 +155,19 @@ class Feed(ABC):
         return 0
 
     def _put(self, batch: Batch) -> None:
-        self._waiting.append(batch)
+        self.waiting.append(batch)
         self.cost += batch.cost
         self._account.charge_shared(batch.weight)
 
     def _put_back(self, batch: Batch) -> None:
         """What is left of the batch that was taken last."""
-        self._waiting.appendleft(batch)
+        self.waiting.appendleft(batch)
         self.cost += batch.cost
         self._account.charge_shared(batch.weight)
 
     def _take(self) -> Batch:
         """The next batch."""
-        batch = self._waiting.popleft()
+        batch = self.waiting.popleft()
         self.cost -= batch.cost
         self._account.charge_shared(-batch.weight)
         return batch
@@ -177,7 +177,7 @@ class Feed(ABC):
         """Whether more waits than may."""
         if self.cost > self._fanout.limit:
             return True
-        return bool(self._waiting) and not self._account.has_room()
+        return bool(self.waiting) and not self._account.has_room()
 
     @property
     def _is_crowded(self) -> bool:
@@ -192,11 +192,11 @@ class Feed(ABC):
     def _has_memory(self, part: int) -> bool:
         """Whether this part of the subscriber's account is free, or no note waits."""
         account = self._account
-        return not self._waiting or account.has_room(account.limit // part)
+        return not self.waiting or account.has_room(account.limit // part)
 
     def _drained(self) -> None:
         """Something was handed on: whoever publishes may go on if little is left."""
-        if not self._waiting or self._is_uncrowded:
+        if not self.waiting or self._is_uncrowded:
             self.lagging = False
             self._fanout.uncrowd(self)
 

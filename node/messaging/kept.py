@@ -85,7 +85,6 @@ class Kept:
 
     __slots__ = (
         "_headers",
-        "_notes",
         "_start",
         "cost",
         "epoch",
@@ -93,6 +92,7 @@ class Kept:
         "last",
         "most",
         "most_bytes",
+        "notes",
     )
 
     def __init__(self, epoch: bytes, most: int, most_bytes: int, last: int = 0) -> None:
@@ -103,7 +103,7 @@ class Kept:
         self.last = last
         self.cost = 0
         # A list, since subscribers read at any place; places before `_start` are empty.
-        self._notes: list[bytes] = []
+        self.notes: list[bytes] = []
         self._start = 0
         self._headers: dict[int, Headers] = {}  # by number; most notes have none
 
@@ -113,20 +113,20 @@ class Kept:
 
     def add(self, note: bytes, headers: Headers | None, key: bytes = b"") -> None:
         """Add an encoded note; the oldest make room for it. Only `KeptByKey` uses `key`."""
-        self._notes.append(note)
+        self.notes.append(note)
         self.last += 1
         self.cost += len(note) + EVENT_COST
         if headers is not None:
             self._headers[self.last] = headers
             self.cost += headers.size
         while self.cost > self.most_bytes or self.last - self.first >= self.most:
-            self._forget_oldest()
+            self.forget_oldest()
 
     def skip(self, count: int) -> None:
         """So many notes, which would be next, never came. What is kept follows on each other, so
         all before them is forgotten."""
         while len(self):
-            self._forget_oldest()
+            self.forget_oldest()
         self.last += count
         self.first = self.last + 1
 
@@ -137,8 +137,8 @@ class Kept:
         end = at + min(until + 1 - number, NOTES_COUNT)
         headers = self._headers.get(number)
         if headers is not None:
-            return Batch([self._notes[at]], headers)
-        notes, size = self._notes[at:end], 0
+            return Batch([self.notes[at]], headers)
+        notes, size = self.notes[at:end], 0
         for count, note in enumerate(notes):
             size += len(note)
             if count and (size > room or number + count in self._headers):
@@ -150,7 +150,7 @@ class Kept:
         bytes, each with its headers: those in a row, up to the first that does not."""
         headers, at = self._headers, self._start - self.first
         for one in range(number, until + 1):
-            size = len(self._notes[at + one])
+            size = len(self.notes[at + one])
             if size <= room and (one not in headers or size + headers[one].size <= room):
                 return one - number
         return until + 1 - number
@@ -173,16 +173,16 @@ class Kept:
         """Whether every note after this one is kept."""
         return self.first - 1 <= number <= self.last
 
-    def _forget_oldest(self) -> None:
-        self.cost -= len(self._notes[self._start]) + EVENT_COST
-        self._notes[self._start] = b""
+    def forget_oldest(self) -> None:
+        self.cost -= len(self.notes[self._start]) + EVENT_COST
+        self.notes[self._start] = b""
         headers = self._headers.pop(self.first, None) if self._headers else None
         if headers is not None:
             self.cost -= headers.size
         self._start += 1
         self.first += 1
-        if self._start >= SLACK and self._start * 2 >= len(self._notes):
-            del self._notes[: self._start]
+        if self._start >= SLACK and self._start * 2 >= len(self.notes):
+            del self.notes[: self._start]
             self._start = 0
 
 

@@ -24,12 +24,12 @@ class KeptByKey(Kept):
     Every note from the number `first` on is kept, or was replaced by a later note of its key.
     """
 
-    __slots__ = ("_by_key", "_keys", "_numbers")
+    __slots__ = ("_by_key", "_keys", "numbers")
 
     def __init__(self, epoch: bytes, most: int, most_bytes: int, last: int = 0) -> None:
         super().__init__(epoch, most, most_bytes, last)
         # Ascending numbers, with the note and the key of each. A replaced note is b"".
-        self._numbers: list[int] = []
+        self.numbers: list[int] = []
         self._keys: list[bytes] = []
         self._by_key: dict[bytes, int] = {}  # the number of each key's note
 
@@ -41,10 +41,10 @@ class KeptByKey(Kept):
         """Add an encoded note in place of the note of the same key; the oldest make room."""
         replaced = self._by_key.pop(key, None)
         if replaced is not None:
-            self._remove(bisect_left(self._numbers, replaced))
+            self._remove(bisect_left(self.numbers, replaced))
         self.last += 1
-        self._numbers.append(self.last)
-        self._notes.append(note)
+        self.numbers.append(self.last)
+        self.notes.append(note)
         self._keys.append(key)
         self._by_key[key] = self.last
         self.cost += len(note) + len(key) + EVENT_COST + KEY_COST
@@ -53,22 +53,22 @@ class KeptByKey(Kept):
             self.cost += headers.size
         while self.cost > self.most_bytes or len(self) > self.most:
             self._forget_oldest()
-        if len(self._notes) > 2 * len(self) + SLACK:
+        if len(self.notes) > 2 * len(self) + SLACK:
             self._shorten()
 
     def read(self, number: int, until: int, room: int) -> Batch:
         """Return the notes from `number` on, which is kept, that fit into one event: those with
         consecutive numbers, up to `until`, and `room` bytes; one with headers is alone."""
-        at = bisect_left(self._numbers, number)
+        at = bisect_left(self.numbers, number)
         headers = self._headers.get(number)
         if headers is not None:
-            return Batch([self._notes[at]], headers)
-        notes, size = [self._notes[at]], len(self._notes[at])
-        for place in range(at + 1, min(at + NOTES_COUNT, len(self._numbers))):
+            return Batch([self.notes[at]], headers)
+        notes, size = [self.notes[at]], len(self.notes[at])
+        for place in range(at + 1, min(at + NOTES_COUNT, len(self.numbers))):
             number += 1
-            note = self._notes[place]
+            note = self.notes[place]
             size += len(note)
-            if not note or number > until or self._numbers[place] != number:
+            if not note or number > until or self.numbers[place] != number:
                 break
             if size > room or number in self._headers:
                 break
@@ -78,43 +78,43 @@ class KeptByKey(Kept):
     def too_long(self, number: int, until: int, room: int) -> int:
         """Return 1 if the note `number`, which is kept, takes more than `room` bytes with its
         headers, else 0."""
-        size = len(self._notes[bisect_left(self._numbers, number)])
+        size = len(self.notes[bisect_left(self.numbers, number)])
         headers = self._headers.get(number)
         return int(size + (headers.size if headers else 0) > room)
 
     def replaced(self, number: int, until: int) -> int:
         """Return how many notes in a row, from `number` on up to `until`, were replaced."""
-        for place in range(bisect_left(self._numbers, number), len(self._numbers)):
-            if self._notes[place]:
-                return min(self._numbers[place], until + 1) - number
+        for place in range(bisect_left(self.numbers, number), len(self.numbers)):
+            if self.notes[place]:
+                return min(self.numbers[place], until + 1) - number
         return until + 1 - number
 
     def count(self, number: int, until: int) -> int:
         """Return how many notes are kept of those from `number` on up to `until`."""
-        numbers = self._numbers
+        numbers = self.numbers
         start, end = bisect_left(numbers, number), bisect_left(numbers, until + 1)
-        return sum(1 for note in self._notes[start:end] if note)
+        return sum(1 for note in self.notes[start:end] if note)
 
     def _forget_oldest(self) -> None:
         place = self._start
-        while not self._notes[place]:
+        while not self.notes[place]:
             place += 1
         del self._by_key[self._keys[place]]
-        self.first = self._numbers[place] + 1
+        self.first = self.numbers[place] + 1
         self._remove(place)
         self._start = place + 1
 
     def _remove(self, place: int) -> None:
-        self.cost -= len(self._notes[place]) + len(self._keys[place]) + EVENT_COST + KEY_COST
-        self._notes[place] = self._keys[place] = b""
-        headers = self._headers.pop(self._numbers[place], None)
+        self.cost -= len(self.notes[place]) + len(self._keys[place]) + EVENT_COST + KEY_COST
+        self.notes[place] = self._keys[place] = b""
+        headers = self._headers.pop(self.numbers[place], None)
         if headers is not None:
             self.cost -= headers.size
 
     def _shorten(self) -> None:
         """Drop the places of replaced and forgotten notes."""
-        places = [place for place, note in enumerate(self._notes) if note]
-        self._numbers = [self._numbers[place] for place in places]
+        places = [place for place, note in enumerate(self.notes) if note]
+        self.numbers = [self.numbers[place] for place in places]
         self._keys = [self._keys[place] for place in places]
-        self._notes = [self._notes[place] for place in places]
+        self.notes = [self.notes[place] for place in places]
         self._start = 0

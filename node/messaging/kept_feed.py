@@ -129,7 +129,7 @@ class KeptFeed(StreamFeed):
             if replaced := kept.replaced(self._next_number, end):
                 self._pass_over(replaced)
                 continue
-            too_long = kept.too_long(self._next_number, end, self._max_payload - NOTIFY_OVERHEAD)
+            too_long = kept.too_long(self._next_number, end, self.max_payload - NOTIFY_OVERHEAD)
             if not too_long:
                 return True
             self._lost(too_long)
@@ -141,7 +141,7 @@ class KeptFeed(StreamFeed):
             return None
         if self._tells:
             numbered = batch.with_number(self._next_number, self._replaced)
-            if len(numbered.payload()[1]) > self._max_payload + NUMBER_OVERHEAD:
+            if len(numbered.payload()[1]) > self.max_payload + NUMBER_OVERHEAD:
                 numbered = batch.with_number(self._next_number)  # they count as a gap
             self._tells, self._replaced = False, 0
             self._next_number += len(batch.notes)
@@ -165,7 +165,7 @@ class KeptFeed(StreamFeed):
 
     def _fall_behind(self) -> None:
         """What waits is kept as well: it is read from there, and takes no room here."""
-        while self._waiting:
+        while self.waiting:
             self._take()
         self._is_behind = True
         self.pump()

@@ -119,30 +119,30 @@ class OnceMemory:
         self.on_ended: Callable[[], None] = lambda: None  # one of them is over
         self._results = results
         self._peer_memory = peer_memory
-        self._account = Account(memory, total)
-        self._askers: dict[NodeId, _Asker] = {}
+        self.total = Account(memory, total)
+        self.askers: dict[NodeId, _Asker] = {}
         self._answered: deque[OnceCall] = deque()  # the oldest first
 
     def change_limits(self, results: int, peer_memory: int, memory: int) -> None:
         """Have these from now on; what is remembered already stays."""
-        self._results, self._peer_memory, self._account.limit = results, peer_memory, memory
-        for asker in self._askers.values():
+        self._results, self._peer_memory, self.total.limit = results, peer_memory, memory
+        for asker in self.askers.values():
             asker.account.limit = peer_memory
 
     def __len__(self) -> int:
-        return sum(len(asker.calls) for asker in self._askers.values())
+        return sum(len(asker.calls) for asker in self.askers.values())
 
     @property
     def held(self) -> int:
         """Bytes of memory that are held."""
-        return self._account.held
+        return self.total.held
 
     def find(
         self, who: NodeId, key: bytes, question: bytes, now: float
     ) -> OnceCall | ResultCode | None:
         """The call of this key, None if it is unknown; code 23 if it was another one."""
         self._forget_old(now)
-        asker = self._askers.get(who)
+        asker = self.askers.get(who)
         call = None if asker is None else asker.calls.get(key)
         if call is not None and call.question != question:
             return ResultCode.MALFORMED
@@ -151,13 +151,13 @@ class OnceMemory:
     def begin(self, who: NodeId, key: bytes, question: bytes, weight: int) -> OnceCall | None:
         """A new call, whose request takes `weight` bytes; None if there is no room for it and the
         longest Result. To be followed by `answer` and `end`."""
-        asker = self._askers.get(who)
+        asker = self.askers.get(who)
         if asker is None:
-            account = Account(self._peer_memory, self._account)
+            account = Account(self._peer_memory, self.total)
             if not account.has_room(ONCE_ID_WEIGHT + ONCE_WEIGHT + weight + ONCE_RESULT):
                 return None
             account.charge(ONCE_ID_WEIGHT)
-            asker = self._askers[who] = _Asker(who, account)
+            asker = self.askers[who] = _Asker(who, account)
         elif len(asker.calls) >= self._results or not self._may_grow(
             asker.account, ONCE_WEIGHT + weight + ONCE_RESULT
         ):
@@ -204,25 +204,25 @@ class OnceMemory:
 
     def clear(self) -> None:
         """Forget everything; no handler runs."""
-        for asker in self._askers.values():
+        for asker in self.askers.values():
             asker.account.release(asker.account.held)
-        self._askers.clear()
+        self.askers.clear()
         self._answered.clear()
 
     # Those for whose call there is no room.
 
     def may_wait(self, who: NodeId) -> bool:
         """Whether there may be room for one more once a handler of this node id is over."""
-        asker = self._askers.get(who)
+        asker = self.askers.get(who)
         return asker is not None and asker.running > 0 and len(asker.calls) < self._results
 
     def line_up(self, who: NodeId, wake: Wake) -> None:
         """`wake` is called when there may be room; `leave_line` when it was of no use."""
-        self._askers[who].line[wake] = None
+        self.askers[who].line[wake] = None
 
     def leave_line(self, who: NodeId, wake: Wake) -> None:
         """Whoever was to be woken waits no more; it may be the turn of the next one."""
-        asker = self._askers.get(who)
+        asker = self.askers.get(who)
         if asker is not None and wake in asker.line:
             del asker.line[wake]
         else:
@@ -230,7 +230,7 @@ class OnceMemory:
 
     def next_in_line(self, who: NodeId) -> None:
         """There may be room for one more of this node id."""
-        asker = self._askers.get(who)
+        asker = self.askers.get(who)
         if asker is not None and asker.line:
             wake = next(iter(asker.line))
             del asker.line[wake]
@@ -240,7 +240,7 @@ class OnceMemory:
 
     def _may_grow(self, account: Account, size: int) -> bool:
         """Whether a node id of which something is remembered may hold `size` bytes more."""
-        left = self._account.limit - (self._account.held - account.held)
+        left = self.total.limit - (self.total.held - account.held)
         return ONCE_PART * (account.held + size) <= left and account.has_room(size)
 
     def _forget_old(self, now: float) -> None:
@@ -259,8 +259,8 @@ class OnceMemory:
 
     def _leave(self, asker: _Asker) -> None:
         """Nothing is left of a node id of which nothing is remembered and nothing runs."""
-        if not asker.calls and not asker.running and self._askers.get(asker.node_id) is asker:
-            del self._askers[asker.node_id]
+        if not asker.calls and not asker.running and self.askers.get(asker.node_id) is asker:
+            del self.askers[asker.node_id]
             asker.account.release(ONCE_ID_WEIGHT)
             for wake in asker.line:
                 wake()

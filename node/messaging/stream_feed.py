@@ -43,9 +43,9 @@ class StreamFeed(Feed):
         "_connection",
         "_finished",
         "_handed_on",
-        "_max_payload",
         "_room",
         "awaits_finish",
+        "max_payload",
         "stream",
     )
 
@@ -60,7 +60,7 @@ class StreamFeed(Feed):
     ) -> None:
         super().__init__(fanout, owner, on_closed, connection.account)
         self._connection = connection
-        self._max_payload = max_payload
+        self.max_payload = max_payload
         self._room = min(BATCH_ROOM, max_payload - NOTES_OVERHEAD)  # for the notes of an event
         # How many notes were in each of the last events handed on to the connection.
         self._handed_on: deque[int] = deque(maxlen=WAITING_EVENTS)
@@ -73,16 +73,16 @@ class StreamFeed(Feed):
         """Hand on to the connection what it may write soon, up to so many events."""
         connection, stream = self._connection, self.stream
         try:
-            while self._waiting and connection.outbox.waiting(stream) < events:
+            while self.waiting and connection.outbox.waiting(stream) < events:
                 batch = self._next()
                 if batch is not None:
                     subcategory, payload = batch.payload()
                     connection.send(stream, 0, SIM, subcategory, payload)
                     self._handed_on.append(len(batch.notes))
-            if self._waiting and not self._asked:
+            if self.waiting and not self._asked:
                 connection.notify_writable(stream)
                 self._asked = True
-            elif self._finishing and not self._waiting:
+            elif self._finishing and not self.waiting:
                 connection.finish_stream(stream)
                 self._finished = True
                 self.close()
@@ -133,18 +133,18 @@ class StreamFeed(Feed):
             batch = self._first_of(batch, 0)
         elif batch.size > room:
             batch = self._first_of(batch, room)
-        elif self._waiting and batch.headers is None and batch.size * 2 < room:
+        elif self.waiting and batch.headers is None and batch.size * 2 < room:
             batch = self._joined(batch, room)
         if self._untold:
             batch = self._telling(batch)
-        if len(batch.notes) == 1 and len(batch.payload()[1]) > self._max_payload:
+        if len(batch.notes) == 1 and len(batch.payload()[1]) > self.max_payload:
             self._lost(1)  # no subscriber of this connection can ever take it
             return None
         return batch
 
     def _joined(self, batch: Batch, room: int) -> Batch:
         """Small batches of several turns, as one."""
-        waiting, notes, size = self._waiting, list(batch.notes), batch.size
+        waiting, notes, size = self.waiting, list(batch.notes), batch.size
         while waiting:
             more = waiting[0]
             count = len(notes) + len(more.notes)
@@ -174,7 +174,7 @@ class StreamFeed(Feed):
     def _telling(self, batch: Batch) -> Batch:
         """A note with the number of those that were lost, unless it has no room for it."""
         telling = batch.with_header(DROPPED_HEADER, self.dropped)
-        if len(telling.payload()[1]) > self._max_payload:
+        if len(telling.payload()[1]) > self.max_payload:
             return batch
         self._untold = False
         return telling

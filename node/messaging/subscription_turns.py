@@ -20,28 +20,28 @@ class SubscriptionTurns:
     within what begins it.
     """
 
-    __slots__ = ("_beginning", "_requests")
+    __slots__ = ("_beginning", "requests")
 
     def __init__(self) -> None:
         self._beginning: set[str] = set()
-        self._requests: dict[str, dict[IncomingCall, Begin]] = {}
+        self.requests: dict[str, dict[IncomingCall, Begin]] = {}
 
     def is_free(self, topic: str) -> bool:
         """Whether a request about this topic would begin at once."""
-        return topic not in self._requests
+        return topic not in self.requests
 
     def take(self, request: IncomingCall, begin: Begin) -> None:
         """Begin a request, or let it wait for its turn."""
-        requests = self._requests.get(request.topic)
+        requests = self.requests.get(request.topic)
         if requests is not None:
             requests[request] = begin
             return
-        self._requests[request.topic] = {request: begin}
+        self.requests[request.topic] = {request: begin}
         self._advance(request.topic)
 
     def end(self, request: IncomingCall) -> None:
         """A request was answered, in its turn or while it waited."""
-        requests = self._requests.get(request.topic)
+        requests = self.requests.get(request.topic)
         if requests is None:
             return
         had_its_turn = request is next(iter(requests))
@@ -51,11 +51,11 @@ class SubscriptionTurns:
 
     def clear(self) -> None:
         """The connection is over: nothing that waits will begin."""
-        self._requests.clear()
+        self.requests.clear()
 
     def _advance(self, topic: str) -> None:
         # A loop, since a peer can have a thousand wait that are answered as soon as they begin.
-        requests = self._requests[topic]
+        requests = self.requests[topic]
         self._beginning.add(topic)
         while requests:
             request, begin = next(iter(requests.items()))
@@ -64,4 +64,4 @@ class SubscriptionTurns:
                 break
         self._beginning.discard(topic)
         if not requests:
-            self._requests.pop(topic, None)
+            self.requests.pop(topic, None)

@@ -90,7 +90,7 @@ class Multiplexer:
         self._padded = config.padding.rule != "off"
         self.limits = limits
         self.stream_table = streams
-        self._control = control
+        self.control = control
         self._forget = forget
         self._received = received  # what the other side did; it may have to wait for a seal
         self._reports = reports
@@ -224,7 +224,7 @@ class Multiplexer:
             raise PayloadTooLargeError(f"a label with a payload of {size} bytes; at most {largest}")
         known = self.stream_table.open_local(credit or limits.stream_window, window, apart=apart)
         self.expected += 2
-        self._control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
+        self.control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
         return known.id
 
     def send(
@@ -285,7 +285,7 @@ class Multiplexer:
     def grant(self, stream: int, request: int, credit: int) -> None:
         """Allow the other side more Chunks of its answer to our request."""
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CREDIT: credit, keys.REQUEST: request}
-        self._control(OutgoingEvent(0, 0, STREAM, WINDOW, encode(cells)))
+        self.control(OutgoingEvent(0, 0, STREAM, WINDOW, encode(cells)))
 
     def finish(self, stream: int) -> None:
         """Queue Finish behind what waits on the stream."""
@@ -323,7 +323,7 @@ class Multiplexer:
         grant = self.stream_table.consume(known, cost, self._windows)
         if grant:
             payload = encode({keys.STREAM: stream, keys.CREDIT: grant})
-            self._control(OutgoingEvent(0, 0, STREAM, WINDOW, payload))
+            self.control(OutgoingEvent(0, 0, STREAM, WINDOW, payload))
 
     def resize(self, stream: int, window: int) -> None:
         """A stream of the other side is read under a window that was named in a request."""
@@ -389,7 +389,7 @@ class Multiplexer:
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CODE: code}
         if text:
             cells[keys.TEXT] = text
-        self._control(OutgoingEvent(0, 0, STREAM, RESET, encode(cells)))
+        self.control(OutgoingEvent(0, 0, STREAM, RESET, encode(cells)))
 
     def _end_local(self, stream: StreamState) -> None:
         self.stream_table.end_local(stream)

@@ -57,8 +57,8 @@ class Outbox:
     of what is queued, which is also that of the connection's other frames."""
 
     __slots__ = (
-        "_account",
         "_main",
+        "account",
         "batch_size",
         "count",
         "credit_waits",
@@ -70,7 +70,7 @@ class Outbox:
     )
 
     def __init__(self, account: Account) -> None:
-        self._account = account
+        self.account = account
         self.queues: dict[int, _Queue] = {}  # those that are not empty
         self._main = _Queue(None)  # stream 1's, which is used again and again
         self.turns: deque[_Queue] = deque()
@@ -99,7 +99,7 @@ class Outbox:
         size = len(event[4])
         self.count += 1
         self.size += size
-        self._account.charge(size + OUTGOING_WEIGHT)
+        self.account.charge(size + OUTGOING_WEIGHT)
         waker = self.waker
         if self.count >= waker.count or self.size >= waker.size:
             waker.wake()
@@ -120,7 +120,7 @@ class Outbox:
         joined += data
         queue.events[-1] = last._replace(payload=joined, cost=last.cost + size)
         self.size += size
-        self._account.charge(size)
+        self.account.charge(size)
         if self.size >= self.waker.size:
             self.waker.wake()
         return before
@@ -156,7 +156,7 @@ class Outbox:
             if releases:
                 self.release(releases)
         if taken:
-            self._account.release(size - self.size + OUTGOING_WEIGHT * (count - self.count))
+            self.account.release(size - self.size + OUTGOING_WEIGHT * (count - self.count))
         return taken
 
     def _joined(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
@@ -254,16 +254,16 @@ class Outbox:
     def _took(self, count: int, size: int) -> None:
         self.count -= count
         self.size -= size
-        self._account.release(size + OUTGOING_WEIGHT * count)
+        self.account.release(size + OUTGOING_WEIGHT * count)
 
 
 class Wire:
     """Frames that are ready and wait for the transport, charged to `account`."""
 
-    __slots__ = ("_account", "_waker", "frames", "size")
+    __slots__ = ("_waker", "account", "frames", "size")
 
     def __init__(self, account: Account, waker: Waker) -> None:
-        self._account = account
+        self.account = account
         self._waker = waker
         self.frames: list[bytes] = []
         self.size = 0
@@ -273,7 +273,7 @@ class Wire:
         if frames:
             self.frames.append(frames)
             self.size += len(frames)
-            self._account.charge(len(frames) + FRAMES_WEIGHT)
+            self.account.charge(len(frames) + FRAMES_WEIGHT)
             self._waker.changed()
 
     def put_first(self, frames: bytes) -> None:
@@ -281,7 +281,7 @@ class Wire:
         if frames:
             self.frames.insert(0, frames)
             self.size += len(frames)
-            self._account.charge(len(frames) + FRAMES_WEIGHT)
+            self.account.charge(len(frames) + FRAMES_WEIGHT)
 
     def take(self) -> list[bytes]:
         """All frames, which are gone from here."""
@@ -289,5 +289,5 @@ class Wire:
             return []
         frames, size = self.frames, self.size
         self.frames, self.size = [], 0
-        self._account.release(size + FRAMES_WEIGHT * len(frames))
+        self.account.release(size + FRAMES_WEIGHT * len(frames))
         return frames

@@ -19,7 +19,7 @@ from parley._node.protocol.limits import NODE_INFO_SIZE
 # To check a key costs as much as to verify a signature; each takes 16 KiB at most.
 KEPT_PROOFS: Final = 128
 
-_kept: "dict[bytes, Proof]" = {}  # the one that was met longest ago first
+kept_proofs: "dict[bytes, Proof]" = {}  # the one that was met longest ago first
 _lock: Final = Lock()  # nodes may run in several threads
 
 
@@ -41,17 +41,17 @@ def read_proof(payload: bytes) -> Proof:
     Raises:
         LbmDecodeError, IdentityError: malformed, weak, bound wrongly, or too much.
     """
-    return _kept.get(payload) or _check(payload)
+    return kept_proofs.get(payload) or _check(payload)
 
 
 def keep(payload: bytes, proof: Proof) -> None:
     """The Proof's seal is right: its keys need no check when they come again."""
     met = proof if proof.kept else proof._replace(kept=True)
     with _lock:
-        _kept.pop(payload, None)
-        _kept[payload] = met
-        if len(_kept) > KEPT_PROOFS:
-            del _kept[next(iter(_kept))]
+        kept_proofs.pop(payload, None)
+        kept_proofs[payload] = met
+        if len(kept_proofs) > KEPT_PROOFS:
+            del kept_proofs[next(iter(kept_proofs))]
 
 
 def refuse(payload: bytes, proof: Proof) -> None:

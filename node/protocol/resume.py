@@ -40,15 +40,15 @@ class ResumeRequest(NamedTuple):
 class ResumeKey:
     """K, kept for the whole session; `count` below is the number of its resumptions so far."""
 
-    __slots__ = ("_hash", "_key")
+    __slots__ = ("_hash", "key")
 
     def __init__(self, hash: HashAlgorithm, exporter: bytes, session_id: bytes) -> None:
         self._hash = hash
-        self._key = label(hash, exporter, "resume", session_id, hash.size)
+        self.key = label(hash, exporter, "resume", session_id, hash.size)
 
     def tag(self, count: int) -> bytes:
         """The 16 bytes by which the responder finds the session."""
-        return label(self._hash, self._key, "resume tag", count.to_bytes(4, "big"), TAG_SIZE)
+        return label(self._hash, self.key, "resume tag", count.to_bytes(4, "big"), TAG_SIZE)
 
     def resume_frame(
         self, count: int, attempt: int, received: int, network_key: bytes | None
@@ -92,7 +92,7 @@ class ResumeKey:
     def _mac(self, side: bytes, count: int, attempt: int, received: int) -> bytes:
         numbers = count.to_bytes(4, "big") + attempt.to_bytes(4, "big")
         covered = b"parley1 resume" + side + numbers + received.to_bytes(8, "big")
-        return self._hash.hmac(self._key, covered)
+        return self._hash.hmac(self.key, covered)
 
 
 _NOBODYS: Final = ResumeKey(SHA256, bytes(32), bytes(32))

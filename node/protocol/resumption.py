@@ -28,10 +28,10 @@ class Resumption:
     """
 
     __slots__ = (
-        "_attempt",
         "_initiator",
         "_key",
         "_seconds",
+        "attempt",
         "count",
         "kept",
         "received",
@@ -52,7 +52,7 @@ class Resumption:
         self._key = key
         self._seconds = seconds
         self._initiator = initiator
-        self._attempt = 0  # the last one made, or the highest one accepted
+        self.attempt = 0  # the last one made, or the highest one accepted
         self.count = 0
         self.kept = kept
         self.received = 0
@@ -102,22 +102,22 @@ class Resumption:
 
     def next_attempt(self, network_key: bytes | None) -> bytes:
         """The frame of a new attempt's Resume."""
-        if self._attempt >= LAST_ATTEMPT:
-            raise LocalProtocolError(f"too many attempts to resume: {self._attempt}")
-        self._attempt += 1
-        return self._key.resume_frame(self.count, self._attempt, self.received, network_key)
+        if self.attempt >= LAST_ATTEMPT:
+            raise LocalProtocolError(f"too many attempts to resume: {self.attempt}")
+        self.attempt += 1
+        return self._key.resume_frame(self.count, self.attempt, self.received, network_key)
 
     def is_resumed(self, attempt: int, received: int, mac: bytes) -> bool:
         """Whether a Resumed answers our last attempt and is right."""
         right = self._key.check_resumed(self.count, attempt, received, mac)
-        return right and attempt == self._attempt and self.could_have(received)
+        return right and attempt == self.attempt and self.could_have(received)
 
     # And as the responder.
 
     def find_count(self, resume: ResumeRequest) -> int | None:
         """The count that a Resume is of, if its tag, mac and attempt are right."""
         count = self._key.find_count(resume, self.count)
-        return count if resume.attempt > self._attempt else None
+        return count if resume.attempt > self.attempt else None
 
     def could_have(self, position: int) -> bool:
         """Whether the other side may have taken all before `position`, and told no more."""
@@ -125,7 +125,7 @@ class Resumption:
 
     def accept(self, resume: ResumeRequest, count: int) -> bytes:
         """Take a Resume of that count, which is right; the frame of Resumed."""
-        self._attempt = resume.attempt
+        self.attempt = resume.attempt
         if count == self.count:
             self.count += 1
         return self._key.resumed_frame(count, resume.attempt, self.received)

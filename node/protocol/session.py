@@ -100,7 +100,7 @@ class Session(StreamZero):
         self._observer = observer
         # With deliver="sealed" the streams' reports wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []
-        self._dropped = Allowance(DROPPED_EVENTS)
+        self.drops = Allowance(DROPPED_EVENTS)
         self._flooded = False
         self._unsealed = parts.unsealed
         self._unsealed.limit = unsealed_weight(agreed.limits)
@@ -346,7 +346,7 @@ class Session(StreamZero):
     def count_dropped(self) -> None:
         """Nobody takes an event of the other side; with too many of them its next one is
         `overloaded`, so that this can be said anywhere."""
-        self._flooded = not self._dropped.take(self._now)
+        self._flooded = not self.drops.take(self._now)
 
     def _forget(self, stream: int, sent: bool) -> None:
         self.channel.forget(stream, sent=sent)

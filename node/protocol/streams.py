@@ -56,12 +56,12 @@ class Streams:
     __slots__ = (
         "_account",
         "_initiator",
-        "_last_local",
         "_last_remote",
         "_maximum",
         "_ours",
         "_theirs",
         "committed",
+        "last_local",
         "open",
     )
 
@@ -69,7 +69,7 @@ class Streams:
         self._account = account
         self._initiator = initiator
         self._maximum = maximum
-        self._last_local = 0
+        self.last_local = 0
         self._last_remote = 0
         self._ours = 0
         self._theirs = 0
@@ -101,12 +101,12 @@ class Streams:
         if self._ours >= self._maximum:
             raise LocalProtocolError(f"{self._maximum} streams of ours are open already")
         first = FIRST_INITIATOR_STREAM if self._initiator else FIRST_RESPONDER_STREAM
-        stream = self._last_local + 2 if self._last_local else first
+        stream = self.last_local + 2 if self.last_local else first
         if stream > LAST_STREAM:
             raise LocalProtocolError(
                 f"the stream ids of this connection are used up: the next is {stream}"
             )
-        self._last_local = stream
+        self.last_local = stream
         self._ours += 1
         return self._add(
             StreamState(stream, True, SendCredit(credit), ReceiveWindow(window), apart)
@@ -141,7 +141,7 @@ class Streams:
         """
         known = self.open.get(stream)
         if known is None:
-            last = self._last_local if self._is_local(stream) else self._last_remote
+            last = self.last_local if self._is_local(stream) else self._last_remote
             if stream <= MAIN_STREAM or stream > last:
                 raise violation(f"stream {stream} was never opened")
         return known

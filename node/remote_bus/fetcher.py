@@ -55,7 +55,7 @@ class EventFetcher:
     """The events of one stream's answers, each with at most `largest` bytes of rows; what is kept
     for the next is charged to `account`."""
 
-    __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_size", "_store", "_wanted")
+    __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_store", "_wanted", "size")
 
     def __init__(self, store: Store, loop: Loop, largest: int, account: Account) -> None:
         self._account = account
@@ -65,7 +65,7 @@ class EventFetcher:
         self._wanted = min(largest, limits.ANSWER_SIZE)
         self._row = self._wanted // _FIRST  # the longest row of the last answer
         self._kept: dict[Place, _Kept] = {}
-        self._size = 0  # of all that is kept
+        self.size = 0  # of all that is kept
 
     async def read(self, batch: DeliveryBatch, count: int, wait: float) -> None:
         """Fill a batch as `Store.read`; what was kept comes first."""
@@ -175,7 +175,7 @@ class EventFetcher:
         """Keep them for the next Read, if there is room."""
         size = sum(map(_cost, deliveries))
         weight = size + ROW_WEIGHT * len(deliveries)
-        if self._size + size > limits.KEPT_SIZE or not self._account.has_room(weight):
+        if self.size + size > limits.KEPT_SIZE or not self._account.has_room(weight):
             return False
         before = self._take_kept(place)
         if before is not None:
@@ -183,7 +183,7 @@ class EventFetcher:
             size += before.size
         timer = self._loop.at(deadline, lambda: self._expire(place))
         self._kept[place] = _Kept(deliveries, size, deadline, timer)
-        self._size += size
+        self.size += size
         self._account.charge(size + ROW_WEIGHT * len(deliveries))
         return True
 
@@ -191,7 +191,7 @@ class EventFetcher:
         kept = self._kept.pop(place, None)
         if kept is not None:
             kept.timer.cancel()
-            self._size -= kept.size
+            self.size -= kept.size
             self._account.release(kept.size + ROW_WEIGHT * len(kept.deliveries))
         return kept
 

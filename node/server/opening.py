@@ -69,7 +69,7 @@ class Opener:
             dials.end(counted)
             if isinstance(error, TunnelRefusedError):
                 if error.hop is not None:
-                    raise _passed_on(error, path, path.index(after)) from error
+                    raise passed_on(error, path, path.index(after)) from error
                 # A round trip above the estimate explains why no answer came in time.
                 excused = peer.live.round_trip.latest > expected
                 silent = not excused and self._was_silent(path, after, timeout - expected)
@@ -128,7 +128,7 @@ def count_idle(tunnel: Tunnel, stream: TunnelStream) -> None:
     tunnel.close = partial(stream.end, CloseCode.OVERLOADED)
 
 
-def _passed_on(error: TunnelRefusedError, path: Path, after: int) -> TunnelRefusedError:
+def passed_on(error: TunnelRefusedError, path: Path, after: int) -> TunnelRefusedError:
     """The Answer of the server at index `after`, with a hop that it can speak for: its own or one
     behind it. Anything else counts as its own. The last of the path has no next step that could be
     missing (28), so that the step to it is."""

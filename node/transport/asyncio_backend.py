@@ -223,7 +223,7 @@ class AsyncioBackend:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._outlets: set[AsyncioOutlet] = set()
+        self.outlets: set[AsyncioOutlet] = set()
         # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
         self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
         self.soon = self._loop.call_soon
@@ -280,7 +280,7 @@ class AsyncioBackend:
         made: list[AsyncioOutlet] = []
 
         def make() -> AsyncioOutlet:
-            made.append(AsyncioOutlet(lambda _: accept(), self._outlets))
+            made.append(AsyncioOutlet(lambda _: accept(), self.outlets))
             return made[-1]
 
         try:
@@ -305,7 +305,7 @@ class AsyncioBackend:
         require_socket(address)
 
         def make() -> AsyncioOutlet:
-            return AsyncioOutlet(accept, self._outlets)
+            return AsyncioOutlet(accept, self.outlets)
 
         try:
             if address.scheme == "unix":
@@ -340,7 +340,7 @@ class AsyncioBackend:
         try:
             await asyncio.sleep(0)
             deadline = self.now() + CLOSE_PATIENCE
-            while self._tasks or self._outlets:
+            while self._tasks or self.outlets:
                 tasks = set(filter(_has_begun, self._tasks))
                 self._end(tasks)
                 if self.now() > deadline:
@@ -356,14 +356,14 @@ class AsyncioBackend:
     def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         for task in list(tasks):
             task.cancel()
-        for outlet in list(self._outlets):
+        for outlet in list(self.outlets):
             outlet.close()
 
     def _log_unended(self, tasks: set[asyncio.Task[Any]]) -> None:
-        if self._outlets:
+        if self.outlets:
             logger.error(
                 "%d sockets were not closed by the loop",
-                len(self._outlets),
+                len(self.outlets),
                 extra={"event": "transport.unclosed"},
             )
         if tasks:

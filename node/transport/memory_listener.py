@@ -19,7 +19,7 @@ from parley._node.transport.stream_outlet import StreamOutlet
 # Where such a connection comes from, as limits and the log name it.
 REMOTE_NAME: Final = "memory"
 
-_listeners: RunVar["dict[str, MemoryListener]"] = RunVar("parley_memory_listeners")
+listeners: RunVar["dict[str, MemoryListener]"] = RunVar("parley_memory_listeners")
 
 
 class MemoryListener:
@@ -30,20 +30,20 @@ class MemoryListener:
     """
 
     def __init__(self, address: Address, accept: Accept, loop: Loop) -> None:
-        names = _listeners.get({})
+        names = listeners.get({})
         if address.path in names:
             raise UnreachableError(
                 f"cannot listen on {address.without_node_id()}: the address is in use"
             )
         names[address.path] = self
-        _listeners.set(names)
+        listeners.set(names)
         self.address = address
         self._accept = accept
         self._loop = loop
 
     async def aclose(self) -> None:
         """Listen no more; connections that were accepted go on."""
-        names = _listeners.get({})
+        names = listeners.get({})
         if names.get(self.address.path) is self:
             del names[self.address.path]
 
@@ -61,7 +61,7 @@ async def connect_memory(
     """Dial a name; as `Backend.connect`."""
     place = address.without_node_id()
     await checkpoint()  # as every dial lets others run, and may be cancelled
-    listener = _listeners.get({}).get(address.path)
+    listener = listeners.get({}).get(address.path)
     if listener is None:
         raise UnreachableError(f"cannot reach {place}: nobody listens there in this event loop")
     driver = accept()

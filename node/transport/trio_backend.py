@@ -83,7 +83,7 @@ class TrioBackend:
     def __init__(self, task_group: TaskGroup) -> None:
         self._task_group = task_group
         self._token = trio.lowlevel.current_trio_token()
-        self._scopes: set[anyio.CancelScope] = set()
+        self.scopes: set[anyio.CancelScope] = set()
         self._empty: trio.Event | None = None
         self.now = trio.current_time
         self.line = Line(self.now, self.soon)
@@ -119,7 +119,7 @@ class TrioBackend:
         """A task in the node's task group, with a scope of its own."""
         # Cancelling the node's owner cancels no task of ours: peers are owed a Close.
         scope = anyio.CancelScope(shield=True)
-        self._scopes.add(scope)
+        self.scopes.add(scope)
 
         async def run() -> None:
             try:
@@ -129,8 +129,8 @@ class TrioBackend:
                 # A mistake of ours must not take the node's other peers along.
                 logger.exception("a task failed", extra={"event": "task.bug"})
             finally:
-                self._scopes.discard(scope)
-                if not self._scopes and self._empty is not None:
+                self.scopes.discard(scope)
+                if not self.scopes and self._empty is not None:
                     self._empty.set()
 
         if self._empty is not None:
@@ -228,9 +228,9 @@ class TrioBackend:
 
     async def aclose(self) -> None:
         """Cancel the tasks and wait until they are gone."""
-        for scope in list(self._scopes):
+        for scope in list(self.scopes):
             scope.cancel()
-        if self._scopes:
+        if self.scopes:
             self._empty = trio.Event()
             with anyio.move_on_after(CLOSE_PATIENCE) as scope:
                 await self._empty.wait()
@@ -238,7 +238,7 @@ class TrioBackend:
                 # trio leaves no task running, so they are waited for all the same.
                 logger.error(
                     "%d tasks ignore cancellation, and are waited for",
-                    len(self._scopes),
+                    len(self.scopes),
                     extra={"event": "transport.unended"},
                 )
                 await self._empty.wait()

@@ -57,7 +57,7 @@ async def test_memory_for_all_peers_holds_at_once() -> None:
     async with meeting() as met:
         server = met.server
         server.change_limits(changed(server, memory=2 << 20, once_memory=1 << 20))
-        assert (memory_of(server).limit, once_of(server)._account.limit) == (2 << 20, 1 << 20)
+        assert (memory_of(server).limit, once_of(server).total.limit) == (2 << 20, 1 << 20)
 
 
 @pytest.mark.parametrize(

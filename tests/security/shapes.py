@@ -64,9 +64,9 @@ class Shape:
         """The settings of 'initiator' or 'responder'."""
         if not settings:
             return _config(self, who)  # sweeps ask for it at each of their places
-        return self._made(who, settings)
+        return self.made(who, settings)
 
-    def _made(self, who: str, settings: Mapping[str, Any]) -> CoreConfig:
+    def made(self, who: str, settings: Mapping[str, Any]) -> CoreConfig:
         names = {**ONE_OF_EACH, **self.algorithms}
         if who == "responder":
             names |= self.responders
@@ -85,7 +85,7 @@ class Shape:
 
 @cache
 def _config(shape: Shape, who: str) -> CoreConfig:
-    return shape._made(who, {})
+    return shape.made(who, {})
 
 
 SHAPES: Final = {

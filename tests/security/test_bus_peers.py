@@ -138,10 +138,10 @@ async def test_who_takes_no_answers_is_handed_little(
         for wait in (0.0, 30.0):
             _ask_in_vain(bus, stream.id, Read(NAME, GROUP, "c", 1, wait), 24)
         await settled()
-        await eventually(lambda: bus.store._streams[NAME].groups[GROUP].pending)
+        await eventually(lambda: bus.store.table[NAME].groups[GROUP].pending)
         await settled()
         answered = 8  # at most, for which there is room in the queue
-        pending = bus.store._streams[NAME].groups[GROUP].pending
+        pending = bus.store.table[NAME].groups[GROUP].pending
         assert len(pending) <= 2 + 3 + answered
 
 

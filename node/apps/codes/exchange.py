@@ -38,9 +38,9 @@ class CodeGiver:
         """Register the handler of the stream; ParleyError if there is one."""
         self.code = code
         self._node = node
-        self._on_failed = on_failed
-        self._giving = Giving(code, node.node_id, node.backend.now())
-        self._trying: dict[Remote, anyio.CancelScope] = {}
+        self.on_failed = on_failed
+        self.giving = Giving(code, node.node_id, node.backend.now())
+        self.trying: dict[Remote, anyio.CancelScope] = {}
         self._over = anyio.Event()
         self._taker: Peer | None = None
         node.on_stream(LABEL)(self._serve)
@@ -56,35 +56,35 @@ class CodeGiver:
             await self._over.wait()
         if self._taker is not None:
             return self._taker
-        if self._giving.given_up:
+        if self.giving.given_up:
             raise WrongCodeError(
-                f"the code is no longer valid after {self._giving.failed} tries with a wrong one; "
+                f"the code is no longer valid after {self.giving.failed} tries with a wrong one; "
                 "make another code"
             )
-        if self._giving.taken:
+        if self.giving.taken:
             raise CodeGoneError("the receiver used the code and disconnected; make another code")
         raise CodeGoneError(f"nobody has taken the code in {seconds:g} s")
 
     async def _serve(self, stream: Stream) -> None:
         peer = stream.peer
-        if peer in self._trying:
+        if peer in self.trying:
             stream.reset(CodeReset.BUSY, "one try at a time")
             return
         try:
-            with anyio.CancelScope() as self._trying[peer]:
+            with anyio.CancelScope() as self.trying[peer]:
                 await self._tried(stream, peer)
                 return
             raise ExchangeRefused(CodeReset.GONE, "the code is not good any more")
         except ExchangeRefused as refused:
             stream.reset(refused.code, refused.text)
             if refused.code == CodeReset.WRONG:
-                self._on_failed(str(peer.node_id))
+                self.on_failed(str(peer.node_id))
         except NotTrustedError as error:
             stream.reset(CodeReset.MALFORMED, error.text)
         finally:
-            self._giving.leave(peer)
-            del self._trying[peer]
-            if self._giving.given_up:
+            self.giving.leave(peer)
+            del self.trying[peer]
+            if self.giving.given_up:
                 self._end_others(peer)
                 self._over.set()
 
@@ -92,10 +92,10 @@ class CodeGiver:
         assert isinstance(peer, Peer)  # streams come over native connections alone
         taker, context = _session(peer, self.code)
         now = self._node.backend.now
-        opening = await _answer(stream, b"", OPENING_SIZE)
-        share = self._giving.begin(peer, peer.name, now(), opening, taker, context)
-        confirmation = await _answer(stream, share, CONFIRMATION_SIZE)
-        ours = self._giving.confirm(peer, now(), confirmation)
+        opening = await exchange_message(stream, b"", OPENING_SIZE)
+        share = self.giving.begin(peer, peer.name, now(), opening, taker, context)
+        confirmation = await exchange_message(stream, share, CONFIRMATION_SIZE)
+        ours = self.giving.confirm(peer, now(), confirmation)
         self._end_others(peer)
         try:
             with _in_time():
@@ -109,7 +109,7 @@ class CodeGiver:
 
     def _end_others(self, peer: Remote) -> None:
         """The code is good for none of them any more."""
-        for other, scope in self._trying.items():
+        for other, scope in self.trying.items():
             if other is not peer:
                 scope.cancel()
 
@@ -137,9 +137,9 @@ async def take_code(
     ours = Spake2(code.password, first=True)
     try:
         opening = code.slot.to_bytes(SLOT_SIZE) + ours.share
-        share = await _answer(stream, opening, SHARE_SIZE)
+        share = await exchange_message(stream, opening, SHARE_SIZE)
         expected = ours.finish(share, node.node_id, giver, context)
-        if not expected.check(await _answer(stream, expected.ours, CONFIRMATION_SIZE)):
+        if not expected.check(await exchange_message(stream, expected.ours, CONFIRMATION_SIZE)):
             raise ExchangeRefused(CodeReset.WRONG, "that is not the code")
         ready()
         await stream.send_eof()
@@ -177,7 +177,7 @@ def _session(peer: Peer, code: Code) -> tuple[NodeId, bytes]:
     return peer.node_id, context
 
 
-async def _answer(stream: Stream, message: bytes, size: int) -> bytes:
+async def exchange_message(stream: Stream, message: bytes, size: int) -> bytes:
     """Send a message, and receive the `size` bytes of the next one."""
     data = b""
     with _in_time():

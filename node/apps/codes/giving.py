@@ -30,7 +30,7 @@ class Giving:
         self.taken = False
         self._node_id = node_id
         self._until = now + SECONDS
-        self._expected: dict[object, Confirmations] = {}
+        self.expected: dict[object, Confirmations] = {}
         self._rations = Rations(OF_AN_ADDRESS)
 
     @property
@@ -57,7 +57,7 @@ class Giving:
         self._require_good(now)
         if int.from_bytes(opening[:SLOT_SIZE]) != self.code.slot:
             raise ExchangeRefused(CodeReset.GONE, "there is no such code here")
-        busy = who in self._expected or len(self._expected) >= AT_A_TIME
+        busy = who in self.expected or len(self.expected) >= AT_A_TIME
         if busy or not self._rations.take(address, now):
             raise ExchangeRefused(CodeReset.BUSY, "too many tries at a time")
         ours = Spake2(self.code.password, first=False, private=private)
@@ -65,7 +65,7 @@ class Giving:
             expected = ours.finish(opening[SLOT_SIZE:], taker, self._node_id, context)
         except KeyExchangeError as error:
             raise ExchangeRefused(CodeReset.MALFORMED, "that is not a share") from error
-        self._expected[who] = expected
+        self.expected[who] = expected
         return ours.share
 
     def confirm(self, who: object, now: float, confirmation: bytes) -> bytes:
@@ -74,7 +74,7 @@ class Giving:
         Raises:
             ExchangeRefused: why it is not; a wrong confirmation has used up a try.
         """
-        expected = self._expected.pop(who)
+        expected = self.expected.pop(who)
         self._require_good(now)
         if not expected.check(confirmation):
             self.failed += 1
@@ -84,7 +84,7 @@ class Giving:
 
     def leave(self, who: object) -> None:
         """The exchange on this connection is over, however."""
-        self._expected.pop(who, None)
+        self.expected.pop(who, None)
 
     def _require_good(self, now: float) -> None:
         if self.taken or self.given_up or now >= self._until:

@@ -37,11 +37,11 @@ class SlotTable(Generic[S]):
 
     def __init__(self, is_over: Callable[[S], bool]) -> None:
         self._is_over = is_over
-        self._claims: dict[int, _Claim[S]] = {}
+        self.claims: dict[int, _Claim[S]] = {}
         self._rations = Rations(ASKED)
 
     def __len__(self) -> int:
-        return len(self._claims)
+        return len(self.claims)
 
     def claim(
         self, node_id: NodeId, session: S, name: str, now: float, wanted: int | None = None
@@ -55,10 +55,10 @@ class SlotTable(Generic[S]):
         self._rations.require(name, now)
         self._drop_old(now)
         address, _ = address_key(name)
-        held = None if wanted is None else self._claims.get(wanted)
+        held = None if wanted is None else self.claims.get(wanted)
         if held is not None and held.node_id != node_id:
             raise CallRefused(ResultCode.NOT_AUTHORISED, f"slot {wanted} belongs to another node")
-        others = [one for slot, one in self._claims.items() if slot != wanted]
+        others = [one for slot, one in self.claims.items() if slot != wanted]
         of_node = sum(one.node_id == node_id for one in others)
         of_address = sum(one.address == address for one in others)
         if len(others) >= MOST_SLOTS or of_node >= OF_A_NODE or of_address >= OF_AN_ADDRESS:
@@ -66,24 +66,24 @@ class SlotTable(Generic[S]):
                 ResultCode.OVERLOADED,
                 f"too many slots: a node can have {OF_A_NODE}, an address {OF_AN_ADDRESS}",
             )
-        slot = wanted or next(n for n in range(1, LAST_SLOT + 1) if n not in self._claims)
-        self._claims[slot] = _Claim(node_id, session, address, now + SECONDS)
+        slot = wanted or next(n for n in range(1, LAST_SLOT + 1) if n not in self.claims)
+        self.claims[slot] = _Claim(node_id, session, address, now + SECONDS)
         return slot
 
     def free(self, node_id: NodeId, slot: int) -> None:
         """The node does not wait there any more; nothing, if it did not."""
-        claim = self._claims.get(slot)
+        claim = self.claims.get(slot)
         if claim is not None and claim.node_id == node_id:
-            del self._claims[slot]
+            del self.claims[slot]
 
     def find(self, slot: int, name: str, now: float) -> NodeId | None:
         """The node that waits at a slot; CallRefused with 19 for an address that asks too often."""
         self._rations.require(name, now)
         self._drop_old(now)
-        claim = self._claims.get(slot)
+        claim = self.claims.get(slot)
         return None if claim is None else claim.node_id
 
     def _drop_old(self, now: float) -> None:
-        for slot, claim in list(self._claims.items()):
+        for slot, claim in list(self.claims.items()):
             if now >= claim.until or self._is_over(claim.session):
-                del self._claims[slot]
+                del self.claims[slot]

@@ -88,10 +88,10 @@ class FileReceiver:
         self._count = count
         self._arrived = 0
         # Offers that are read, decided on or received, by node id or address.
-        self._of_sender: Counter[str] = Counter()
-        self._slots: FairSlots[_Slot] = FairSlots(lambda slot: slot.waiting_since)
-        self._names: set[str] = set()
-        self._hashes = Hashes()
+        self.of_sender: Counter[str] = Counter()
+        self.slots: FairSlots[_Slot] = FairSlots(lambda slot: slot.waiting_since)
+        self.names: set[str] = set()
+        self.hashes = Hashes()
         self.finished = anyio.Event()
 
     @property
@@ -107,10 +107,10 @@ class FileReceiver:
     async def serve(self, stream: Stream) -> None:
         """Take one file: the handler of a stream."""
         sender, slot = _sender(stream.peer), _Slot()
-        self._of_sender[sender] += 1
+        self.of_sender[sender] += 1
         name = ""
         try:
-            if self._of_sender[sender] > PER_PEER:
+            if self.of_sender[sender] > PER_PEER:
                 raise Refusal(RefusalCode.BUSY, f"too many transfers at a time: at most {PER_PEER}")
             with anyio.fail_after(OFFER_TIMEOUT):
                 offer = await read_message(stream, FileOffer.decode)
@@ -135,29 +135,29 @@ class FileReceiver:
             logger.warning("cannot store %r: %s", name, error, extra={"event": "transfer.failed"})
             self._refuse(stream, name, storage_refusal(error))
         finally:
-            self._slots.remove(slot)
-            self._of_sender[sender] -= 1
-            self._of_sender += Counter()  # forgets senders that have none
+            self.slots.remove(slot)
+            self.of_sender[sender] -= 1
+            self.of_sender += Counter()  # forgets senders that have none
         if self._count is not None and self._arrived >= self._count:
             self.finished.set()
 
     def _take_slot(self, slot: _Slot, sender: str) -> None:
         """Take a slot for a transfer, if necessary that of an idle one, or of one of the sender
         with the most."""
-        free, text = self._parallel - len(self._slots), "too many transfers at a time"
+        free, text = self._parallel - len(self.slots), "too many transfers at a time"
         if self._count is not None:
-            wanted = self._count - self._arrived - len(self._slots)
+            wanted = self._count - self._arrived - len(self.slots)
             if wanted < free:
                 free, text = wanted, "no more files are taken"
         if free <= 0:
             evicted = None
-            if len(self._slots):
-                evicted = self._slots.evict_for(sender, anyio.current_time())
+            if len(self.slots):
+                evicted = self.slots.evict_for(sender, anyio.current_time())
             if evicted is None:
                 raise Refusal(RefusalCode.BUSY, text)
             evicted.evicted = True
             evicted.scope.cancel()
-        self._slots.add(slot, sender)
+        self.slots.add(slot, sender)
 
     def _refuse(self, stream: Stream, name: str, refusal: Refusal) -> None:
         stream.reset(refusal.code, refusal.text)
@@ -166,13 +166,13 @@ class FileReceiver:
     async def _take_reserved(self, stream: Stream, offer: FileOffer, slot: _Slot) -> None:
         """Nobody else sends a file of that name, or one that some disk takes for it."""
         key = same_file_key(offer.name)
-        if key in self._names:
+        if key in self.names:
             raise Refusal(RefusalCode.BUSY, "a file of that name is just arriving")
-        self._names.add(key)
+        self.names.add(key)
         try:
             await self._take(stream, offer, slot)
         finally:
-            self._names.discard(key)
+            self.names.discard(key)
 
     async def _take(self, stream: Stream, offer: FileOffer, slot: _Slot) -> None:
         transfer = Transfer(offer, _who(stream))
@@ -193,7 +193,7 @@ class FileReceiver:
         if file is None:
             return False
         try:
-            digest, size = await self._hashes.of(file, who)
+            digest, size = await self.hashes.of(file, who)
         finally:
             file.close()
         if size == offer.size and digest.digest() == offer.sha256:
@@ -206,7 +206,7 @@ class FileReceiver:
         partial = await run_sync(self._store.open_partial, offer, transfer.peer)
         began = False
         try:
-            found = await partial.hash(self._hashes, transfer.peer)
+            found = await partial.hash(self.hashes, transfer.peer)
             await stream.send(Resume(partial.size, found).encode())
             begin = await _read_begin(stream, slot, partial.size)
             if begin.offset != partial.size:
@@ -229,7 +229,7 @@ class FileReceiver:
         finally:
             if began:  # else its content is unknown
                 with suppress(OSError):
-                    partial.keep_hash(self._hashes)
+                    partial.keep_hash(self.hashes)
             partial.close()
 
     async def _fill(

@@ -32,15 +32,15 @@ class EventSupply:
 
     def __init__(self, seat: Seat, config: BusConfig) -> None:
         self._store = seat.store
-        self._loop = loop = seat.loop
+        self.loop = loop = seat.loop
         self._terms = seat.terms
         self._consumer = seat.name
         self._ttl = config.consumer_ttl
         # A consumer that asks for nothing for `consumer_ttl` is forgotten: ask before.
-        self._interval = min(CLAIM_INTERVAL, seat.terms.reclaim_after, self._ttl / 3)
+        self.interval = min(CLAIM_INTERVAL, seat.terms.reclaim_after, self._ttl / 3)
         self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
         self._claim_due = self._removal_due = loop.now()
-        self._awaited: list[float] = []  # a heap: when what was refused here is due
+        self.awaited: list[float] = []  # a heap: when what was refused here is due
         # Whether events may be pending with this consumer that it doesn't have: those of an earlier
         # process of its name, or of an answer that was lost.
         self._owning = True
@@ -56,8 +56,8 @@ class EventSupply:
     def claim_at(self, when: float) -> None:
         """Something will be due then: look for it, even while waiting for new events."""
         when += CLOCK_SLACK
-        if len(self._awaited) < MOST_AWAITED:
-            heappush(self._awaited, when)
+        if len(self.awaited) < MOST_AWAITED:
+            heappush(self.awaited, when)
         self._claim_due = min(self._claim_due, when)
         if self._waiting is not None:
             self._interrupt_at(self._claim_due)
@@ -90,13 +90,13 @@ class EventSupply:
             if found:
                 return found
             self._owning = False
-        now = self._loop.now()
+        now = self.loop.now()
         if now < self._claim_due:
             return []
         # Set before the store is asked: an event that is refused meanwhile may be due earlier.
-        while self._awaited and self._awaited[0] <= now:
-            heappop(self._awaited)
-        self._claim_due = min([now + self._interval, *self._awaited[:1]])
+        while self.awaited and self.awaited[0] <= now:
+            heappop(self.awaited)
+        self._claim_due = min([now + self.interval, *self.awaited[:1]])
         found = await store.claim(terms.stream, terms.group, consumer, count, terms.reclaim_after)
         if found:
             self._claim_due = now  # there may be more
@@ -107,7 +107,7 @@ class EventSupply:
         return await self._store.read(terms.stream, terms.group, self._consumer, count, wait)
 
     async def _read_waiting(self, count: int) -> list[Delivery]:
-        wait = self._claim_due - self._loop.now()
+        wait = self._claim_due - self.loop.now()
         if wait <= 0:
             return []
         found: list[Delivery] = []
@@ -121,13 +121,13 @@ class EventSupply:
                     self._timer = None
         if not found:
             # The wait is over, or the store ended it early: something is due.
-            self._claim_due = min(self._claim_due, self._loop.now())
+            self._claim_due = min(self._claim_due, self.loop.now())
         return found
 
     def _interrupt_at(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.at(max(when, self._loop.now()), self._interrupt)
+        self._timer = self.loop.at(max(when, self.loop.now()), self._interrupt)
 
     def _interrupt(self) -> None:
         if self._waiting is not None:
@@ -135,7 +135,7 @@ class EventSupply:
             self._waiting.cancel()
 
     async def _remove_the_idle(self) -> None:
-        now = self._loop.now()
+        now = self.loop.now()
         if now >= self._removal_due:
             self._removal_due = now + self._removal_interval
             # Another node's bus may not allow it to consumers.

@@ -83,10 +83,10 @@ def _of_socket(subject: str, path: Path) -> Diagnosis:
 
 def _is_own(path: Path) -> bool:
     """Whether the socket, or a directory above it, keeps all others out."""
-    return any(_keeps_out(each, _ENTER) for each in path.parents) or _keeps_out(path, _WRITE)
+    return any(keeps_out(each, _ENTER) for each in path.parents) or keeps_out(path, _WRITE)
 
 
-def _keeps_out(path: Path, needed: int) -> bool:
+def keeps_out(path: Path, needed: int) -> bool:
     try:
         status = path.stat()
     except OSError:

@@ -31,14 +31,14 @@ _OPTIONAL: Final = ("uvloop", "trio", "blake3")
 def versions() -> dict[str, str | None]:
     """What runs here, name to version; None for what could be installed and is not."""
     found: dict[str, str | None] = {
-        "parley": _version("parley-node"),
+        "parley": version_of("parley-node"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "core": core(),
         "platform": platform.platform(),
-        "anyio": _version("anyio"),
+        "anyio": version_of("anyio"),
         **library_versions(),
     }
-    return found | {name: _version(name) for name in _OPTIONAL}
+    return found | {name: version_of(name) for name in _OPTIONAL}
 
 
 def core() -> str:
@@ -133,7 +133,7 @@ def _check_known_peers(path: Path) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.OK, "known peers", f"{count} on record in {path}")
 
 
-def _version(distribution: str) -> str | None:
+def version_of(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

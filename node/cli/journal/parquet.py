@@ -124,7 +124,7 @@ class _Table:
         for name, values in zip(self._columns, columns, strict=True):
             if name in _TIMES:
                 values = tuple(None if time is None else time // 1000 for time in values)
-            arrays.append(_array(values, self._schema.field(_TIMES.get(name, name)).type))
+            arrays.append(arrow_array(values, self._schema.field(_TIMES.get(name, name)).type))
         times = columns[self._columns.index("time_ns")]
         days = [None if time is None else time // 1000 // _US_A_DAY for time in times]
         arrays.append(pa.array(days, pa.int32()).cast(pa.date32()))
@@ -151,7 +151,7 @@ def _type(name: str) -> pa.DataType:
     return pa.bool_() if name in _FLAGS else pa.string()
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, kind)
     except (OverflowError, pa.ArrowInvalid):

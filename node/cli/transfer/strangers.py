@@ -42,7 +42,7 @@ class Strangers:
         self._out = out
         self._known = known_peers
         self._paused = paused
-        self._answers: OrderedDict[str, bool] = OrderedDict()
+        self.answers: OrderedDict[str, bool] = OrderedDict()
         self._turn = anyio.Lock()  # one question at a time
 
     async def welcome(self, peer: Remote, offer: FileOffer) -> bool:
@@ -51,11 +51,11 @@ class Strangers:
             return True  # whatever question about others waits for an answer
         async with self._turn:
             who = str(peer.node_id or peer.name)
-            if who not in self._answers:
-                self._answers[who] = await self._is_welcome(peer, offer)
-                if len(self._answers) > REMEMBERED:
-                    self._answers.popitem(last=False)
-            return self._answers[who]
+            if who not in self.answers:
+                self.answers[who] = await self._is_welcome(peer, offer)
+                if len(self.answers) > REMEMBERED:
+                    self.answers.popitem(last=False)
+            return self.answers[who]
 
     def _is_known(self, peer: Remote) -> bool:
         return peer.node_id is not None and self._known.lookup(peer.node_id) is not None

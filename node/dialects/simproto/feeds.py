@@ -77,7 +77,7 @@ class SimProtoFeed(Feed):
 
     def pump(self) -> None:
         """Send what may go now."""
-        while self.open and (self._ready or self._waiting):
+        while self.open and (self._ready or self.waiting):
             if not self._may_send() or not self._publisher.room.take(self):
                 break
             try:
@@ -85,7 +85,7 @@ class SimProtoFeed(Feed):
             except ConnectionClosedError:
                 self._publisher.room.give_back()
                 self.close()
-        if self._finishing and not self._ready and not self._waiting:
+        if self._finishing and not self._ready and not self.waiting:
             self.close()
         self._drained()
 
@@ -98,7 +98,7 @@ class SimProtoFeed(Feed):
         elif not self.open:
             if self._finishing and not self._on_the_way:
                 self.over()
-        elif self._publisher.room.others_wait and (self._ready or self._waiting):
+        elif self._publisher.room.others_wait and (self._ready or self.waiting):
             self._publisher.room.queue(self)
         else:
             self.pump()

@@ -32,8 +32,8 @@ _unpack_head: Final = Struct(">HH").unpack_from
 
 # For payloads whose last cell is a byte string, which means nothing here: their content by type,
 # size and everything before those bytes; and how long that is.
-_openings: dict[tuple[int, int, bytes], "Content"] = {}
-_opening_sizes: dict[tuple[int, int], int] = {}
+openings: dict[tuple[int, int, bytes], "Content"] = {}
+opening_sizes: dict[tuple[int, int], int] = {}
 _MOST_OPENINGS: Final = 4_096
 _LONGEST_OPENING: Final = 256
 _EMPTY_MAP: Final = 0xA0  # plus its number of cells it is the head of a payload
@@ -89,9 +89,9 @@ def read_content(stream: int, number: int, payload: bytes) -> Content:
         known = EVENT_TYPES.get(number)
         return Content(known.name if known else "unknown", status=MALFORMED)
     size = len(payload)
-    opening = _opening_sizes.get((number, size))
+    opening = opening_sizes.get((number, size))
     if opening is not None:
-        content = _openings.get((number, size, payload[:opening]))
+        content = openings.get((number, size, payload[:opening]))
         if content is not None:
             return content
     kind = EVENT_TYPES.get(number)
@@ -148,11 +148,11 @@ def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Conte
     opening = size - len(last)
     if opening > _LONGEST_OPENING:
         return
-    if len(_openings) >= _MOST_OPENINGS:
-        _openings.clear()
-        _opening_sizes.clear()
-    _opening_sizes[number, size] = opening
-    _openings[number, size, payload[:opening]] = content
+    if len(openings) >= _MOST_OPENINGS:
+        openings.clear()
+        opening_sizes.clear()
+    opening_sizes[number, size] = opening
+    openings[number, size, payload[:opening]] = content
 
 
 def _single_notes(notes: list[Any]) -> list[bytes]:

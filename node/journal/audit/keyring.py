@@ -65,16 +65,16 @@ class Keyring:
     __slots__ = (
         "_boxes",
         "_commit",
-        "_epochs",
         "_exporter",
-        "_last",
         "_proofs",
         "_session_id",
-        "_steps",
         "_suite",
         "_th1",
         "_th2",
+        "epochs",
+        "last",
         "problem",
+        "steps",
         "wrong",
     )
 
@@ -87,9 +87,9 @@ class Keyring:
         self._th1 = th1
         self._th2 = th2
         self._session_id = session_id
-        self._epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
-        self._last: dict[tuple[int, bool], tuple[int, bytes]] = {}
-        self._steps: dict[tuple[int, bool], list[bytes]] = {}  # after `STEP` updates each
+        self.epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
+        self.last: dict[tuple[int, bool], tuple[int, bytes]] = {}
+        self.steps: dict[tuple[int, bool], list[bytes]] = {}  # after `STEP` updates each
         self._proofs: tuple[bytes, ...] = ()  # of responder, of initiator
         self._exporter: bytes | None = None
         self.problem = ""
@@ -97,7 +97,7 @@ class Keyring:
 
     def add(self, generation: Generation) -> bool:
         """Take a generation; returns whether its secret opened and is right."""
-        if generation.number in self._epochs:
+        if generation.number in self.epochs:
             return True
         secret = self._boxes.open(generation)
         hash = self._suite.hash_algorithm
@@ -119,7 +119,7 @@ class Keyring:
                 label(hash, secret, "hs responder", self._th1, hash.size),
                 label(hash, secret, "hs initiator", self._th1, hash.size),
             )
-            self._epochs[0] = application.ap_initiator, application.ap_responder
+            self.epochs[0] = application.ap_initiator, application.ap_responder
             return True
         else:
             offer, answer = generation.after_offer or b"", generation.after_answer or b""
@@ -127,7 +127,7 @@ class Keyring:
             if secrets.commit != generation.commit:
                 self.problem = f"the sealed secret of rekey {generation.number} is not its own"
                 return False
-            self._epochs[generation.number] = secrets.next_initiator, secrets.next_responder
+            self.epochs[generation.number] = secrets.next_initiator, secrets.next_responder
             return True
         return False
 
@@ -144,22 +144,22 @@ class Keyring:
     @property
     def is_open(self) -> bool:
         """Whether any secret of the session was opened by an auditor's key."""
-        return bool(self._epochs)
+        return bool(self.epochs)
 
     def has(self, generation: int) -> bool:
         """Whether the secret of a generation is known."""
-        return generation in self._epochs
+        return generation in self.epochs
 
     def secret(self, generation: int, updates: int, initiator: bool) -> bytes | None:
         """An epoch's secret, in the direction in which the `initiator` sends or in the other;
         None if it is not known."""
-        pair = self._epochs.get(generation)
+        pair = self.epochs.get(generation)
         if pair is None or updates > MOST_UPDATES:
             return None
         key, first = (generation, initiator), pair[0 if initiator else 1]
         # Usually the one after the last that was asked for.
-        done, secret = self._last.get(key, (0, first))
-        steps = self._steps.setdefault(key, [first])
+        done, secret = self.last.get(key, (0, first))
+        steps = self.steps.setdefault(key, [first])
         if done > updates:
             # A forged checkpoint must not make us derive all of them again.
             step = min(updates // STEP, len(steps) - 1)
@@ -168,10 +168,10 @@ class Keyring:
             secret = next_secret(self._suite.hash_algorithm, secret)
             if update == len(steps) * STEP:
                 steps.append(secret)
-        self._last[key] = updates, secret
-        if len(self._last) > KEPT_EPOCHS:
-            oldest = next(iter(self._last))
-            del self._last[oldest], self._steps[oldest]
+        self.last[key] = updates, secret
+        if len(self.last) > KEPT_EPOCHS:
+            oldest = next(iter(self.last))
+            del self.last[oldest], self.steps[oldest]
         return secret
 
     def labels(self, encrypted: bytes | None) -> dict[int, str] | None:

@@ -91,7 +91,7 @@ class ModelStore:
 
     def __init__(self, config: BusConfig) -> None:
         self._config = config
-        self._streams: dict[str, Stream] = {}
+        self.table: dict[str, Stream] = {}
         self._last = START
         # Where a consumer was, should its group vanish; forgotten when the process ends.
         self._places: dict[tuple[str, str, str], EventId] = {}
@@ -115,7 +115,7 @@ class ModelStore:
         return [self._publish(event) for event in events]
 
     def _publish(self, event: NewEvent) -> Published:
-        stream = self._streams.setdefault(event.name, Stream())
+        stream = self.table.setdefault(event.name, Stream())
         now = self._config.clock()
         if event.key is not None:
             for key, (_, at) in list(stream.keys.items()):
@@ -152,7 +152,7 @@ class ModelStore:
         place = self._places.get((stream, group, consumer))
         found = self._make(stream, group, BEFORE_ALL if place is None else str(place))
         now = found.seen[consumer] = self._config.clock()
-        events = self._streams[stream].events
+        events = self.table[stream].events
         deliveries = []
         for id in [id for id in events if id > found.last][:count]:
             found.pending[id] = Pending(consumer, 1, now, self._process)
@@ -207,7 +207,7 @@ class ModelStore:
             )
             if one.attempt + 1 > 1:
                 found.redelivered += 1
-            deliveries.append(Delivery(self._streams[stream].events[id], one.attempt + 1))
+            deliveries.append(Delivery(self.table[stream].events[id], one.attempt + 1))
         return deliveries
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
@@ -254,7 +254,7 @@ class ModelStore:
         if held is None:
             return None
         held.failed(self._config.clock(), error)
-        event = self._streams[stream].events[parse_id(id)]
+        event = self.table[stream].events[parse_id(id)]
         try:
             data = decode_body(event.body)
         except InvalidEventError:
@@ -262,7 +262,7 @@ class ModelStore:
         dead = dead_data(event, group, held.history, data)
         body = encode_body(dead, LARGEST_DEAD_LETTER)
         letter = self._publish(NewEvent(dead_name(stream), dead, body))
-        found = self._streams[stream].groups[group]
+        found = self.table[stream].groups[group]
         found.dead_lettered += 1
         del found.pending[parse_id(id)]
         return letter.id
@@ -272,7 +272,7 @@ class ModelStore:
     async def streams(self) -> list[StreamInfo]:
         self._check_open()
         found = []
-        for name, stream in sorted(self._streams.items()):
+        for name, stream in sorted(self.table.items()):
             size = sum(len(event.body.encode()) for event in stream.events.values())
             ids = [str(id) for id in stream.events]
             ends = (ids[0], ids[-1]) if ids else (None, None)
@@ -281,9 +281,9 @@ class ModelStore:
 
     async def groups(self, stream: str) -> list[GroupInfo]:
         self._check_open()
-        if stream not in self._streams:
+        if stream not in self.table:
             return []
-        here = self._streams[stream]
+        here = self.table[stream]
         return [
             GroupInfo(
                 stream=stream,
@@ -332,12 +332,12 @@ class ModelStore:
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
-        first = self._streams.get(stream, Stream()).position(after)
+        first = self.table.get(stream, Stream()).position(after)
 
         def look() -> list[StoredEvent]:
             return [
                 event
-                for id, event in self._streams.get(stream, Stream()).events.items()
+                for id, event in self.table.get(stream, Stream()).events.items()
                 if id > first and (until is None or id <= parse_id(until))
             ][:count]
 
@@ -348,7 +348,7 @@ class ModelStore:
     async def rewind(self, stream: str, group: str, after: str) -> None:
         self._check_open()
         found = self._make(stream, group, after)
-        found.last = self._streams[stream].position(after)
+        found.last = self.table[stream].position(after)
         self._wake()
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
@@ -356,7 +356,7 @@ class ModelStore:
         found = self._find(stream, group)
         if found is None:
             return []
-        here = [id for id in ids if parse_id(id) in self._streams[stream].events]
+        here = [id for id in ids if parse_id(id) in self.table[stream].events]
         now = self._config.clock()
         for id in here:
             found.pending[parse_id(id)] = Pending("", 0, now, self._process, due=now)
@@ -365,9 +365,9 @@ class ModelStore:
 
     async def trim(self, stream: str, bounds: Trim) -> int:
         self._check_open()
-        if stream not in self._streams:
+        if stream not in self.table:
             return 0
-        here = self._streams[stream]
+        here = self.table[stream]
         before = None if bounds.before is None else parse_id(bounds.before)
         beyond = []
         size = 0
@@ -383,9 +383,9 @@ class ModelStore:
 
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
         self._check_open()
-        if stream not in self._streams:
+        if stream not in self.table:
             return 0
-        here = self._streams[stream]
+        here = self.table[stream]
         return here.take_away([id for id in {parse_id(id) for id in ids} if id in here.events])
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
@@ -408,7 +408,7 @@ class ModelStore:
         self._check_open()
         found = self._find(stream, group)
         if found is not None:
-            del self._streams[stream].groups[group]
+            del self.table[stream].groups[group]
         return found is not None
 
     # What they share.
@@ -419,10 +419,10 @@ class ModelStore:
         return self._loop
 
     def _find(self, stream: str, group: str) -> Group | None:
-        return self._streams.get(stream, Stream()).groups.get(group)
+        return self.table.get(stream, Stream()).groups.get(group)
 
     def _make(self, stream: str, group: str, after: str) -> Group:
-        here = self._streams.setdefault(stream, Stream())
+        here = self.table.setdefault(stream, Stream())
         return here.groups.setdefault(group, Group(here.position(after)))
 
     def _held(self, stream: str, group: str, consumer: str, id: str) -> Pending | None:

@@ -14,7 +14,7 @@ import pytest
 import parley._node.cli.ping as ping
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.ping import _Watch
+from parley._node.cli.ping import Watch
 from parley._node.testing import FaultyProxy
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
@@ -78,10 +78,10 @@ class Printed:
 
 
 @asynccontextmanager
-async def watching(address: str, out: Output, count: int | None = None) -> AsyncIterator[_Watch]:
+async def watching(address: str, out: Output, count: int | None = None) -> AsyncIterator[Watch]:
     """Watch what answers at an address, until the end of the block."""
     options = NodeOptions()
-    watch = _Watch(out, count, 0.02)
+    watch = Watch(out, count, 0.02)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch.run, options, address)
         await eventually(lambda: watch.began)
@@ -161,8 +161,8 @@ async def test_a_watch_forgets_old_round_trips(
 ) -> None:
     monkeypatch.setattr(ping, "REMEMBERED", 3)
     async with serving() as server, watching(server.address, Output(False), 5) as watch:
-        await eventually(lambda: watch._count == 5)
-    assert len(watch._trips) == 3
+        await eventually(lambda: watch.count == 5)
+    assert len(watch.trips) == 3
 
 
 def test_a_watch_of_so_many(parley: Parley, server: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from parley import Node
 from parley._node.cli.link import LinkNews
 from parley._node.cli.output import Output
-from parley._node.cli.sub import _Notes
+from parley._node.cli.sub import Notes
 from parley._node.errors import PeerClosedError
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.codes import CloseCode
@@ -43,7 +43,7 @@ class Press:
             await self.topics[topic].publish(note)
 
 
-async def interrupted(topic: str, *, as_json: bool) -> _Notes:
+async def interrupted(topic: str, *, as_json: bool) -> Notes:
     """Print the notes of a topic over four sessions. Between them nothing is published, then as
     much as is kept, then more than that."""
     press = Press()
@@ -54,7 +54,7 @@ async def interrupted(topic: str, *, as_json: bool) -> _Notes:
         link.subscribe(topic) as subscription,
         anyio.create_task_group() as tasks,
     ):
-        notes = _Notes(Output(as_json), topic)
+        notes = Notes(Output(as_json), topic)
         tasks.start_soon(notes.show, subscription, None)
         await press.topics[topic].publish(1)
         await eventually(lambda: notes.shown == 1)
@@ -125,7 +125,7 @@ async def test_what_has_arrived_is_printed_before_it_gives_up(
         node.link(server.address, pauses=QUICK) as link,
         link.subscribe("forgets") as subscription,
     ):
-        notes = _Notes(Output(False), "forgets")
+        notes = Notes(Output(False), "forgets")
         peer = await link.ready()
         news = LinkNews(link, notes.tell, patience=0.0, drained=notes.drained)
 

@@ -82,12 +82,12 @@ class MemoryJournal:
 
     def roll(self) -> None:
         """Begin a block now."""
-        self.log._roll()
+        self.log.roll()
 
     def next_segment(self) -> None:
         """Begin a segment now."""
-        self.log._segment_due = 0
-        self.log._roll()
+        self.log.segment_due = 0
+        self.log.roll()
 
     @property
     def segments(self) -> dict[str, bytes]:

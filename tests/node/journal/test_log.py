@@ -145,6 +145,6 @@ def test_the_end_ends_what_lives_and_comes_once() -> None:
 def test_a_run_has_a_number_for_each_session_and_no_more() -> None:
     scene = Scene()
     assert [FakeSession(scene.log, 1).number for _ in range(3)] == [0, 1, 2]
-    scene.log._next_session = 2**32
+    scene.log.next_session = 2**32
     with pytest.raises(OverflowError):
         FakeSession(scene.log, 1)

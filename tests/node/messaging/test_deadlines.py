@@ -55,8 +55,8 @@ def test_far_deadlines_that_were_discarded_do_not_pile_up() -> None:
     deadlines.add(-1, 1.0)  # keeps the front of the heap occupied
     for number in range(10_000):
         deadlines.add(number, 100.0 + number).discard(number)
-    assert len(deadlines._order) <= SPARE + 3
-    assert len(deadlines._slots) <= SPARE + 3
+    assert len(deadlines.order) <= SPARE + 3
+    assert len(deadlines.slots) <= SPARE + 3
     assert deadlines.due(1e9) == [-1]
 
 

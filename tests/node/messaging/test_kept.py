@@ -70,7 +70,7 @@ def test_a_note_is_found_however_many_have_gone() -> None:
         kept.add(encode_note(number), None)
         (note,) = kept.read(kept.first, kept.first, NEVER).notes
         assert note == encode_note(kept.first)
-    assert len(kept._notes) <= 2 * kept_module.SLACK
+    assert len(kept.notes) <= 2 * kept_module.SLACK
 
 
 def test_an_event_has_what_fits() -> None:

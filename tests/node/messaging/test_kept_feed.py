@@ -417,8 +417,8 @@ class Remembering(RuleBasedStateMachine):
         assert len(kept) <= kept.most
         assert kept.cost <= kept.most_bytes
         for feed in [reader.feed for reader in self.readers]:
-            assert feed.cost == sum(batch.cost for batch in feed._waiting) <= self.fanout.limit
-            assert not (feed.behind and feed._waiting)
+            assert feed.cost == sum(batch.cost for batch in feed.waiting) <= self.fanout.limit
+            assert not (feed.behind and feed.waiting)
             assert feed not in self.fanout.crowded or not feed.behind
 
 

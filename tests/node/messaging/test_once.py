@@ -354,8 +354,8 @@ class Memories(RuleBasedStateMachine):
         memory = self.memory
         assert memory.running == len(self.running)
         assert memory.held <= self.total
-        assert memory.held == sum(a.account.held for a in memory._askers.values())
-        for asker in memory._askers.values():
+        assert memory.held == sum(a.account.held for a in memory.askers.values())
+        for asker in memory.askers.values():
             assert len(asker.calls) <= self.results
             assert asker.account.held <= self.peer_memory
             assert asker.running == sum(call.asker is asker for call in self.running)

@@ -420,7 +420,7 @@ class Feeds(RuleBasedStateMachine):
         feed = self.feeds[which]
         self.written[which] += self.lines[which].write_all(feed)
         got = data_of(self.written[which])
-        assert all(len(event.payload) <= feed._max_payload for event in self.written[which])
+        assert all(len(event.payload) <= feed.max_payload for event in self.written[which])
         numbers = [note[0] for note in got if isinstance(note, list)]
         assert numbers == sorted(set(numbers))
         assert got == [self.published[number] for number in numbers]
@@ -434,9 +434,9 @@ class Feeds(RuleBasedStateMachine):
     @invariant()
     def costs_do_not_drift(self) -> None:
         for feed in getattr(self, "feeds", []):
-            assert feed.cost == sum(batch.cost for batch in feed._waiting)
+            assert feed.cost == sum(batch.cost for batch in feed.waiting)
             assert feed.cost <= self.fanout.limit
-            assert feed.open or not feed._waiting
+            assert feed.open or not feed.waiting
 
     @invariant()
     def who_is_crowded_is_behind(self) -> None:

@@ -378,7 +378,7 @@ def test_requests_about_a_topic_take_effect_in_their_order() -> None:
     assert got == list(zip(asked, (0, 2, 0, 2), strict=True))
     assert not two.b.undecided
     assert not two.b.fanout.feeds
-    assert not two.b.answering.turns._requests
+    assert not two.b.answering.turns.requests
 
 
 def test_what_waits_for_its_turn_may_be_cancelled_and_is_bounded() -> None:
@@ -424,7 +424,7 @@ def test_a_stream_that_is_reset_takes_with_it_what_waits_for_its_turn() -> None:
     assert len(two.b.answering) == 4
     two.b.answering.stream_reset(stream)
     assert [call.async_id for call in two.b.undecided] == [1]
-    assert not two.b.answering.turns._requests
+    assert not two.b.answering.turns.requests
     assert not len(two.b.answering)
 
 

@@ -18,7 +18,7 @@ def begin(vector: Vector) -> dict[str, object]:
     for number in range(1, vector["last"] + 1):
         kept.add(encode_value(number), None)
     while kept.first < vector["first"]:
-        kept._forget_oldest()
+        kept.forget_oldest()
     cells = event_types.SUBSCRIBE.read(unhex(vector["subscribe"]))
     position, recovered = kept.begin(read_position(cells))
     follow = list(range(position.number + 1, kept.last + 1))

@@ -214,7 +214,7 @@ async def test_calls_that_are_cancelled_at_once_leave_nothing() -> None:
         memory = once_of(met.server)
         assert memory.held == (ONCE_ID_WEIGHT if len(memory) else 0) + sum(
             ONCE_WEIGHT + len(call.answer[2])
-            for asker in memory._askers.values()
+            for asker in memory.askers.values()
             for call in asker.calls.values()
             if call.answer is not None
         )

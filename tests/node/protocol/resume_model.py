@@ -109,7 +109,7 @@ class Model:
         if side.at == NONE or side.status not in (LIVE, CLOSED):
             return
         if side.next < len(side.written):
-            yield self._write(world, initiator, side)
+            yield self.write(world, initiator, side)
             return
         if side.status == CLOSED:
             return
@@ -118,13 +118,13 @@ class Model:
             after = side._replace(written=(*side.written, BYTE))
             if self.closes and not initiator and count + 1 == total:
                 after = after._replace(status=CLOSED)
-            yield self._write(world, initiator, after)
+            yield self.write(world, initiator, after)
         said = [told for told in side.written if told != BYTE]
         if side.taken > max(said, default=0) and len(said) < self.tells:
             after = side._replace(written=(*side.written, side.taken))
-            yield self._write(world, initiator, after)
+            yield self.write(world, initiator, after)
 
-    def _write(self, world: World, initiator: bool, side: Side) -> World:
+    def write(self, world: World, initiator: bool, side: Side) -> World:
         """The next place goes out."""
         after = side._replace(next=side.next + 1)
         for number, transport in world.transports:
@@ -167,7 +167,7 @@ class Model:
         world = _set(world, number, transport._replace(there=way._replace(first=way.first + 1)))
         if world.responder.at != number or world.responder.status != LIVE:
             return world
-        after = _take(world.responder, way.first, world.initiator)
+        after = take(world.responder, way.first, world.initiator)
         return world._replace(responder=after)
 
     def _resume(self, world: World, number: int, resume: tuple[int, int, int]) -> World:
@@ -199,14 +199,14 @@ class Model:
         world = _set(world, number, transport._replace(back=way._replace(first=way.first + 1)))
         if side.at != number or side.status != LIVE:
             return world
-        after = _take(side, way.first, world.responder)
+        after = take(side, way.first, world.responder)
         if self.closes and world.responder.status == CLOSED:
             last = after.taken == len(world.responder.written)
             after = after._replace(status=OVER if last else LIVE)
         return world._replace(initiator=after)
 
 
-def _take(side: Side, place: int, other: Side) -> Side:
+def take(side: Side, place: int, other: Side) -> Side:
     """The place arrives, of what the other has written."""
     if place != side.taken:
         raise Broken(f"place {place} where {side.taken} is due")

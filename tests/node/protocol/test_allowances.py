@@ -143,7 +143,7 @@ def test_what_no_credit_bounds_after_our_reset_is_an_event_that_nobody_takes() -
     pair = open_pair()
     pair.inject(pair.b, 2, STREAM, OPEN, {keys.LABEL: "x"})
     pair.a.core.reset_stream(2, CloseCode.REFUSED)
-    pair.a.session._dropped._full_at = pair.now + 16.0  # all but a few are used up
+    pair.a.session.drops._full_at = pair.now + 16.0  # all but a few are used up
     for _ in range(1_000):
         if pair.a.code != ALIVE:
             break

@@ -130,7 +130,7 @@ def test_what_meets_our_reset_is_dropped_and_uses_up_credit() -> None:
 def test_what_is_dropped_counts_one_by_one() -> None:
     pair, stream = with_stream()
     pair.b.core.reset_stream(stream, CloseCode.REFUSED)
-    pair.b.session._dropped = Allowance(Rate(5, 1e9))
+    pair.b.session.drops = Allowance(Rate(5, 1e9))
     chunk: Inner = (1, SIM, CHUNK, b"\xa0")
     give(pair, stream, [chunk] * 5)
     assert pair.b.code == ALIVE

@@ -46,7 +46,7 @@ def test_what_waits_goes_as_one_in_its_order() -> None:
     assert parse_batch(Event(*batch[:4], bytes(batch.payload))) == [
         Event(3, n, 64, 1, b"x" * (1 + n)) for n in range(3)
     ]
-    assert (outbox.count, outbox.size, bool(outbox), outbox._account.held) == (0, 0, False, 0)
+    assert (outbox.count, outbox.size, bool(outbox), outbox.account.held) == (0, 0, False, 0)
 
 
 def test_one_event_is_itself() -> None:

@@ -56,13 +56,13 @@ def watch(side: Side) -> list[OutgoingEvent]:
     """The events of stream 0, and Opens, that a side sends from now on."""
     seen: list[OutgoingEvent] = []
     mux = side.session.mux
-    honest = mux._control
+    honest = mux.control
 
     def control(event: OutgoingEvent) -> None:
         seen.append(event)
         honest(event)
 
-    mux._control = control
+    mux.control = control
     return seen
 
 

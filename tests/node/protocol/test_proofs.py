@@ -11,7 +11,7 @@ from tests.node.protocol.pair import Pair
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "_kept", {})
+    monkeypatch.setattr(proofs, "kept", {})
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_so_many_are_kept_and_the_oldest_goes() -> None:
     for data in every:
         keep(data, read_proof(data))
         keep(every[0], read_proof(every[0]))  # met again and again: never the oldest
-    assert len(proofs._kept) == KEPT_PROOFS
+    assert len(proofs.kept_proofs) == KEPT_PROOFS
     assert read_proof(every[0]).kept
     assert not read_proof(every[1]).kept
     assert read_proof(every[-1]).kept

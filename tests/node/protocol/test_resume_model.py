@@ -38,14 +38,14 @@ def _told_by_resume(side: Side, place: int, other: Side) -> Side:
     return TAKE(side, place, other)
 
 
-TAKE: Callable[[Side, int, Side], Side] = resume_model._take
+TAKE: Callable[[Side, int, Side], Side] = resume_model.take
 
 
 @pytest.mark.parametrize(
     "fault", [{"taken": 1}, {"next": 1}, {"told": 1}], ids=["taken", "next", "told"]
 )
 def test_the_model_sees_what_is_wrong(fault: dict[str, int], monkeypatch: Any) -> None:
-    write = Model._write
+    write = Model.write
 
     def wrong(self: Model, world: Any, initiator: bool, side: Side) -> Any:
         after = write(self, world, initiator, side)
@@ -54,12 +54,12 @@ def test_the_model_sees_what_is_wrong(fault: dict[str, int], monkeypatch: Any) -
         more = {name: getattr(after.responder, name) + 1 for name in fault}
         return after._replace(responder=after.responder._replace(**more))
 
-    monkeypatch.setattr(Model, "_write", wrong)
+    monkeypatch.setattr(Model, "write", wrong)
     with pytest.raises(Broken):
         search(Model(2, 2, cuts=1, copies=0, closes=False, tells=1))
 
 
 def test_a_received_from_before_a_cut_comes_after_a_resume_that_told_more(monkeypatch: Any) -> None:
-    monkeypatch.setattr(resume_model, "_take", _told_by_resume)
+    monkeypatch.setattr(resume_model, "take", _told_by_resume)
     with pytest.raises(Broken, match="falls"):
         search(Model(2, 2, cuts=1, copies=0, closes=False, tells=1))

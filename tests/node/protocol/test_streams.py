@@ -33,7 +33,7 @@ def test_ids_are_not_used_again() -> None:
 
 def test_the_last_id() -> None:
     streams = Streams(True, 4, Account(1 << 20))
-    streams._last_local = 2**32 - 3
+    streams.last_local = 2**32 - 3
     assert streams.open_local(10, 10).id == 2**32 - 1
     with pytest.raises(LocalProtocolError):
         streams.open_local(10, 10)

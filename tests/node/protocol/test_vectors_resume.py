@@ -35,7 +35,7 @@ EVER = Identity.create(("ed25519",))
 def known_key(hash: HashAlgorithm, key: bytes) -> ResumeKey:
     """A ResumeKey of which K is known."""
     made = ResumeKey(hash, bytes(hash.size), bytes(32))
-    made._key = key
+    made.key = key
     return made
 
 
@@ -51,7 +51,7 @@ def resumption(vector: Vector, *, initiator: bool) -> Resumption:
     kept = sent(vector)
     kept.release(vector["told"])
     made = Resumption(key, 30.0, initiator=initiator, kept=kept, now=START)
-    made.count, made._attempt, made.received = (
+    made.count, made.attempt, made.received = (
         vector["count"],
         vector["attempt"],
         vector["received"],
@@ -67,9 +67,9 @@ def resume_of(event: bytes) -> ResumeRequest:
 def test_k_and_its_tags(vector: Vector) -> None:
     key = ResumeKey(HASHES[vector["hash"]], unhex(vector["exporter"]), unhex(vector["session_id"]))
     if "fails" in vector:
-        assert key._key != unhex(vector["claimed"])
+        assert key.key != unhex(vector["claimed"])
         return
-    assert key._key == unhex(vector["expected"]["key"])
+    assert key.key == unhex(vector["expected"]["key"])
     for count, tag in vector["expected"]["tags"].items():
         assert key.tag(int(count)) == unhex(tag)
 

@@ -227,7 +227,7 @@ async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
         bus.nodes.peer.core.consume = lambda *_: None  # type: ignore[method-assign]
         for async_id in range(100, 112):
             core.send(stream.id, async_id, BUS, number, payload)
-        await eventually(lambda: len(bus.store._streams[NAME].groups[GROUP].pending) == 12)
+        await eventually(lambda: len(bus.store.table[NAME].groups[GROUP].pending) == 12)
         await settled()
         assert len(await held(bus)) == 12
         bus.nodes.peer.live.drop(CloseCode.NORMAL)

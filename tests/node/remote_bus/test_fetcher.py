@@ -80,7 +80,7 @@ async def test_what_is_kept_too_long_or_at_the_end_is_given_back(
         fetching = EventFetcher(store, backend, 1_200, Account(1 << 20))
         monkeypatch.setattr(limits, "KEPT_FOR", 0.01)
         assert sizes(await read(fetching)) == [900]
-        pending = store._streams["a.b"].groups["g"].pending
+        pending = store.table["a.b"].groups["g"].pending
         await eventually(lambda: any(one.due is not None for one in pending.values()))
         claimed = await store.claim("a.b", "g", "another", 9, 1_000.0)
         assert [one.attempt for one in claimed] == [1]
@@ -162,6 +162,6 @@ async def test_what_is_kept_has_a_bound(
         fetching = EventFetcher(store, backend, 1_100, Account(1 << 20))
         await store.publish(of_size(900, 900), durable=True)
         assert sizes(await read(fetching)) == [900]
-        assert fetching._size > 900
+        assert fetching.size > 900
         assert sizes(await read(fetching)) == [900]
-        assert fetching._size == 0
+        assert fetching.size == 0

@@ -98,7 +98,7 @@ async def test_bytes_and_ends_both_ways(anyio_backend: object) -> None:
         assert not driver.outlet.write(b"too late")
         for late in ("write_eof", "close", "pause_reading", "resume_reading"):
             getattr(driver.outlet, late)()
-    assert backend._outlets == set()
+    assert backend.outlets == set()
 
 
 async def test_a_full_buffer_stops_the_writer_until_it_has_room(anyio_backend: object) -> None:
@@ -217,9 +217,9 @@ async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket(
             await asyncio.wait([dialling])
             if dialling.cancelled() and driver.outlet is not None:
                 await eventually(lambda one=driver: one.ends > 0)  # type: ignore[misc]  # bound now
-        for outlet in list(backend._outlets):
+        for outlet in list(backend.outlets):
             outlet.close()
-        await eventually(lambda: not backend._outlets)
+        await eventually(lambda: not backend.outlets)
     await backend.aclose()
 
 
@@ -228,7 +228,7 @@ async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
 ) -> None:
     monkeypatch.setattr(asyncio_backend, "CLOSE_PATIENCE", 0.02)
     backend = AsyncioBackend()
-    backend._outlets.add(AsyncioOutlet(lambda _: None, backend._outlets))
+    backend.outlets.add(AsyncioOutlet(lambda _: None, backend.outlets))
     with fail_after(5):
         await backend.aclose()
     assert "1 sockets were not closed" in caplog.text

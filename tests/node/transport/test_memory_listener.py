@@ -7,7 +7,7 @@ import pytest
 
 from parley import Call, Stream
 from parley._node.errors import HandshakeError, UnreachableError
-from parley._node.transport.memory_listener import _listeners
+from parley._node.transport.memory_listener import listeners
 from parley.trust import AnyPeer
 from tests.node.network import eventually, new_node
 
@@ -36,7 +36,7 @@ async def test_a_name_is_listened_on_and_dialled() -> None:
         assert [one.name for one in server.peers] == ["memory"]
         again = await client.connect("memory://echo", trust=AnyPeer())
         assert again.node_id == server.node_id
-    assert _listeners.get({}) == {}
+    assert listeners.get({}) == {}
 
 
 async def test_a_link_goes_on_with_whoever_listens_at_the_name() -> None:

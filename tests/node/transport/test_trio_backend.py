@@ -50,7 +50,7 @@ async def test_a_failing_task_takes_no_other_along(
     backend.spawn(fail)
     await settled()
     assert "ZeroDivisionError" in caplog.text
-    assert not backend._scopes
+    assert not backend.scopes
 
 
 async def test_who_cancels_around_it_cancels_no_task_of_it(anyio_backend: str) -> None:

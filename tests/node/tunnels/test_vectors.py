@@ -25,7 +25,7 @@ from parley._node.protocol.codes import (
     CloseCode,
 )
 from parley._node.protocol.event import NO_PAYLOAD, parse_raw
-from parley._node.server.opening import _passed_on
+from parley._node.server.opening import passed_on
 from parley._node.streams.stream import Stream
 from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.tunnels.dialling import dial_tunnel
@@ -67,7 +67,7 @@ class PassesOn:
         try:
             yield await dial_tunnel(self._peer, path=self._path, trace=dial.trace, timeout=PATIENCE)
         except TunnelRefusedError as error:
-            raise error if error.hop is None else _passed_on(error, self._path, after) from error
+            raise error if error.hop is None else passed_on(error, self._path, after) from error
 
 
 def put(stream: TunnelStream, vector: Vector, made: Row) -> None:

@@ -95,13 +95,13 @@ async def test_a_home_that_lies_leads_to_somebody_without_the_code(
         slot = await claim_slot(home)
         giver = CodeGiver(alice, Code.draw(slot))
         CodeGiver(mallory, Code.draw(slot))
-        server.slots._claims[slot] = server.slots._claims[await claim_slot(hers)]
+        server.slots.claims[slot] = server.slots.claims[await claim_slot(hers)]
         found = await find_slot(theirs, slot)
         assert found == mallory.node_id
         peer = await theirs.reach(server.node.node_id, found)
         with pytest.raises(WrongCodeError):
             await take_code(bob, peer, giver.code)
-        assert not giver._giving.taken
+        assert not giver.giving.taken
 
 
 async def test_a_slot_ends_with_the_session(anyio_backend: str, tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ async def test_a_slot_is_kept_over_sessions(anyio_backend: str, tmp_path: Path) 
         (alice, home), (_, theirs) = await server.account(), await server.account()
         session = await home.ready()
         slot = await claim_slot(session)
-        claimed = [server.slots._claims[slot].session]
+        claimed = [server.slots.claims[slot].session]
 
         def again() -> bool:
-            claim = server.slots._claims.get(slot)
+            claim = server.slots.claims.get(slot)
             return claim is not None and claim.session not in claimed
 
         session.live.drop(CloseCode.GOING_AWAY)
@@ -135,7 +135,7 @@ async def test_a_slot_is_kept_over_sessions(anyio_backend: str, tmp_path: Path) 
             tasks.start_soon(keep_slot, home, session, slot)
             for _ in range(2):
                 await eventually(again)
-                claimed.append(server.slots._claims[slot].session)
+                claimed.append(server.slots.claims[slot].session)
                 assert await find_slot(theirs, slot) == alice.node_id
                 (await home.ready()).live.drop(CloseCode.GOING_AWAY)
             await eventually(again)

@@ -48,7 +48,7 @@ class Place:
 async def giving(**settings: Any) -> AsyncIterator[Place]:
     async with meeting(**settings) as met:
         place = Place(met, CodeGiver(met.server, CODE))
-        place.giver._on_failed = place.failed.append
+        place.giver.on_failed = place.failed.append
         yield place
 
 
@@ -133,7 +133,7 @@ async def test_whoever_is_at_it_when_a_code_is_over_is_told_at_once(
                 with pytest.raises(WrongCodeError):
                     await take_code(other, peer, WRONG)
         assert await reset_of(begun) == CodeReset.GONE
-        await eventually(lambda: not place.giver._trying)
+        await eventually(lambda: not place.giver.trying)
 
 
 async def test_who_reads_nothing_keeps_no_place(
@@ -149,8 +149,8 @@ async def test_who_reads_nothing_keeps_no_place(
             await filler.send(bytes(1 << 20))
         assert not back.driver.has_room
         await peer.open_stream(LABEL).send((7).to_bytes(2) + bytes([88] + 31 * [102]))
-        await eventually(lambda: bool(place.giver._giving._expected))
-        await eventually(lambda: not place.giver._trying)
+        await eventually(lambda: bool(place.giver.giving.expected))
+        await eventually(lambda: not place.giver.trying)
         assert place.failed == []
 
 
@@ -169,11 +169,11 @@ async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str
         @middle.on_stream(LABEL)
         async def hand_on(stream: Stream) -> None:
             there = onward.open_stream(LABEL)
-            await there.send(await exchange._answer(stream, b"", 2 + SHARE_SIZE))
-            await stream.send(await exchange._answer(there, b"", SHARE_SIZE))
-            await there.send(await exchange._answer(stream, b"", CONFIRMATION_SIZE))
+            await there.send(await exchange.exchange_message(stream, b"", 2 + SHARE_SIZE))
+            await stream.send(await exchange.exchange_message(there, b"", SHARE_SIZE))
+            await there.send(await exchange.exchange_message(stream, b"", CONFIRMATION_SIZE))
             if part == "all":
-                await stream.send(await exchange._answer(there, b"", CONFIRMATION_SIZE))
+                await stream.send(await exchange.exchange_message(there, b"", CONFIRMATION_SIZE))
             else:
                 await stream.send(bytes(CONFIRMATION_SIZE))
 
@@ -182,7 +182,7 @@ async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str
             await take_code(taker, peer, CODE)
         await eventually(lambda: bool(place.failed))
         assert place.failed == [str(middle.node_id)]
-        assert not place.giver._giving.taken
+        assert not place.giver.giving.taken
 
 
 async def test_a_giver_that_guesses_sees_whether_it_was_right_and_no_more(
@@ -238,7 +238,7 @@ async def test_a_taker_that_does_as_it_likes(anyio_backend: str) -> None:
         assert await reset_of(second) == CodeReset.BUSY
         await guess.send(bytes(CONFIRMATION_SIZE))
         assert await reset_of(guess) == CodeReset.WRONG
-        await eventually(lambda: not place.giver._trying)
+        await eventually(lambda: not place.giver.trying)
         await place.take()
 
 
@@ -310,7 +310,7 @@ async def test_a_connection_that_is_lost(anyio_backend: str) -> None:
         guess = await opened(place)
         await guess.receive(SHARE_SIZE)
         place.met.peer.live.drop(CloseCode.GOING_AWAY)
-        await eventually(lambda: not place.giver._trying)
+        await eventually(lambda: not place.giver.trying)
         with pytest.raises(PeerClosedError):
             await place.take()
         assert place.failed == []

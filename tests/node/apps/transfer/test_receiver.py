@@ -137,7 +137,7 @@ async def test_offers_do_not_have_a_file_hashed_again(
     async with receiving(tmp_path) as place:
         written(place.directory / "a")
         # So much later than its last change that it has settled.
-        place.receiver._hashes = Hashes(clock=lambda: time.time_ns() + 2 * SETTLED_NS)
+        place.receiver.hashes = Hashes(clock=lambda: time.time_ns() + 2 * SETTLED_NS)
         wrong = FileOffer("a", len(PATTERN), bytes(32))
         for _ in range(3):
             assert (await refused(place, wrong))[0] == RefusalCode.EXISTS
@@ -287,7 +287,7 @@ async def test_so_many_at_a_time(anyio_backend: str, tmp_path: Path) -> None:
         streams = [(await ask(place, offered(b"content", name)))[0] for name in "ab"]
         assert (await refused(place, offered(b"content", "c")))[0] == RefusalCode.BUSY
         streams[0].reset()
-        await eventually(lambda: len(place.receiver._slots) == 1)
+        await eventually(lambda: len(place.receiver.slots) == 1)
         assert (await put(place, b"content", "c")).new
         streams[1].reset()
     async with receiving(tmp_path) as place:
@@ -326,7 +326,7 @@ async def test_a_sender_with_all_slots_makes_way_for_another(
             await one.send(Begin(0).encode() + b"content")
             await one.send_eof()
             assert (await read_message(one, Receipt.decode)).new
-        await eventually(lambda: len(place.receiver._slots) == 0)
+        await eventually(lambda: len(place.receiver.slots) == 0)
         if "count" not in settings:  # what had arrived of it stays
             assert (await ask(place, offered(PATTERN, "a")))[1].offset == 1000
 
@@ -381,9 +381,9 @@ async def test_who_says_nothing_keeps_no_slot(
         stream, _ = await ask(place, offered(PATTERN))
         await stream.send(Begin(0).encode() + PATTERN[:1000])
         assert (await refusal(stream))[1] == "nothing came for too long"
-        await eventually(lambda: not place.receiver._of_sender)
-        assert len(place.receiver._slots) == 0
-        assert not place.receiver._names
+        await eventually(lambda: not place.receiver.of_sender)
+        assert len(place.receiver.slots) == 0
+        assert not place.receiver.names
         (left,) = place.names()
         assert (place.directory / left).stat().st_size == 1000
 

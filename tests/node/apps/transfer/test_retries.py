@@ -172,20 +172,20 @@ async def test_a_refusal_for_good_is_not_tried_again(anyio_backend: str, tmp_pat
 
 async def test_one_who_is_busy_is_asked_again(anyio_backend: str, tmp_path: Path) -> None:
     async with receiving(tmp_path) as place:
-        place.receiver._names.add("a")
+        place.receiver.names.add("a")
 
         class Freeing(Told):
             def retrying(self, name: str, error: Exception, number: int, pause: float) -> None:
                 super().retrying(name, error, number, pause)
                 if number == 2:
-                    place.receiver._names.discard("a")
+                    place.receiver.names.discard("a")
 
         told = Freeing()
         with await Source.open(written(tmp_path / "a")) as source:
             await send_over_link(place.link, source, told, 2)
         assert (place.directory / "a").read_bytes() == PATTERN
         assert told.pauses == [0.001, 0.002]
-        place.receiver._names.add("b")
+        place.receiver.names.add("b")
         with await Source.open(written(tmp_path / "b")) as source, pytest.raises(CallRefused):
             await send_over_link(place.link, source, told, 1)
 

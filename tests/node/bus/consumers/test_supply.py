@@ -48,7 +48,7 @@ async def test_before_new_ones_come_those_of_before(anyio_backend: str) -> None:
         await store.read(S, G, "me", 1, 0.0)
         await store.read(S, G, "other", 1, 0.0)
         await store.aclose()
-        await store.open(supply._loop)  # as if this process had begun anew
+        await store.open(supply.loop)  # as if this process had begun anew
         await store.claim(S, G, "other", 1, 60.0)
         await anyio.sleep(0.06)
         got = []
@@ -69,11 +69,11 @@ async def test_what_was_refused_is_looked_for_in_time(
         waiting = await started(tasks, lambda: supply.fetch(1, 1, wait=True))
         claims = len(store.asked("claim"))
         await store.nack(S, G, "me", id, 0.03, "no")
-        supply.claim_at(supply._loop.now() + 0.03)
+        supply.claim_at(supply.loop.now() + 0.03)
         for _ in range(5):  # more than are remembered
-            supply.claim_at(supply._loop.now() + 9.0)
+            supply.claim_at(supply.loop.now() + 9.0)
         await settled()
-        assert len(supply._awaited) == 2
+        assert len(supply.awaited) == 2
         assert not waiting
         with anyio.fail_after(0.5):
             while not waiting:
@@ -105,4 +105,4 @@ async def test_idle_consumers_are_removed_now_and_then(
         # And whoever does that is seen before it would be removed itself.
         tasks.cancel_scope.cancel()
     async with a_supply(ttl=1.0) as (supply, store):
-        assert supply._interval <= 1 / 3
+        assert supply.interval <= 1 / 3

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from parley._node.cli.doctor.addresses import (
-    _keeps_out,
     check_address,
     check_dialects,
     check_settings,
+    keeps_out,
 )
 from parley._node.cli.doctor.findings import Diagnosis, Level
 from parley._node.errors import AddressError
@@ -60,8 +60,8 @@ def test_who_can_enter_a_directory(tmp_path: Path, mode: int, kept: bool) -> Non
     directory = tmp_path / "sockets"
     directory.mkdir()
     directory.chmod(mode)
-    assert _keeps_out(directory, 0o011) is kept
-    assert not _keeps_out(tmp_path / "none", 0o011)
+    assert keeps_out(directory, 0o011) is kept
+    assert not keeps_out(tmp_path / "none", 0o011)
 
 
 def test_what_is_no_address_is_none() -> None:

@@ -86,7 +86,7 @@ def test_the_columns_are_those_of_the_pipeline() -> None:
 
 def test_numbers_that_no_column_holds() -> None:
     kind = parquet.schema(EVENT_COLUMNS).field("place").type
-    assert parquet._array([1, None, 2**64 - 1], kind).to_pylist() == [1, None, 2**63 - 1]
+    assert parquet.arrow_array([1, None, 2**64 - 1], kind).to_pylist() == [1, None, 2**63 - 1]
 
 
 def test_the_extra_is_named(

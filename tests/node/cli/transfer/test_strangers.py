@@ -144,9 +144,9 @@ async def test_so_many_answers_are_remembered(
     asking = strangers(known)
     async with meeting() as met:
         for number in range(5):
-            asking._answers[str(number)] = True
+            asking.answers[str(number)] = True
         await asking.welcome(met.back, offer())
-        assert list(asking._answers) == ["1", "2", "3", "4", str(met.client.node_id)]
+        assert list(asking.answers) == ["1", "2", "3", "4", str(met.client.node_id)]
 
 
 async def declined(met: Meeting, path: Path) -> int:

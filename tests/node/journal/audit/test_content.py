@@ -18,13 +18,13 @@ OPEN = codes.STREAM << 8 | codes.OPEN
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_openings", {})
-    monkeypatch.setattr(content, "_opening_sizes", {})
+    monkeypatch.setattr(content, "openings", {})
+    monkeypatch.setattr(content, "opening_sizes", {})
 
 
 def afresh(stream: int, number: int, payload: bytes) -> Content:
-    content._openings.clear()
-    content._opening_sizes.clear()
+    content.openings.clear()
+    content.opening_sizes.clear()
     return read_content(stream, number, payload)
 
 
@@ -50,8 +50,8 @@ payloads = st.one_of(
 )
 def test_what_was_read_before_changes_nothing(series: list[tuple[int, int, bytes]]) -> None:
     wanted = [afresh(*one) for one in series]
-    content._openings.clear()
-    content._opening_sizes.clear()
+    content.openings.clear()
+    content.opening_sizes.clear()
     assert [read_content(*one) for one in series] == wanted
     assert [read_content(*one) for one in series] == wanted
 
@@ -72,8 +72,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_MOST_OPENINGS", 8)
     for number in range(50):
         read_content(1, CALL, encode({cells.TOPIC: f"t{number}", cells.DATA: b"x"}))
-        assert len(content._openings) <= 8
-        assert len(content._opening_sizes) <= 8
-    content._openings.clear()
+        assert len(content.openings) <= 8
+        assert len(content.opening_sizes) <= 8
+    content.openings.clear()
     read_content(1, CALL, encode({cells.TOPIC: "t" * 1_000, cells.DATA: b"x"}))
-    assert not content._openings  # as long an opening would be kept for each of them
+    assert not content.openings  # as long an opening would be kept for each of them

@@ -122,7 +122,7 @@ def test_secrets_that_were_opened_are_opened_again_when_they_are_forgotten(
 
 def a_keyring(generations: int) -> Keyring:
     made = Keyring(Boxes((AUDITOR,)), SUITE, b"", b"", b"", bytes(32))
-    made._epochs = {number: (bytes([number]) * 32, b"\xff" * 32) for number in range(generations)}
+    made.epochs = {number: (bytes([number]) * 32, b"\xff" * 32) for number in range(generations)}
     return made
 
 
@@ -132,7 +132,7 @@ def test_epochs_that_are_forgotten_are_derived_anew() -> None:
         for number in range(3 * keyring.KEPT_EPOCHS):
             wanted = next_secret(SUITE.hash_algorithm, bytes([number]) * 32)
             assert made.secret(number, 1, initiator=True) == wanted
-            assert len(made._last) <= keyring.KEPT_EPOCHS
+            assert len(made.last) <= keyring.KEPT_EPOCHS
 
 
 @pytest.fixture
@@ -163,11 +163,11 @@ def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(derived: list[b
     for said in (most, most - 1) * 5:
         assert made.secret(0, said, initiator=True) == wanted[said]
     assert len(derived) <= most + 10 * keyring.STEP
-    assert len(made._steps[0, True]) == most // keyring.STEP + 1
+    assert len(made.steps[0, True]) == most // keyring.STEP + 1
     # What is forgotten with a generation is forgotten whole.
     for number in range(1, 2 * keyring.KEPT_EPOCHS):
         made.secret(number, 1, initiator=True)
-    assert len(made._steps) <= keyring.KEPT_EPOCHS
+    assert len(made.steps) <= keyring.KEPT_EPOCHS
 
 
 def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
