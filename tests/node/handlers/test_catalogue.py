@@ -104,7 +104,7 @@ def shop(node: Node) -> None:
         """All prices, in euros."""
 
 
-async def test_what_is_told_of_each_kind(anyio_backend: str) -> None:
+async def test_what_is_told_of_each_kind() -> None:
     async with meeting() as met:
         shop(met.server)
         met.server.offer_topics()
@@ -135,7 +135,7 @@ async def test_what_is_told_of_each_kind(anyio_backend: str) -> None:
     assert len(offers) == 6  # and nothing of `publish:prices`
 
 
-async def test_nothing_is_told_unless_it_is_offered(anyio_backend: str) -> None:
+async def test_nothing_is_told_unless_it_is_offered() -> None:
     async with meeting() as met:
         shop(met.server)
         with pytest.raises(CallRefused) as refused:
@@ -151,9 +151,7 @@ async def test_nothing_is_told_unless_it_is_offered(anyio_backend: str) -> None:
         assert (await asked(met.peer))[-1]["writable"] is True
 
 
-async def test_what_allow_would_not_grant_is_not_told(
-    anyio_backend: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_allow_would_not_grant_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     about: list[str] = []
 
@@ -191,7 +189,7 @@ async def test_what_allow_would_not_grant_is_not_told(
         assert "topic hidden" in names(await asked(met.peer))
 
 
-async def test_through_a_tunnel_only_what_is_exported(anyio_backend: str) -> None:
+async def test_through_a_tunnel_only_what_is_exported() -> None:
     async with meeting() as met:
         shop(met.server)
         met.server.offer_topics()
@@ -200,7 +198,7 @@ async def test_through_a_tunnel_only_what_is_exported(anyio_backend: str) -> Non
         assert names(await asked(met.peer)) == ["call parley.topics", "topic prices"]
 
 
-async def test_one_answer_is_bounded_and_the_next_goes_on(anyio_backend: str) -> None:
+async def test_one_answer_is_bounded_and_the_next_goes_on() -> None:
     def long(call: object) -> None: ...
 
     long.__doc__ = "é" * (LONGEST_DOC + 1)
@@ -221,7 +219,7 @@ async def test_one_answer_is_bounded_and_the_next_goes_on(anyio_backend: str) ->
         assert names(await asked(met.peer, {"prefix": "n29"})) == found[290:300]
 
 
-async def test_with_small_payloads_a_name_goes_alone_or_not_at_all(anyio_backend: str) -> None:
+async def test_with_small_payloads_a_name_goes_alone_or_not_at_all() -> None:
     def long(call: object) -> None: ...
 
     long.__doc__ = "x" * LONGEST_DOC
@@ -246,7 +244,7 @@ async def test_with_small_payloads_a_name_goes_alone_or_not_at_all(anyio_backend
         {"after": [1, 2, 3]},
     ],
 )
-async def test_what_is_asked_wrongly_is_malformed(anyio_backend: str, data: Value) -> None:
+async def test_what_is_asked_wrongly_is_malformed(data: Value) -> None:
     async with meeting() as met:
         met.server.offer_topics()
         with pytest.raises(CallRefused) as refused:
@@ -254,7 +252,7 @@ async def test_what_is_asked_wrongly_is_malformed(anyio_backend: str, data: Valu
         assert refused.value.code == 23
 
 
-async def test_answers_are_rationed_and_ask_no_rule_in_vain(anyio_backend: str) -> None:
+async def test_answers_are_rationed_and_ask_no_rule_in_vain() -> None:
     clock, asked_about = FakeClock(), []
 
     def allow(peer: Remote, name: str) -> bool:
@@ -282,7 +280,7 @@ async def test_answers_are_rationed_and_ask_no_rule_in_vain(anyio_backend: str) 
             await asked(met.peer, some)
 
 
-async def test_the_example_of_the_protocol_is_what_a_node_says(anyio_backend: str) -> None:
+async def test_the_example_of_the_protocol_is_what_a_node_says() -> None:
     text = (ROOT / "docs" / "protocol.md").read_text()
     text = text.split("### What a node offers\n", 1)[1].split("### Ping", 1)[0]
     call, result = (

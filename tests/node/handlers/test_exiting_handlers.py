@@ -59,9 +59,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("handler", [leaves, leaves_later])
-async def test_a_call(
-    handler: Callable[[Call], Any], once: bool, anyio_backend: str, caplog: Any
-) -> None:
+async def test_a_call(handler: Callable[[Call], Any], once: bool, caplog: Any) -> None:
     server = Node(Identity.create())
     server.on_call("parse", once=once)(handler)
     server.on_call("still")(lambda call: call.data)
@@ -144,7 +142,7 @@ async def test_a_stream(pair: ConnectedNodes, caplog: Any) -> None:
     assert logged(caplog) == ["the handler of stream 'parse' failed"]
 
 
-async def test_an_accept_hook(anyio_backend: str, caplog: Any) -> None:
+async def test_an_accept_hook(caplog: Any) -> None:
     with anyio.fail_after(PATIENCE):
         async with (
             Node(Identity.create(), trust=leaves_later) as server,
@@ -156,7 +154,7 @@ async def test_an_accept_hook(anyio_backend: str, caplog: Any) -> None:
 
 
 @pytest.mark.parametrize("hook", [leaves, leaves_later])
-async def test_a_hook_of_a_link(hook: Callable[..., Any], anyio_backend: str, caplog: Any) -> None:
+async def test_a_hook_of_a_link(hook: Callable[..., Any], caplog: Any) -> None:
     with anyio.fail_after(PATIENCE):
         async with (
             Node(Identity.create()) as server,
@@ -169,7 +167,7 @@ async def test_a_hook_of_a_link(hook: Callable[..., Any], anyio_backend: str, ca
             await peer.ping()
 
 
-async def test_a_handler_of_a_bus(anyio_backend: str, tmp_path: Path, caplog: Any) -> None:
+async def test_a_handler_of_a_bus(tmp_path: Path, caplog: Any) -> None:
     seen: list[int] = []
     with anyio.fail_after(PATIENCE):
         async with Node(Identity.create()) as node:

@@ -242,6 +242,18 @@ async def test_a_streamed_call_that_is_refused_on_its_way_out_is_not_sent() -> N
         assert len(met.peer.asking) == 0
 
 
+async def test_a_request_that_an_interceptor_did_not_send_is_an_error() -> None:
+    async with meeting() as met:
+
+        @met.client.intercept("call", "subscribe", way="out")
+        async def nothing(one: Intercepted, proceed: Proceed) -> Any:
+            return "forgotten"
+
+        for request in (met.peer.call_stream("count"), met.peer.subscribe("news")):
+            with pytest.raises(ParleyError, match="did not call proceed"):
+                await request.__aenter__()
+
+
 async def test_named_events_are_seen() -> None:
     async with meeting() as met:
         seen = Seen()

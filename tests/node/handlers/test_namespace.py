@@ -35,7 +35,7 @@ class Game(Namespace):
         return "never called"
 
 
-async def test_a_class_of_handlers(anyio_backend: str) -> None:
+async def test_a_class_of_handlers() -> None:
     async with meeting() as met:
         game = Game(5)
         met.server.add_namespace(game)
@@ -72,7 +72,7 @@ class Chess(Game):
         return "yes"
 
 
-async def test_a_subclass_has_the_handlers_of_its_base(anyio_backend: str) -> None:
+async def test_a_subclass_has_the_handlers_of_its_base() -> None:
     async with meeting() as met:
         for namespace in (Game(0), Chess(0)):
             met.server.add_namespace(namespace)

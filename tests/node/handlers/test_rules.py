@@ -74,7 +74,7 @@ async def permits(allow: Allow, node_id: NodeId | None, roles: Roles | None = No
     [ALICE, ALICE.text, [ALICE], [ALICE.text], (BOB, ALICE), {ALICE, "admin"}],
     ids=["id", "text", "list", "list of text", "tuple", "set with a role"],
 )
-async def test_node_ids_and_their_texts(anyio_backend: str, allow: Any) -> None:
+async def test_node_ids_and_their_texts(allow: Any) -> None:
     rule, roles = Rule(allow), Roles()
     somebody: Any = Somebody
     assert await rule.permits(somebody(ALICE), "x", roles)
@@ -83,7 +83,7 @@ async def test_node_ids_and_their_texts(anyio_backend: str, allow: Any) -> None:
 
 
 @pytest.mark.parametrize("allow", ["admin", ["admin"], ["writer", "admin"]])
-async def test_roles_at_the_moment(anyio_backend: str, allow: Allow) -> None:
+async def test_roles_at_the_moment(allow: Allow) -> None:
     roles = Roles()
     assert not await permits(allow, ALICE, roles)
     roles.assign(ALICE, "admin")
@@ -134,14 +134,14 @@ def fails_at_once(peer: Peer, name: str) -> bool:
     ],
 )
 async def test_functions_allow_with_true_and_nothing_else(
-    anyio_backend: str, function: Any, allowed: bool, caplog: pytest.LogCaptureFixture
+    function: Any, allowed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await permits(function, ALICE) is allowed
     if function in (fails, fails_at_once):
         assert "a secret" in caplog.text
 
 
-async def test_every_rule_has_to_permit(anyio_backend: str) -> None:
+async def test_every_rule_has_to_permit() -> None:
     somebody: Any = Somebody(ALICE)
     yes, no = Rule(ALICE), Rule(BOB)
     for rules, allowed in [((), True), ((yes,), True), ((yes, no), False), ((no, yes), False)]:
@@ -200,9 +200,7 @@ def of_client(met: Meeting) -> NodeId:
     return met.back.node_id
 
 
-async def test_who_is_not_allowed_gets_code_20_and_no_handler(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_who_is_not_allowed_gets_code_20_and_no_handler(met: Meeting) -> None:
     ran = offer(met, "closed", allow=[BOB])
     offer(met, "open", allow=[of_client(met).text])
     assert await codes(met, "closed") == FORBIDDEN
@@ -212,7 +210,7 @@ async def test_who_is_not_allowed_gets_code_20_and_no_handler(
 
 
 @pytest.mark.parametrize("role", ["client", "server", "peer"])
-async def test_a_claimed_role_gives_no_rights(anyio_backend: str, role: str) -> None:
+async def test_a_claimed_role_gives_no_rights(role: str) -> None:
     ours = config(role=role, info={"role": "admin", "roles": ["admin", role]})
     async with meeting(client=ours) as met:
         assert met.back.role == role
@@ -220,7 +218,7 @@ async def test_a_claimed_role_gives_no_rights(anyio_backend: str, role: str) -> 
         assert await codes(met, "x") == FORBIDDEN
 
 
-async def test_who_proved_no_id_is_in_no_list(anyio_backend: str) -> None:
+async def test_who_proved_no_id_is_in_no_list() -> None:
     async with meeting(plaintext="only") as met:
         assert met.back.node_id is None
         offer(met, "listed", allow=[met.client.node_id, "admin"])
@@ -231,7 +229,7 @@ async def test_who_proved_no_id_is_in_no_list(anyio_backend: str) -> None:
         assert await codes(met, "free") == await codes(met, "asked") == ALLOWED
 
 
-async def test_the_function_is_told_who_and_what(met: Meeting, anyio_backend: str) -> None:
+async def test_the_function_is_told_who_and_what(met: Meeting) -> None:
     asked: list[tuple[Peer, str]] = []
 
     async def allow(peer: Peer, name: str) -> bool:
@@ -245,9 +243,7 @@ async def test_the_function_is_told_who_and_what(met: Meeting, anyio_backend: st
     assert asked == [(met.back, "it is ok")] * 2 + [(met.back, "it is not")] * 2
 
 
-async def test_a_function_that_takes_its_time_is_cancelled_with_its_call(
-    met: Meeting, anyio_backend: str
-) -> None:
+async def test_a_function_that_takes_its_time_is_cancelled_with_its_call(met: Meeting) -> None:
     ended: list[str] = []
 
     async def allow(peer: Peer, name: str) -> bool:
@@ -269,7 +265,7 @@ async def test_a_function_that_takes_its_time_is_cancelled_with_its_call(
 
 
 async def test_refusals_are_in_the_log_and_leave_nothing(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: Meeting, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     offer(met, "x", allow=[])

@@ -92,12 +92,12 @@ def at_once(coroutine: Coroutine[Any, Any, object]) -> bool:
         {"keep_bytes": LEAST_KEEP_BYTES - 1},
     ],
 )
-async def test_wrong_options(options: dict[str, Any], anyio_backend: str) -> None:
+async def test_wrong_options(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         new_node().topic("x", **options)
 
 
-async def test_a_topic_is_one_name_and_made_once(anyio_backend: str) -> None:
+async def test_a_topic_is_one_name_and_made_once() -> None:
     node = new_node()
     topic = node.topic("x")
     assert node.topics == {"x": topic}
@@ -124,7 +124,7 @@ async def test_a_note_without_an_encoding_is_not_published(met: Meeting) -> None
         assert met.back.is_open
 
 
-async def test_a_note_that_no_payload_can_hold(anyio_backend: str) -> None:
+async def test_a_note_that_no_payload_can_hold() -> None:
     async with meeting(limits=Limits(max_payload=4_096)) as met:
         topic = met.server.topic("x")
         async with met.peer.subscribe("x") as sub:
@@ -137,7 +137,7 @@ async def test_a_note_that_no_payload_can_hold(anyio_backend: str) -> None:
             assert topic.dropped == 0
 
 
-async def test_a_note_too_large_for_one_subscriber(anyio_backend: str) -> None:
+async def test_a_note_too_large_for_one_subscriber() -> None:
     async with (
         new_node() as server,
         new_node() as wide,
@@ -156,7 +156,7 @@ async def test_a_note_too_large_for_one_subscriber(anyio_backend: str) -> None:
             assert topic.dropped == 1
 
 
-async def test_publishing_before_the_node_runs(anyio_backend: str) -> None:
+async def test_publishing_before_the_node_runs() -> None:
     node = new_node()
     topic = node.topic("x")
     with pytest.raises(ParleyError, match="not running"):
@@ -276,9 +276,7 @@ async def test_the_count_comes_as_a_header(met: Meeting) -> None:
 # Patience, on a clock of the test's.
 
 
-async def test_publish_waits_for_a_slow_subscriber_once_and_not_for_long(
-    anyio_backend: str,
-) -> None:
+async def test_publish_waits_for_a_slow_subscriber_once_and_not_for_long() -> None:
     clock = FakeClock()
     async with connected_nodes(clock=clock) as nodes, anyio.create_task_group() as tasks:
         topic = nodes.server.topic("x", buffer=100_000, slow="drop-oldest")
@@ -308,7 +306,7 @@ async def test_publish_waits_for_a_slow_subscriber_once_and_not_for_long(
             assert clock.now() == began
 
 
-async def test_publish_goes_on_when_the_slow_subscriber_leaves(anyio_backend: str) -> None:
+async def test_publish_goes_on_when_the_slow_subscriber_leaves() -> None:
     clock = FakeClock()
     async with connected_nodes(clock=clock) as nodes, anyio.create_task_group() as tasks:
         topic = nodes.server.topic("x", buffer=100_000, patience=1e6)
@@ -325,7 +323,7 @@ async def test_publish_goes_on_when_the_slow_subscriber_leaves(anyio_backend: st
         assert topic.subscribers == []
 
 
-async def test_publish_that_is_cancelled_has_published(anyio_backend: str) -> None:
+async def test_publish_that_is_cancelled_has_published() -> None:
     clock = FakeClock()
     async with connected_nodes(clock=clock) as nodes:
         topic = nodes.server.topic("x", buffer=100_000, patience=1e6)
@@ -424,7 +422,7 @@ async def test_a_publisher_that_dies_fails_its_readers_with_its_code(met: Meetin
                 pass
 
 
-async def test_what_was_published_just_before_the_node_closes_arrives(anyio_backend: str) -> None:
+async def test_what_was_published_just_before_the_node_closes_arrives() -> None:
     async with new_node() as client, new_node() as server:
         topic = server.topic("x")
         peer, _ = await introduce(client, server)
@@ -440,7 +438,7 @@ async def test_what_was_published_just_before_the_node_closes_arrives(anyio_back
 
 @pytest.mark.parametrize("transport", ["memory", "tcp"])
 @pytest.mark.slow
-async def test_nothing_is_left_of_topics(anyio_backend: str, transport: str) -> None:
+async def test_nothing_is_left_of_topics(transport: str) -> None:
     with nothing_left():
         async with meeting(transport=transport) as met:
             topic = slow_pair({"slow": "drop-oldest"}, met.server)

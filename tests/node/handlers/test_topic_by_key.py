@@ -65,7 +65,7 @@ async def test_after_a_position_come_the_keys_that_changed_since(met: Meeting) -
         assert (nothing_missed.gaps, nothing_missed.replaced) == (0, 0)
 
 
-async def test_a_link_continues_with_the_keys_that_changed(anyio_backend: str) -> None:
+async def test_a_link_continues_with_the_keys_that_changed() -> None:
     def news(node: Node) -> None:
         node.topic("news", keep_last_by="item")
 

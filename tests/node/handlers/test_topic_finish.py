@@ -15,7 +15,7 @@ COUNT = 2_000
 PATIENCE = 10.0
 
 
-async def test_finish_waits_until_a_slow_subscriber_has_all(anyio_backend: str) -> None:
+async def test_finish_waits_until_a_slow_subscriber_has_all() -> None:
     with anyio.fail_after(PATIENCE):
         async with meeting() as met:
             topic = met.server.topic("t", buffer=2**24, patience=5)
@@ -41,7 +41,7 @@ async def test_finish_waits_until_a_slow_subscriber_has_all(anyio_backend: str) 
 
 
 @pytest.mark.parametrize("leaving", ["unsubscribe", "cut", "reset"])
-async def test_finish_does_not_wait_for_who_is_gone(anyio_backend: str, leaving: str) -> None:
+async def test_finish_does_not_wait_for_who_is_gone(leaving: str) -> None:
     with anyio.fail_after(PATIENCE):
         async with meeting() as met, anyio.create_task_group() as tasks:
             topic = met.server.topic("t", buffer=2**24, slow="drop-oldest", patience=0)
@@ -59,7 +59,7 @@ async def test_finish_does_not_wait_for_who_is_gone(anyio_backend: str, leaving:
                 await sub.__aexit__(None, None, None)
 
 
-async def test_finish_without_subscribers_returns(anyio_backend: str) -> None:
+async def test_finish_without_subscribers_returns() -> None:
     async with meeting() as met:
         topic = met.server.topic("t")
         await topic.publish("nobody hears it")
@@ -72,7 +72,7 @@ async def test_finish_without_subscribers_returns(anyio_backend: str) -> None:
                 assert [note async for note in sub] == []
 
 
-async def test_until_sees_who_comes_and_goes(anyio_backend: str) -> None:
+async def test_until_sees_who_comes_and_goes() -> None:
     async with meeting() as met:
         topic: Topic = met.server.topic("t")
         seen: list[int] = []
@@ -91,7 +91,7 @@ async def test_until_sees_who_comes_and_goes(anyio_backend: str) -> None:
     assert seen == [1, 0]
 
 
-async def test_finish_gives_up_who_takes_nothing(anyio_backend: str) -> None:
+async def test_finish_gives_up_who_takes_nothing() -> None:
     """A subscriber without progress loses its subscription; one that reads on does not."""
     clock = FakeClock()
     async with meeting(clock=clock) as met, anyio.create_task_group() as tasks:

@@ -131,7 +131,7 @@ async def test_a_subscriber_that_is_behind_keeps_nobody_waiting(met: Meeting) ->
 # What publishers and subscribers may not say.
 
 
-async def test_the_answer_has_room_for_where_it_begins(anyio_backend: str) -> None:
+async def test_the_answer_has_room_for_where_it_begins() -> None:
     async with meeting(limits=Limits(max_payload=4_096)) as met:
         topic = met.server.topic("x", keep=1)
         topic.on_subscribe(lambda request: bytes(int(str(request.data))))

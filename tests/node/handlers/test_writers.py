@@ -109,7 +109,7 @@ async def test_who_may_not_write(met: Meeting) -> None:
     assert topic.kept == 1
 
 
-async def test_what_is_too_long_or_says_too_much(anyio_backend: str) -> None:
+async def test_what_is_too_long_or_says_too_much() -> None:
     async with meeting(server=None, limits=Limits(max_payload=4_096)) as met:
         topic = met.server.topic("room", keep=10, writers=anybody)
         deep: Any = 1

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_it_can_be_asked_while_it_begins(
-    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by whoever reads metrics, which are told from before the node on."""
     journal, asked = Journal.open(tmp_path, KEY), []

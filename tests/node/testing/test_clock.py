@@ -32,7 +32,7 @@ def test_it_stands_still_until_it_is_moved() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, -1e-9, float("inf"), float("nan")])
-async def test_it_goes_forward_only(anyio_backend: str, seconds: float) -> None:
+async def test_it_goes_forward_only(seconds: float) -> None:
     clock = FakeClock()
     with pytest.raises(ValueError, match="cannot advance the clock by"):
         clock.advance(seconds)
@@ -98,7 +98,7 @@ def test_what_a_callback_raises_is_the_caller_s() -> None:
     assert called == ["other at 2"]
 
 
-async def test_sleepers_wake_one_after_another(anyio_backend: str) -> None:
+async def test_sleepers_wake_one_after_another() -> None:
     clock = FakeClock(start=0)
     woken: list[tuple[str, float]] = []
 
@@ -115,7 +115,7 @@ async def test_sleepers_wake_one_after_another(anyio_backend: str) -> None:
     assert woken == [("none", 0), ("a", 1), ("b", 2)]
 
 
-async def test_a_cancelled_sleeper_leaves_no_timer(anyio_backend: str) -> None:
+async def test_a_cancelled_sleeper_leaves_no_timer() -> None:
     clock = FakeClock()
     with move_on_after(0.01) as scope:
         await clock.sleep(60)
@@ -123,7 +123,7 @@ async def test_a_cancelled_sleeper_leaves_no_timer(anyio_backend: str) -> None:
     assert clock.next_timer == float("inf")
 
 
-async def test_ticking_is_not_kept_up_by_those_who_talk_without_end(anyio_backend: str) -> None:
+async def test_ticking_is_not_kept_up_by_those_who_talk_without_end() -> None:
     clock = FakeClock(start=0)
 
     async def chatter() -> None:
@@ -142,7 +142,7 @@ async def test_ticking_is_not_kept_up_by_those_who_talk_without_end(anyio_backen
 # Nodes on it.
 
 
-async def test_the_deadline_of_a_call_passes_at_once(anyio_backend: str) -> None:
+async def test_the_deadline_of_a_call_passes_at_once() -> None:
     clock = FakeClock()
     with fail_after(5):
         async with connected_nodes(clock=clock) as pair, create_task_group() as tasks:
@@ -156,7 +156,7 @@ async def test_the_deadline_of_a_call_passes_at_once(anyio_backend: str) -> None
             assert pair.back.running_calls == 0
 
 
-async def test_a_clock_may_jump(anyio_backend: str) -> None:
+async def test_a_clock_may_jump() -> None:
     """As when the machine slept: nothing was in vain yet, since no ping had gone out."""
     clock = FakeClock()
     with fail_after(5):
@@ -169,7 +169,7 @@ async def test_a_clock_may_jump(anyio_backend: str) -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_a_fake_clock_over_real_sockets(anyio_backend: str) -> None:
+async def test_a_fake_clock_over_real_sockets() -> None:
     clock = FakeClock()
     with fail_after(10):
         async with (
@@ -187,7 +187,7 @@ async def test_a_fake_clock_over_real_sockets(anyio_backend: str) -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_nodes_on_it_leave_nothing(anyio_backend: str) -> None:
+async def test_nodes_on_it_leave_nothing() -> None:
     clock = FakeClock()
     tasks = other_tasks()
     async with connected_nodes(clock=clock) as pair:

@@ -40,7 +40,7 @@ async def received(stream: MemoryStream, size: int) -> bytes:
     return data
 
 
-async def test_without_a_fault_all_is_carried(anyio_backend: str) -> None:
+async def test_without_a_fault_all_is_carried() -> None:
     async with joined() as (link, client, server):
         await client.send(DATA)
         await server.send(DATA[::-1])
@@ -49,7 +49,7 @@ async def test_without_a_fault_all_is_carried(anyio_backend: str) -> None:
         assert (link.to_server.passed, link.to_client.passed) == (200, 200)
 
 
-async def test_one_direction_ends_without_the_other(anyio_backend: str) -> None:
+async def test_one_direction_ends_without_the_other() -> None:
     async with joined() as (link, client, server):
         await client.send_eof()
         with pytest.raises(EndOfStream):
@@ -65,7 +65,7 @@ async def test_one_direction_ends_without_the_other(anyio_backend: str) -> None:
 # Flip.
 
 
-async def test_a_flip_is_of_one_bit_at_one_place(anyio_backend: str) -> None:
+async def test_a_flip_is_of_one_bit_at_one_place() -> None:
     async with joined() as (link, client, server):
         await client.send(b"before")
         assert await received(server, 6) == b"before"
@@ -79,7 +79,7 @@ async def test_a_flip_is_of_one_bit_at_one_place(anyio_backend: str) -> None:
             assert await received(server, 200) == DATA
 
 
-async def test_places_are_found_in_whatever_pieces_come(anyio_backend: str) -> None:
+async def test_places_are_found_in_whatever_pieces_come() -> None:
     async with joined() as (link, client, server):
         for place in (0, 3, 4, 9):
             link.to_server.flip(after=place, bit=7)
@@ -90,7 +90,7 @@ async def test_places_are_found_in_whatever_pieces_come(anyio_backend: str) -> N
         assert [place for place, byte in enumerate(got) if byte == 0x80] == [0, 3, 4, 9]
 
 
-async def test_flips_of_one_byte_add_up(anyio_backend: str) -> None:
+async def test_flips_of_one_byte_add_up() -> None:
     async with joined() as (link, client, server):
         link.flip(bit=0)
         link.flip(bit=1)
@@ -100,7 +100,7 @@ async def test_flips_of_one_byte_add_up(anyio_backend: str) -> None:
         assert await received(server, 2) == b"\x03\x00"
 
 
-async def test_a_flip_is_of_one_direction(anyio_backend: str) -> None:
+async def test_a_flip_is_of_one_direction() -> None:
     async with joined() as (link, client, server):
         link.to_client.flip()
         await client.send(b"\x00")
@@ -112,7 +112,7 @@ async def test_a_flip_is_of_one_direction(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 57, 199, 200])
-async def test_a_cut_comes_after_so_many_bytes(anyio_backend: str, size: int) -> None:
+async def test_a_cut_comes_after_so_many_bytes(size: int) -> None:
     async with joined() as (link, client, server):
         link.to_server.cut(after=size)
         await client.send(DATA)
@@ -122,7 +122,7 @@ async def test_a_cut_comes_after_so_many_bytes(anyio_backend: str, size: int) ->
         assert link.connections == 0
 
 
-async def test_a_cut_meets_what_stalls_and_what_is_delayed(anyio_backend: str) -> None:
+async def test_a_cut_meets_what_stalls_and_what_is_delayed() -> None:
     async with joined(FakeClock()) as (link, client, server):
         link.to_server.delay(60)
         link.to_client.stall()
@@ -136,7 +136,7 @@ async def test_a_cut_meets_what_stalls_and_what_is_delayed(anyio_backend: str) -
         assert await received(client, 1) == b""
 
 
-async def test_a_link_that_was_cut_carries_the_next_connection(anyio_backend: str) -> None:
+async def test_a_link_that_was_cut_carries_the_next_connection() -> None:
     async with joined() as (link, client, server):
         link.to_server.cut(after=3)
         await client.send(b"123456")
@@ -149,7 +149,7 @@ async def test_a_link_that_was_cut_carries_the_next_connection(anyio_backend: st
 # Stall.
 
 
-async def test_a_stall_holds_everything_until_it_ends(anyio_backend: str) -> None:
+async def test_a_stall_holds_everything_until_it_ends() -> None:
     async with joined() as (link, client, server), create_task_group() as tasks:
         link.to_server.stall()
         link.to_server.stall()
@@ -165,7 +165,7 @@ async def test_a_stall_holds_everything_until_it_ends(anyio_backend: str) -> Non
         link.resume()
 
 
-async def test_what_a_stall_holds_is_bounded(anyio_backend: str) -> None:
+async def test_what_a_stall_holds_is_bounded() -> None:
     """One piece in the link and a buffer on either side; then the sender waits."""
     async with joined() as (link, client, server), create_task_group() as tasks:
         link.stall()
@@ -189,7 +189,7 @@ async def test_what_a_stall_holds_is_bounded(anyio_backend: str) -> None:
 # Delay.
 
 
-async def test_a_delay_on_a_clock(anyio_backend: str) -> None:
+async def test_a_delay_on_a_clock() -> None:
     clock = FakeClock()
     async with joined(clock) as (link, client, server), create_task_group() as tasks:
         link.to_server.delay(3)
@@ -203,7 +203,7 @@ async def test_a_delay_on_a_clock(anyio_backend: str) -> None:
         assert await client.receive() == b"at once"
 
 
-async def test_pieces_that_are_delayed_keep_their_order(anyio_backend: str) -> None:
+async def test_pieces_that_are_delayed_keep_their_order() -> None:
     clock = FakeClock()
     async with joined(clock) as (link, client, server), create_task_group() as tasks:
         link.delay(1)
@@ -216,7 +216,7 @@ async def test_pieces_that_are_delayed_keep_their_order(anyio_backend: str) -> N
         assert outcome == [b"abc"]
 
 
-async def test_to_heal_lets_all_go(anyio_backend: str) -> None:
+async def test_to_heal_lets_all_go() -> None:
     async with joined(FakeClock()) as (link, client, server):
         link.delay(60)
         link.to_server.flip(after=5)
@@ -246,7 +246,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fault", ["none", "delay", "stall"])
-async def test_carrying_is_cancelled_wherever_it_waits(anyio_backend: str, fault: str) -> None:
+async def test_carrying_is_cancelled_wherever_it_waits(fault: str) -> None:
     """Neither end is closed by it, no timer is left."""
     clock = FakeClock()
     way = FaultyWay(lambda: None, clock)

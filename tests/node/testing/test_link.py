@@ -32,22 +32,20 @@ async def ended_by(fault: Callable[[FaultyLink], None]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("bit", [0, 7])
 @pytest.mark.parametrize("after", [4, 12, 40])
-async def test_a_flipped_bit_ends_the_connection_with_its_code(
-    anyio_backend: str, after: int, bit: int
-) -> None:
+async def test_a_flipped_bit_ends_the_connection_with_its_code(after: int, bit: int) -> None:
     codes = await ended_by(lambda link: link.to_server.flip(after, bit))
     assert codes == (CloseCode.BAD_RECORD, CloseCode.BAD_RECORD)
 
 
 @pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("after", [0, 1, 30])
-async def test_a_cut_is_a_lost_connection(anyio_backend: str, after: int) -> None:
+async def test_a_cut_is_a_lost_connection(after: int) -> None:
     codes = await ended_by(lambda link: link.to_server.cut(after))
     assert codes == (CloseCode.CONNECTION_LOST, CloseCode.CONNECTION_LOST)
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_a_stall_is_noticed_by_the_ping(anyio_backend: str) -> None:
+async def test_a_stall_is_noticed_by_the_ping() -> None:
     clock = FakeClock()
     link = FaultyLink(clock=clock)
     with fail_after(5):
@@ -57,7 +55,7 @@ async def test_a_stall_is_noticed_by_the_ping(anyio_backend: str) -> None:
             assert (await pair.peer.closed()).code == CloseCode.TIMEOUT
 
 
-async def test_a_delay_is_seen_in_the_round_trip(anyio_backend: str) -> None:
+async def test_a_delay_is_seen_in_the_round_trip() -> None:
     clock = FakeClock()
     link = FaultyLink(clock=clock)
     with fail_after(5):
@@ -71,7 +69,7 @@ async def test_a_delay_is_seen_in_the_round_trip(anyio_backend: str) -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_what_stalls_at_the_end_does_not_hold_the_nodes(anyio_backend: str) -> None:
+async def test_what_stalls_at_the_end_does_not_hold_the_nodes() -> None:
     """The link heals before they close: both ends are clean."""
     clock = FakeClock()
     for fault in (FaultyLink.stall, lambda link: link.delay(60)):
@@ -84,7 +82,7 @@ async def test_what_stalls_at_the_end_does_not_hold_the_nodes(anyio_backend: str
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_several_connections_over_one_link(anyio_backend: str) -> None:
+async def test_several_connections_over_one_link() -> None:
     with fail_after(5):
         async with FaultyLink() as link, new_node() as server, new_node() as a, new_node() as b:
             server.on_call("echo")(lambda call: call.data)
@@ -97,7 +95,7 @@ async def test_several_connections_over_one_link(anyio_backend: str) -> None:
             assert await peer.call("echo", 2) == 2
 
 
-async def test_it_runs_inside_of_its_async_with(anyio_backend: str) -> None:
+async def test_it_runs_inside_of_its_async_with() -> None:
     link = FaultyLink()
     with pytest.raises(ParleyError, match="async with"):
         link.streams()
@@ -111,7 +109,7 @@ async def test_it_runs_inside_of_its_async_with(anyio_backend: str) -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_the_body_s_own_error_comes_through(anyio_backend: str) -> None:
+async def test_the_body_s_own_error_comes_through() -> None:
     async def fail() -> None:
         async with FaultyLink() as link:
             link.streams()
@@ -145,7 +143,7 @@ async def one_meeting() -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_cancelled_at_any_moment_it_leaves_nothing(anyio_backend: str) -> None:
+async def test_cancelled_at_any_moment_it_leaves_nothing() -> None:
     tasks = other_tasks()
     turns = 0
     with fail_after(30):

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_two_new_nodes(anyio_backend: str) -> None:
+async def test_two_new_nodes() -> None:
     with fail_after(5):
         async with connected_nodes() as pair:
             assert pair.peer.node_id == pair.server.node_id
@@ -27,20 +27,20 @@ async def test_two_new_nodes(anyio_backend: str) -> None:
         assert not pair.peer.is_open
 
 
-async def test_nodes_of_the_test_s_own(anyio_backend: str) -> None:
+async def test_nodes_of_the_test_s_own() -> None:
     client, server = new_node(role="client"), new_node(role="server")
     async with connected_nodes(client, server) as pair:
         assert (pair.client, pair.server) == (client, server)
         assert (pair.peer.role, pair.back.role) == ("server", "client")
 
 
-async def test_the_clock_is_that_of_new_nodes(anyio_backend: str) -> None:
+async def test_the_clock_is_that_of_new_nodes() -> None:
     clock = FakeClock(start=77)
     async with connected_nodes(clock=clock) as pair:
         assert pair.peer.backend.now() == pair.back.backend.now() == 77
 
 
-async def test_nodes_that_run_are_joined_and_left_running(anyio_backend: str) -> None:
+async def test_nodes_that_run_are_joined_and_left_running() -> None:
     with fail_after(5):
         async with new_node() as a, new_node() as b, new_node() as c:
             for node in (a, b, c):
@@ -54,7 +54,7 @@ async def test_nodes_that_run_are_joined_and_left_running(anyio_backend: str) ->
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_who_is_not_trusted_is_told_as_by_connect(anyio_backend: str) -> None:
+async def test_who_is_not_trusted_is_told_as_by_connect() -> None:
     stranger = Identity.create().node_id
     with fail_after(5):
         async with new_node() as a, new_node(OneOf({stranger})) as b:
@@ -66,7 +66,7 @@ async def test_who_is_not_trusted_is_told_as_by_connect(anyio_backend: str) -> N
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_who_cannot_agree(anyio_backend: str) -> None:
+async def test_who_cannot_agree() -> None:
     other = config(algorithms={"kex": ("x25519-mlkem768",)})
     with fail_after(5), pytest.raises(HandshakeError):
         async with connected_nodes(new_node(), Node(Identity.create(), config=other)):
@@ -74,7 +74,7 @@ async def test_who_cannot_agree(anyio_backend: str) -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_the_body_s_own_error_comes_through(anyio_backend: str) -> None:
+async def test_the_body_s_own_error_comes_through() -> None:
     with fail_after(5), pytest.raises(ZeroDivisionError):
         async with connected_nodes():
             raise ZeroDivisionError

@@ -38,9 +38,7 @@ async def proxied(server: Node) -> AsyncIterator[FaultyProxy]:
 
 @pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
-async def test_it_is_dialled_like_its_target(
-    anyio_backend: object, scheme: str, tmp_path: Path
-) -> None:
+async def test_it_is_dialled_like_its_target(scheme: str, tmp_path: Path) -> None:
     place = "tcp://127.0.0.1:0" if scheme == "tcp" else f"unix://{tmp_path}/socket"
     with fail_after(10):
         async with new_node() as client, new_node() as server:
@@ -56,9 +54,7 @@ async def test_it_is_dialled_like_its_target(
                 await eventually(lambda: not proxy.connections)
 
 
-async def test_one_flipped_bit_is_detected_and_closed_with_its_code(
-    anyio_backend: object,
-) -> None:
+async def test_one_flipped_bit_is_detected_and_closed_with_its_code() -> None:
     with fail_after(10):
         async with new_node() as client, new_node() as server, proxied(server) as proxy:
             server.on_call("echo")(lambda call: call.data)
@@ -73,7 +69,7 @@ async def test_one_flipped_bit_is_detected_and_closed_with_its_code(
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_a_cut(anyio_backend: object) -> None:
+async def test_a_cut() -> None:
     with fail_after(10):
         async with new_node() as client, new_node() as server, proxied(server) as proxy:
             peer = await client.connect(proxy.address)
@@ -88,7 +84,7 @@ async def test_a_cut(anyio_backend: object) -> None:
             await client.connect(proxy.address)
 
 
-async def test_a_stall_outlives_the_patience_of_a_dialler(anyio_backend: object) -> None:
+async def test_a_stall_outlives_the_patience_of_a_dialler() -> None:
     with fail_after(10):
         async with new_node() as client, new_node() as server, proxied(server) as proxy:
             proxy.stall()
@@ -100,7 +96,7 @@ async def test_a_stall_outlives_the_patience_of_a_dialler(anyio_backend: object)
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_a_target_that_does_not_answer(anyio_backend: object) -> None:
+async def test_a_target_that_does_not_answer() -> None:
     with fail_after(10):
         async with new_node() as client, new_node() as server:
             address = await server.listen("tcp://127.0.0.1:0")
@@ -116,7 +112,7 @@ def test_an_address_that_is_none() -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_it_ends_while_strangers_hold_connections(anyio_backend: object) -> None:
+async def test_it_ends_while_strangers_hold_connections() -> None:
     with fail_after(10):
         async with new_node() as server:
             address = await server.listen("tcp://127.0.0.1:0")
@@ -130,7 +126,7 @@ async def test_it_ends_while_strangers_hold_connections(anyio_backend: object) -
             await anyio.lowlevel.checkpoint()
 
 
-async def test_a_unix_socket_is_cut_while_bytes_come(anyio_backend: object, tmp_path: Path) -> None:
+async def test_a_unix_socket_is_cut_while_bytes_come(tmp_path: Path) -> None:
     """In the very turn of the loop in which they come: the loop has nothing to complain of."""
     cuts, path = 50, str(tmp_path / "socket")
 

@@ -80,7 +80,7 @@ async def joined(
     return driver, other
 
 
-async def test_bytes_and_ends_both_ways(anyio_backend: object) -> None:
+async def test_bytes_and_ends_both_ways() -> None:
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     with other:
@@ -101,7 +101,7 @@ async def test_bytes_and_ends_both_ways(anyio_backend: object) -> None:
     assert backend.outlets == set()
 
 
-async def test_a_full_buffer_stops_the_writer_until_it_has_room(anyio_backend: object) -> None:
+async def test_a_full_buffer_stops_the_writer_until_it_has_room() -> None:
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     with other:
@@ -121,7 +121,7 @@ async def test_a_full_buffer_stops_the_writer_until_it_has_room(anyio_backend: o
     await backend.aclose()
 
 
-async def test_closing_does_not_wait_for_who_does_not_read(anyio_backend: object) -> None:
+async def test_closing_does_not_wait_for_who_does_not_read() -> None:
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     with other:
@@ -133,7 +133,7 @@ async def test_closing_does_not_wait_for_who_does_not_read(anyio_backend: object
     assert driver.ends == 1
 
 
-async def test_a_flood_lets_others_have_their_turn(anyio_backend: object) -> None:
+async def test_a_flood_lets_others_have_their_turn() -> None:
     class Turns(Noted):
         """Notes in which turn of the loop much came."""
 
@@ -173,7 +173,7 @@ async def test_a_flood_lets_others_have_their_turn(anyio_backend: object) -> Non
     await backend.aclose()
 
 
-async def test_a_reset_by_the_other_side_is_an_end(anyio_backend: object) -> None:
+async def test_a_reset_by_the_other_side_is_an_end() -> None:
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -182,7 +182,7 @@ async def test_a_reset_by_the_other_side_is_an_end(anyio_backend: object) -> Non
     await backend.aclose()
 
 
-async def test_shutting_what_is_gone_already_is_no_error(anyio_backend: object) -> None:
+async def test_shutting_what_is_gone_already_is_no_error() -> None:
     """The loop says so a turn later; until then the socket is neither open nor closed."""
     backend = AsyncioBackend()
     driver, other = await joined(backend)
@@ -193,7 +193,7 @@ async def test_shutting_what_is_gone_already_is_no_error(anyio_backend: object) 
     await backend.aclose()
 
 
-async def test_errors_are_translated(anyio_backend: object) -> None:
+async def test_errors_are_translated() -> None:
     backend = AsyncioBackend()
     with pytest.raises(UnreachableError, match="there is no such socket"):
         await backend.connect(Address("unix", path="/proc/nowhere/at/all"), Noted)
@@ -201,9 +201,7 @@ async def test_errors_are_translated(anyio_backend: object) -> None:
         await backend.listen(Address("unix", path="/proc/nowhere/at/all"), Noted)  # type: ignore[arg-type]  # not called
 
 
-async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket(
-    anyio_backend: object,
-) -> None:
+async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket() -> None:
     """Uvloop tells nobody if it had connected just then."""
     backend = AsyncioBackend()
     with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
@@ -224,7 +222,7 @@ async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket(
 
 
 async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
-    anyio_backend: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(asyncio_backend, "CLOSE_PATIENCE", 0.02)
     backend = AsyncioBackend()
@@ -235,7 +233,7 @@ async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
 
 
 async def test_a_task_that_ignores_cancellation_is_named_and_left(
-    anyio_backend: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parley._node.transport.asyncio_backend.CLOSE_PATIENCE", 0.05)
     backend, over = AsyncioBackend(), asyncio.Event()
@@ -259,7 +257,7 @@ async def test_a_task_that_ignores_cancellation_is_named_and_left(
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int, anyio_backend: object) -> None:
+async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int) -> None:
     ground = Ground("x")
     backend = await ground.enter()
     begun, ended = asyncio.Event(), asyncio.Event()

@@ -43,9 +43,7 @@ async def backend(tasks: TaskGroup) -> AsyncIterator[Backend]:
         await backend.aclose()
 
 
-async def test_another_loop_is_refused(
-    anyio_backend: object, tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_loop_is_refused(tasks: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     class Curio:
         backend_class = type("Backend", (), {"__module__": "somewhere._curio"})
 
@@ -54,7 +52,7 @@ async def test_another_loop_is_refused(
         current_backend(tasks)
 
 
-async def test_the_clock_goes_on(anyio_backend: object, backend: Backend) -> None:
+async def test_the_clock_goes_on(backend: Backend) -> None:
     times = [backend.now() for _ in range(1000)]
     assert times == sorted(times)
     began = backend.now()
@@ -73,9 +71,7 @@ def ended(other: socket.socket) -> bool:
         return True
 
 
-async def test_a_listener_that_closes_leaves_its_connections(
-    anyio_backend: object, backend: Backend
-) -> None:
+async def test_a_listener_that_closes_leaves_its_connections(backend: Backend) -> None:
     drivers: dict[str, Noted] = {}
 
     def accept(name: str) -> Driver:
@@ -97,7 +93,7 @@ async def test_a_listener_that_closes_leaves_its_connections(
 
 
 async def test_what_cannot_be_accepted_is_closed(
-    anyio_backend: object, backend: Backend, caplog: pytest.LogCaptureFixture
+    backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     def accept(name: str) -> Driver:
         raise ZeroDivisionError
@@ -115,9 +111,7 @@ async def test_what_cannot_be_accepted_is_closed(
 # Waiting.
 
 
-async def test_a_waiter_waits_for_its_wake(
-    anyio_backend: object, tasks: TaskGroup, backend: Backend
-) -> None:
+async def test_a_waiter_waits_for_its_wake(tasks: TaskGroup, backend: Backend) -> None:
     waiter = backend.waiter()
     outcome = await started(tasks, waiter.wait)
     assert not outcome
@@ -127,14 +121,14 @@ async def test_a_waiter_waits_for_its_wake(
     assert outcome == [None]
 
 
-async def test_a_wake_before_the_wait_counts(anyio_backend: object, backend: Backend) -> None:
+async def test_a_wake_before_the_wait_counts(backend: Backend) -> None:
     waiter = backend.waiter()
     waiter.wake()
     with fail_after(1):
         await waiter.wait()
 
 
-async def test_a_wait_can_be_cancelled(anyio_backend: object, backend: Backend) -> None:
+async def test_a_wait_can_be_cancelled(backend: Backend) -> None:
     waiter = backend.waiter()
     with move_on_after(0.005) as scope:
         await waiter.wait()
@@ -145,9 +139,7 @@ async def test_a_wait_can_be_cancelled(anyio_backend: object, backend: Backend) 
 # Callbacks.
 
 
-async def test_soon_is_the_loop_s_next_turn_in_order(
-    anyio_backend: object, backend: Backend
-) -> None:
+async def test_soon_is_the_loop_s_next_turn_in_order(backend: Backend) -> None:
     called: list[int] = []
     for number in range(5):
         backend.soon(lambda number=number: called.append(number))  # type: ignore[misc]  # the loop's
@@ -156,7 +148,7 @@ async def test_soon_is_the_loop_s_next_turn_in_order(
     assert called == [0, 1, 2, 3, 4]
 
 
-async def test_a_timer_is_never_early(anyio_backend: object, backend: Backend) -> None:
+async def test_a_timer_is_never_early(backend: Backend) -> None:
     called: list[float] = []
     due = backend.now() + 0.02
     backend.at(due, lambda: called.append(backend.now()))
@@ -169,7 +161,7 @@ async def test_a_timer_is_never_early(anyio_backend: object, backend: Backend) -
     assert called[1] >= due - 0.002
 
 
-async def test_a_cancelled_timer_does_not_ring(anyio_backend: object, backend: Backend) -> None:
+async def test_a_cancelled_timer_does_not_ring(backend: Backend) -> None:
     called: list[int] = []
     timer = backend.at(backend.now() + 0.005, lambda: called.append(1))
     timer.cancel()
@@ -181,7 +173,7 @@ async def test_a_cancelled_timer_does_not_ring(anyio_backend: object, backend: B
 # Tasks.
 
 
-async def test_a_task_runs_and_is_cancelled_alone(anyio_backend: object, backend: Backend) -> None:
+async def test_a_task_runs_and_is_cancelled_alone(backend: Backend) -> None:
     ended: list[object] = []
 
     async def run(name: str) -> None:
@@ -201,9 +193,7 @@ async def test_a_task_runs_and_is_cancelled_alone(anyio_backend: object, backend
     assert ended == ["first", "second"]
 
 
-async def test_closing_ends_every_task_and_waits_for_it(
-    anyio_backend: object, backend: Backend
-) -> None:
+async def test_closing_ends_every_task_and_waits_for_it(backend: Backend) -> None:
     ended: list[str] = []
 
     async def child() -> None:
@@ -231,9 +221,7 @@ async def test_closing_ends_every_task_and_waits_for_it(
     await backend.aclose()
 
 
-async def test_nor_is_one_left_that_another_one_s_end_began(
-    anyio_backend: object, backend: Backend
-) -> None:
+async def test_nor_is_one_left_that_another_one_s_end_began(backend: Backend) -> None:
     begun, ended = [0], [0]
 
     async def run(generation: int) -> None:
@@ -252,9 +240,7 @@ async def test_nor_is_one_left_that_another_one_s_end_began(
     assert begun == ended == [2**7 - 1]
 
 
-async def test_another_thread_can_have_it_call_back(
-    anyio_backend: object, backend: Backend
-) -> None:
+async def test_another_thread_can_have_it_call_back(backend: Backend) -> None:
     waiter = backend.waiter()
     await anyio.to_thread.run_sync(backend.soon_from_thread, waiter.wake)
     with fail_after(2):

@@ -28,9 +28,7 @@ async def backend(anyio_backend: str, clock: FakeClock) -> AsyncIterator[Clocked
             await backend.aclose()
 
 
-async def test_its_time_is_the_clock_s(
-    anyio_backend: str, backend: ClockedBackend, clock: FakeClock
-) -> None:
+async def test_its_time_is_the_clock_s(backend: ClockedBackend, clock: FakeClock) -> None:
     called: list[float] = []
     backend.at(60, lambda: called.append(backend.now()))
     backend.at(55, lambda: called.append(-1.0)).cancel()
@@ -42,7 +40,7 @@ async def test_its_time_is_the_clock_s(
 
 @pytest.mark.parametrize("when", [-5.0, 50.0])
 async def test_what_is_due_already_does_not_wait_for_the_clock(
-    anyio_backend: str, backend: ClockedBackend, when: float
+    backend: ClockedBackend, when: float
 ) -> None:
     called: list[float] = []
     backend.at(when, lambda: called.append(backend.now()))
@@ -50,9 +48,7 @@ async def test_what_is_due_already_does_not_wait_for_the_clock(
     await eventually(lambda: called == [50])
 
 
-async def test_waits_callbacks_and_tasks_are_the_loop_s(
-    anyio_backend: str, backend: ClockedBackend
-) -> None:
+async def test_waits_callbacks_and_tasks_are_the_loop_s(backend: ClockedBackend) -> None:
     waiter = backend.waiter()
     told: list[str] = []
 
@@ -71,7 +67,7 @@ async def test_waits_callbacks_and_tasks_are_the_loop_s(
     await eventually(lambda: told == ["cancelled"])
 
 
-async def test_other_threads_are_the_loop_s(anyio_backend: str, backend: ClockedBackend) -> None:
+async def test_other_threads_are_the_loop_s(backend: ClockedBackend) -> None:
     called: list[None] = []
     await anyio.to_thread.run_sync(backend.soon_from_thread, lambda: called.append(None))
     await eventually(lambda: bool(called))

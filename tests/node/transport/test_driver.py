@@ -617,7 +617,7 @@ def test_there_is_room_while_the_transport_takes_bytes() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["written", "less", "closed"])
-async def test_callers_wait_for_room(anyio_backend: str, how: str) -> None:
+async def test_callers_wait_for_room(how: str) -> None:
     async with create_task_group() as tasks:
         scene = Scene(current_backend(tasks))
         scene.core.queued_bytes = HIGH_WATER + 1
@@ -640,7 +640,7 @@ async def test_callers_wait_for_room(anyio_backend: str, how: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_waits_for_room_may_be_cancelled(anyio_backend: str) -> None:
+async def test_who_waits_for_room_may_be_cancelled() -> None:
     async with create_task_group() as tasks:
         scene = Scene(current_backend(tasks))
         scene.core.queued_bytes = HIGH_WATER + 1

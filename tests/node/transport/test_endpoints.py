@@ -107,7 +107,7 @@ def test_why_it_cannot_be_listened_on(number: int, text: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_stale_socket_is_removed(anyio_backend: str, path: Path) -> None:
+async def test_a_stale_socket_is_removed(path: Path) -> None:
     bound(path, listening=False).close()
     await claim_unix_path(Address("unix", path=str(path)))
     assert kind_of(path) == "nothing"
@@ -115,7 +115,7 @@ async def test_a_stale_socket_is_removed(anyio_backend: str, path: Path) -> None
 
 
 @pytest.mark.anyio
-async def test_a_served_socket_is_left_alone(anyio_backend: str, path: Path) -> None:
+async def test_a_served_socket_is_left_alone(path: Path) -> None:
     with bound(path, listening=True):
         with pytest.raises(OSError, match="in use") as caught:
             await claim_unix_path(Address("unix", path=str(path)))
@@ -124,7 +124,7 @@ async def test_a_served_socket_is_left_alone(anyio_backend: str, path: Path) -> 
 
 
 @pytest.mark.anyio
-async def test_a_socket_whose_backlog_is_full_is_served(anyio_backend: str, path: Path) -> None:
+async def test_a_socket_whose_backlog_is_full_is_served(path: Path) -> None:
     waiting = []
     with bound(path, listening=True):
         for _ in range(10):
@@ -141,7 +141,7 @@ async def test_a_socket_whose_backlog_is_full_is_served(anyio_backend: str, path
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["file", "directory", "pipe"])
-async def test_other_files_are_left_alone(anyio_backend: str, path: Path, kind: str) -> None:
+async def test_other_files_are_left_alone(path: Path, kind: str) -> None:
     make(path, kind)
     with pytest.raises(OSError, match="exists") as caught:
         await claim_unix_path(Address("unix", path=str(path)))
@@ -165,4 +165,3 @@ def test_the_file_is_removed_if_it_is_the_one_that_was_bound(path: Path) -> None
 
 def test_tcp_has_no_file() -> None:
     SocketFile(TCP).remove()
-    assert SocketFile(TCP)._made is None

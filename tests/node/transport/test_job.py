@@ -25,9 +25,7 @@ async def backend(anyio_backend: str) -> AsyncIterator[Backend]:
         await backend.aclose()
 
 
-async def test_it_starts_in_a_callback_that_knows_no_loop(
-    anyio_backend: str, backend: Backend
-) -> None:
+async def test_it_starts_in_a_callback_that_knows_no_loop(backend: Backend) -> None:
     """A callback of a program that uses `asyncio.run` has an empty context, as here."""
     steps: list[str] = []
     job = Job(backend, Changes(backend.waiter))
@@ -41,9 +39,7 @@ async def test_it_starts_in_a_callback_that_knows_no_loop(
     await eventually(lambda: steps == ["started", "ended"] and not job.running)
 
 
-async def test_one_that_is_cancelled_before_its_first_step_ends(
-    anyio_backend: str, backend: Backend
-) -> None:
+async def test_one_that_is_cancelled_before_its_first_step_ends(backend: Backend) -> None:
     job = Job(backend, Changes(backend.waiter))
     ended: list[str] = []
 

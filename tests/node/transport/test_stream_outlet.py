@@ -40,7 +40,7 @@ def served(backend: Backend) -> tuple[Noted, MemoryStream]:
     return driver, theirs
 
 
-async def test_bytes_and_ends_both_ways(anyio_backend: str, backend: Backend) -> None:
+async def test_bytes_and_ends_both_ways(backend: Backend) -> None:
     driver, theirs = served(backend)
     assert driver.outlet.write(b"abc")
     assert driver.outlet.write(b"def")
@@ -59,7 +59,7 @@ async def test_bytes_and_ends_both_ways(anyio_backend: str, backend: Backend) ->
     assert not driver.outlet.write(b"too late")
 
 
-async def test_close_closes_the_stream(anyio_backend: str, backend: Backend) -> None:
+async def test_close_closes_the_stream(backend: Backend) -> None:
     driver, theirs = served(backend)
     driver.outlet.close()
     driver.outlet.close()
@@ -70,9 +70,7 @@ async def test_close_closes_the_stream(anyio_backend: str, backend: Backend) -> 
     assert driver.ends == 0
 
 
-async def test_close_does_not_wait_for_who_does_not_read(
-    anyio_backend: str, backend: Backend
-) -> None:
+async def test_close_does_not_wait_for_who_does_not_read(backend: Backend) -> None:
     driver, theirs = served(backend)
     driver.outlet.write(bytes(1 << 20))
     await settled()
@@ -86,7 +84,7 @@ async def test_close_does_not_wait_for_who_does_not_read(
     assert driver.ends == 0
 
 
-async def test_what_waits_is_bounded(anyio_backend: str, backend: Backend) -> None:
+async def test_what_waits_is_bounded(backend: Backend) -> None:
     driver, theirs = served(backend)
     sent = 0
     while driver.outlet.write(bytes(1 << 16)):
@@ -102,7 +100,7 @@ async def test_what_waits_is_bounded(anyio_backend: str, backend: Backend) -> No
     assert driver.outlet.write(b"more")
 
 
-async def test_reading_pauses(anyio_backend: str, backend: Backend) -> None:
+async def test_reading_pauses(backend: Backend) -> None:
     driver, theirs = served(backend)
     await settled()
     driver.outlet.pause_reading()
@@ -150,7 +148,7 @@ class Odd(ByteStream):
 
 @pytest.mark.parametrize("what", ["receive", "send", "send_eof"])
 async def test_an_odd_failure_is_an_end_and_logged(
-    anyio_backend: str, backend: Backend, what: str, caplog: pytest.LogCaptureFixture
+    backend: Backend, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream, driver = Odd(what), Noted()
     StreamOutlet(stream, driver.as_driver, backend)
@@ -165,7 +163,7 @@ async def test_an_odd_failure_is_an_end_and_logged(
 
 
 @pytest.mark.parametrize("what", ["send", "send_eof"])
-async def test_a_stuck_stream_is_closed(anyio_backend: str, backend: Backend, what: str) -> None:
+async def test_a_stuck_stream_is_closed(backend: Backend, what: str) -> None:
     stream, driver = Odd("nothing"), Noted()
     StreamOutlet(stream, driver.as_driver, backend)
     if what == "send":
@@ -177,7 +175,7 @@ async def test_a_stuck_stream_is_closed(anyio_backend: str, backend: Backend, wh
     await eventually(lambda: stream.closed == 1)
 
 
-async def test_a_backend_that_closes_tells_the_driver(anyio_backend: str, backend: Backend) -> None:
+async def test_a_backend_that_closes_tells_the_driver(backend: Backend) -> None:
     drivers = [served(backend)[0] for _ in range(3)]
     await settled()
     drivers.append(served(backend)[0])  # its tasks have not begun
@@ -207,7 +205,7 @@ class Keeping(Noted):
         self.pieces.append(data)
 
 
-async def test_what_a_stream_gave_may_be_overwritten(anyio_backend: str, backend: Backend) -> None:
+async def test_what_a_stream_gave_may_be_overwritten(backend: Backend) -> None:
     """A part of it may be the beginning of a frame, and is kept."""
     ours, theirs = memory_pair()
     driver = Keeping()

@@ -42,7 +42,7 @@ async def backend(tasks: TaskGroup) -> AsyncIterator[TrioBackend]:
 
 
 async def test_a_failing_task_takes_no_other_along(
-    anyio_backend: str, backend: TrioBackend, caplog: pytest.LogCaptureFixture
+    backend: TrioBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail() -> None:
         raise ZeroDivisionError
@@ -53,7 +53,7 @@ async def test_a_failing_task_takes_no_other_along(
     assert not backend.scopes
 
 
-async def test_who_cancels_around_it_cancels_no_task_of_it(anyio_backend: str) -> None:
+async def test_who_cancels_around_it_cancels_no_task_of_it() -> None:
     """The node says Close first, then it ends its tasks itself."""
     steps: list[str] = []
 
@@ -78,7 +78,6 @@ async def test_who_cancels_around_it_cancels_no_task_of_it(anyio_backend: str) -
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ECONNABORTED])
 async def test_an_accept_that_fails_ends_no_listener(
-    anyio_backend: str,
     backend: TrioBackend,
     number: int,
     monkeypatch: pytest.MonkeyPatch,

@@ -28,13 +28,13 @@ def test_what_is_called_as_a_coroutine_is_told() -> None:
     assert [is_async(one) for one in plain] == [False] * 5
 
 
-async def test_what_is_so_is_not_waited_for(anyio_backend: str) -> None:
+async def test_what_is_so_is_not_waited_for() -> None:
     async with create_task_group() as tasks:
         with fail_after(1):
             await Changes(current_backend(tasks).waiter).until(lambda: True)
 
 
-async def test_each_waits_for_its_own_condition(anyio_backend: str) -> None:
+async def test_each_waits_for_its_own_condition() -> None:
     async with create_task_group() as tasks:
         changes = Changes(current_backend(tasks).waiter)
         state = 0
@@ -54,7 +54,7 @@ async def test_each_waits_for_its_own_condition(anyio_backend: str) -> None:
         assert high == [None]
 
 
-async def test_who_gives_up_is_forgotten(anyio_backend: str) -> None:
+async def test_who_gives_up_is_forgotten() -> None:
     async with create_task_group() as tasks:
         changes = Changes(current_backend(tasks).waiter)
         with move_on_after(0.005):
@@ -62,7 +62,7 @@ async def test_who_gives_up_is_forgotten(anyio_backend: str) -> None:
         assert not changes._waiters
 
 
-async def test_a_pause_is_by_the_clock_of_the_loop(anyio_backend: str) -> None:
+async def test_a_pause_is_by_the_clock_of_the_loop() -> None:
     clock = FakeClock()
     async with create_task_group() as tasks:
         loop = ClockedBackend(current_backend(tasks), clock)
@@ -76,7 +76,7 @@ async def test_a_pause_is_by_the_clock_of_the_loop(anyio_backend: str) -> None:
         assert clock.next_timer == float("inf")  # who gave up leaves none
 
 
-async def test_a_pause_ends_when_what_it_waits_for_is_so(anyio_backend: str) -> None:
+async def test_a_pause_ends_when_what_it_waits_for_is_so() -> None:
     async with create_task_group() as tasks:
         clock = FakeClock()
         loop = ClockedBackend(current_backend(tasks), clock)
