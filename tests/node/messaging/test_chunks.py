@@ -44,6 +44,17 @@ def test_items_come_out_as_they_went_in() -> None:
         reader.inbox.take()
 
 
+def test_a_chunk_that_the_connection_has_no_memory_for_is_not_kept() -> None:
+    account = Account(1_000)
+    inbox = ChunkInbox(1 << 20, lambda: None, lambda credit: None, account)
+    assert inbox.put(item(1, 500))
+    held = account.held
+    assert not inbox.put(item(2, 500))
+    assert (len(inbox), account.held) == (1, held)
+    inbox.clear()
+    assert account.held == 0
+
+
 def test_credit_comes_back_when_half_was_read_and_not_when_it_came() -> None:
     payload = item(1)
     cost = len(payload) + EVENT_COST
