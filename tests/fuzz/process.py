@@ -13,7 +13,7 @@ import atheris
 from tests.fuzz.script import mutate
 from tests.fuzz.targets import SCRIPTED, load
 
-INSTRUMENTED: Final = ("lbm", "crypto", "node")
+INSTRUMENTED: Final = ("parley._lbm", "parley._crypto", "parley._node")
 
 
 def main(arguments: list[str]) -> None:
