@@ -332,10 +332,15 @@ class Driver:
             gate.wait(self._gate_opened)
 
     def _follow(self) -> None:
-        """Close, and pause reading, as the core has it."""
+        """Close the transport if the core has ended, or pause and resume reading as it needs."""
         core, outlet = self.core, self._outlet
         if core.ended or self._closed:
-            self._close()
+            # The transport is closed after the last report. A caller that is handing on reports
+            # returns here after them.
+            if core.happened and not self._busy:
+                self._hand_on("handling the end")
+            if not self._busy:
+                self._close()
             return
         wants_data, turns = core.wants_data, self.turns
         if self._has_more:

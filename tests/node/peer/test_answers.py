@@ -1,18 +1,19 @@
 """Tests of node/peer/answers.py: large answers are encoded in slices."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
-from anyio import create_task_group
+from anyio import create_task_group, sleep_forever
 
-from parley import Call, CallRefused, NamedEvent, Peer
+from parley import Call, CallRefused, CallTimeout, NamedEvent, Peer, PeerClosedError
 from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._node.node import Node
 from parley._node.peer.answers import SLICE
 from parley._node.protocol.codes import CALL, MAIN_STREAM, SIM, ResultCode
+from parley._node.transport.loop import Begun
 from tests.node.network import Meeting, eventually, introduce, new_node
 
 pytestmark = pytest.mark.anyio
@@ -180,3 +181,41 @@ async def test_a_call_that_is_cancelled_while_its_answer_is_encoded(met: Meeting
         await eventually(lambda: met.back.running_calls == 0)
     assert await met.peer.call("large") == LARGE
     assert met.back.live.core.answers.held == 0
+
+
+@pytest.mark.parametrize("end", ["deadline", "lost"])
+async def test_a_call_that_ends_before_the_first_step_of_its_handler(
+    met: Meeting, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On trio and on asyncio before Python 3.12 the handler's task starts later."""
+    began, ended = list[int](), list[int]()
+
+    @met.server.on_call("wait")
+    async def wait(call: Call) -> None:
+        began.append(1)
+        try:
+            await sleep_forever()
+        finally:
+            ended.append(1)
+
+    met.server.on_call("echo")(lambda call: call.data)
+    await met.peer.call("echo")  # the first request may change what is held
+    live = met.back.live
+    held, begin = live.core.account.held, live.backend.begin
+
+    def begin_and_end(begun: Iterable[Begun]) -> None:
+        begin(begun)
+        if end == "lost":
+            live.lost("a test")
+        else:
+            met.back.calls.answering.handle_deadline(live.backend.now() + 3600)
+            live.driver.settle()
+
+    monkeypatch.setattr(live.backend, "begin", begin_and_end)
+    with pytest.raises((CallRefused, CallTimeout, PeerClosedError)):
+        await met.peer.call("wait", timeout=60)
+    monkeypatch.undo()
+    await eventually(lambda: met.back.running_calls == 0 and len(began) == len(ended))
+    assert live.core.account.held <= held
+    if end == "deadline":
+        assert await met.peer.call("echo", 7) == 7

@@ -23,7 +23,7 @@ from parley._node.transport.driver import (
 from parley._node.transport.gate import Served
 from parley._node.transport.ground import current_backend
 from parley._node.transport.loop import Begun
-from parley._node.transport.turns import ROUND_TIME, Line
+from parley._node.transport.turns import ROUND_TIME, Line, Turns
 from tests.node.network import started
 
 NEVER = float("inf")
@@ -465,6 +465,45 @@ def test_an_ended_core_closes_the_transport_once() -> None:
     assert scene.closed == 1
     assert scene.loop.set_timers == []
     assert scene.loop.due == []
+
+
+def test_reports_are_handed_on_before_the_transport_is_closed_in_a_crowded_line() -> None:
+    scene = Scene()
+    scene.connect()
+    closed: list[list[Report]] = []
+    scene.driver.on_closed = lambda: closed.append(list(scene.reports))
+    scene.loop.line.charge(Turns(), ROUND_TIME)  # another connection took all of this turn
+    scene.core.ended = True
+    scene.core.happened = [FINISHED]
+    scene.driver.received(b"x")
+    assert closed == [[FINISHED]]
+
+
+def test_a_report_that_settles_the_driver_does_not_close_it_before_the_others() -> None:
+    scene = Scene()
+    scene.connect()
+    closed: list[list[Report]] = []
+    handled: list[Report] = []
+
+    def handle(reports: list[Report]) -> None:
+        for report in reports:
+            scene.driver.settle()
+            handled.append(report)
+
+    driver = scene.driver = Driver(
+        cast(Connection, scene.core),
+        cast(Backend, scene.loop),
+        handle,
+        lambda: NEVER,
+        scene.upper_rang.append,
+    )
+    driver.on_closed = lambda: closed.append(list(handled))
+    driver.connected(scene.outlet)
+    reports: list[Report] = [FINISHED, StreamFinished(5)]
+    scene.core.ended = True
+    scene.core.happened = list(reports)
+    driver.settle()
+    assert closed == [reports]
 
 
 def test_a_transport_that_comes_too_late_is_closed() -> None:
