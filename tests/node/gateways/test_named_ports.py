@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 import pytest
@@ -13,16 +12,19 @@ from parley import (
     FormatError,
     NamedEvent,
     Tandem,
-    UnreadRepliesError,
     formatted,
 )
 from parley._node.dialects.limits import DialectLimits
+from parley._node.dialects.named.codec import Flavour
+from parley._node.dialects.named.intake import TURN_EVENTS
 from parley._node.gateways.named.peer import FlavourName
 from parley._node.messaging.payloads import FormattedPayload
 from parley._node.protocol.codes import ResultCode
 from parley.dialects import NamedClient
+from tests.node.dialects.named.events import ask, on_wire
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
-from tests.node.network import PATIENCE
+from tests.node.gateways.relays import raw
+from tests.node.network import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -110,28 +112,6 @@ async def test_payloads_travel_as_they_were_asked_for(flavour: FlavourName) -> N
 
 
 @both
-async def test_replies_that_nobody_reads_are_bounded(flavour: FlavourName) -> None:
-    async with gateway(flavour) as served:
-
-        @served.node.on("flood")
-        async def flood(event: NamedEvent) -> None:
-            for _ in range(100):
-                await event.emit("piece", bytes(100), format="raw")
-
-        @served.node.on("echo")
-        async def echo(event: NamedEvent) -> Any:
-            return event.data
-
-        async with client_of(served, limits=DialectLimits(client_memory=1_024)) as client:
-            async with client.emit("flood").replies() as replies:
-                # What came after the bound was passed are events without a handler.
-                assert (await client.emit("echo", 1).reply(timeout=PATIENCE)).data == 1
-                with pytest.raises(UnreadRepliesError):
-                    [reply async for reply in replies]
-            assert client.is_open
-
-
-@both
 async def test_what_is_yielded_has_the_limits_of_what_is_said(flavour: FlavourName) -> None:
     async with joined(flavour, longest_frame=1_024) as (served, client):
 
@@ -190,6 +170,22 @@ async def test_a_handler_that_never_waits_lets_others_run(flavour: FlavourName) 
         async with client.emit("talk").replies() as replies:
             assert len((await anext(replies)).raw) == 1_000
             assert (await client.emit("stop").reply(timeout=PATIENCE)).data == "stopped"
+
+
+@both
+async def test_all_events_that_come_at_once_are_handled(flavour: FlavourName) -> None:
+    """The peer takes 64 events in a turn of the loop, and must continue by itself."""
+    count, numbers = 3 * TURN_EVENTS, list[int]()
+    async with gateway(flavour) as served:
+
+        @served.node.on("ping")
+        async def ping(event: NamedEvent) -> None:
+            numbers.append(len(event.raw))
+
+        sent = b"".join(on_wire(ask(data=bytes(n)), Flavour[flavour.upper()]) for n in range(count))
+        async with await raw(served.addresses[0]) as stream:
+            await stream.send(sent)
+            await eventually(lambda: numbers == list(range(count)))
 
 
 async def test_who_emits_waits_while_the_other_side_does_not_read() -> None:
