@@ -154,35 +154,6 @@ def test_refused(text: str) -> None:
         decode_value(value)
 
 
-@sweep(
-    "text",
-    [
-        "",
-        "00",
-        "80",
-        "8101",
-        "40",
-        "60",
-        "f6",
-        "f5",
-        "fb3ff0000000000000",
-        "a1616101",
-        "a16001",
-        "a12001",
-        "bf16f6ff",
-        "c1a0",
-        "bc",
-        "b8010101",
-        "b80101",
-        "bb0000000000000000",
-        "d9d9f7a0",
-    ],
-)
-def test_a_payload_is_a_map_with_unsigned_keys(text: str) -> None:
-    with pytest.raises(LbmDecodeError):
-        decode(bytes.fromhex(text))
-
-
 def test_a_payload_may_be_empty_or_large() -> None:
     assert decode(b"\xa0") == {}
     cells = dict.fromkeys(range(1, 300))

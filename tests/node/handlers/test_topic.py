@@ -12,7 +12,7 @@ from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
 from parley._node.handlers.topic import PATIENCE, Topic
 from parley._node.messaging.fanout import TURN_SIZE
 from parley._node.messaging.kept import LEAST_KEEP_BYTES
-from parley._node.messaging.notes import DROPPED_HEADER, encode_note
+from parley._node.messaging.notes import encode_note
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError
@@ -255,22 +255,6 @@ async def test_a_slow_subscriber_loses_its_oldest_notes_and_nothing_else(met: Me
             assert numbers == sorted(set(numbers))
             assert slow.dropped == slow_one.dropped == topic.dropped == 100 - len(numbers) > 0
             assert fast.dropped == 0
-
-
-async def test_the_count_comes_as_a_header(met: Meeting) -> None:
-    topic = slow_pair({"slow": "drop-oldest"}, met.server)
-    async with met.peer.subscribe("x", window=1_000) as sub:
-        for number in range(50):
-            await topic.publish([number, BIG], headers={"number": number})
-        told = []
-        async for note in sub:
-            assert isinstance(note, list)
-            assert sub.headers["number"] == note[0]
-            if DROPPED_HEADER in sub.headers:
-                told.append(sub.headers[DROPPED_HEADER])
-            if note[0] == 49:
-                break
-        assert told == [topic.dropped]
 
 
 # Patience, on a clock of the test's.

@@ -10,7 +10,7 @@ from anyio import create_task_group, fail_after
 from parley import ParleyError, PeerClosedError
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
-from tests.node.network import new_node, other_tasks, settled, started
+from tests.node.network import new_node, other_tasks, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -53,19 +53,6 @@ async def test_a_stall_is_noticed_by_the_ping() -> None:
             link.to_client.stall()
             await clock.tick(60)
             assert (await pair.peer.closed()).code == CloseCode.TIMEOUT
-
-
-async def test_a_delay_is_seen_in_the_round_trip() -> None:
-    clock = FakeClock()
-    link = FaultyLink(clock=clock)
-    with fail_after(5):
-        async with connected_nodes(link=link, clock=clock) as pair, create_task_group() as tasks:
-            link.to_server.delay(0.2)
-            link.to_client.delay(0.05)
-            await clock.tick(1)
-            outcome = await started(tasks, pair.peer.ping)
-            await clock.tick(1)
-            assert outcome == [pytest.approx(0.25)]
 
 
 @pytest.mark.usefixtures("leaves_nothing")
