@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import anyio
+import anyio.lowlevel
 import h11
 from anyio.abc import SocketAttribute, SocketStream
 from starlette.types import ASGIApp, Message, Scope
@@ -124,6 +125,8 @@ class HttpConnection:
                         body += event.data
                         if len(body) > self._limits.body:
                             raise HttpError(_TOO_LARGE)
+                        # One read can bring thousands of chunks, from a client without rights.
+                        await anyio.lowlevel.checkpoint()
                     else:  # the end of the request, or of the connection
                         return None if request is None else (request, bytes(body))
         except h11.RemoteProtocolError as error:

@@ -4,13 +4,15 @@ import logging
 import socket
 import struct
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
 from anyio.abc import SocketListener, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.stapled import StapledByteStream
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -18,7 +20,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from parley._node.errors import AddressError, UnreachableError
-from parley._node.logs import LINES
+from parley._node.logs import LINES, LogRation
+from parley._node.web.exchange import HttpConnection
 from parley._node.web.limits import WebLimits
 from parley._node.web.server import serving
 from tests.node.network import PATIENCE
@@ -142,6 +145,30 @@ async def test_who_waits_for_100_before_a_body_is_told_to_go_on(anyio_backend: A
         assert (await stream.receive()).startswith(b"HTTP/1.1 100")
         await stream.send(b"hi")
         assert (await stream.receive()).endswith(b"hi")
+
+
+async def test_many_small_chunks_let_other_tasks_run(anyio_backend: Any) -> None:
+    chunks, turns, seen = 2_000, 0, list[int]()
+    send, receive = anyio.create_memory_object_stream[bytes](1)
+    answers, answered = anyio.create_memory_object_stream[bytes](10)
+    stream: Any = StapledByteStream(cast(Any, answers), BufferedByteReceiveStream(receive))
+
+    async def count(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(turns)
+        await PlainTextResponse("")(scope, receive, send)
+
+    async def serve() -> None:
+        await HttpConnection(stream, count, WebLimits(), LogRation(), anyio.Lock()).serve()
+        tasks.cancel_scope.cancel()
+
+    head = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    send.send_nowait(head + b"1\r\nx\r\n" * chunks + b"0\r\n\r\n")
+    async with send, answered, stream, anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+    assert seen[0] > chunks / 2
 
 
 async def test_a_body_that_is_too_long_is_refused_before_it_is_sent(anyio_backend: Any) -> None:
