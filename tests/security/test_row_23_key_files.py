@@ -1,12 +1,10 @@
 """Row 23, lax key files: one that others can use is refused, it is private from its first
 byte, and a process that forks shares no random state with its child.
 
-In tests/crypto/test_keyfile.py: each mode that is too open
-(`test_a_file_that_others_can_use_is_refused`), the mode under any umask
-(`test_mode_is_0600_under_an_open_umask`), owners, links, and files that are none; in
-tests/crypto/test_randomness.py every primitive that draws
-(`test_fork_shares_no_random_state`); `parley id new` in tests/node/cli/test_identity.py. Here
-is what a bystander on the machine sees, and what whole programs and handshakes do.
+tests/crypto/test_keyfile.py covers owners, links, a closed umask and files that are not key files;
+tests/crypto/test_randomness.py covers every primitive that draws
+(`test_fork_shares_no_random_state`); tests/node/cli/test_identity.py covers `parley id new`. These
+tests cover what other users of the machine see, and whole programs and handshakes.
 """
 
 import os
