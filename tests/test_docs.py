@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import tomllib
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -71,6 +72,18 @@ def test_links_of_the_pages_that_are_read_in_git_lead_somewhere() -> None:
             if "://" not in link and not is_generated and not target.exists():
                 broken.append((name_of(document), link))
     assert broken == []
+
+
+def test_extras() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"])
+    assert {name for name, _ in rows("docs/install.md", "Extras")} == extras
+    # The pages use the command line of what they install.
+    for document in DOCUMENTS:
+        for found in re.findall(r"\.whl(?:\)\[|\[|\s|')([\w,]*)", document.read_text()):
+            names = set(found.split(","))
+            assert "cli" in names, document
+            assert names <= extras, document
 
 
 def test_the_close_codes_of_the_protocol() -> None:
