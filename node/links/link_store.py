@@ -5,24 +5,14 @@ again where trying again is safe (`node.bus.retry`). Consumers go on as the same
 hold is handed out to them once more over the next session, so that their word on it counts there.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusBusyError, BusClosedError, BusUnavailableError
-from parley._node.bus.model import (
-    ConsumerInfo,
-    Delivery,
-    GroupInfo,
-    NewEvent,
-    PendingInfo,
-    Published,
-    StoredEvent,
-    StreamInfo,
-    Trim,
-)
+from parley._node.bus.model import Delivery
 from parley._node.errors import CallTimeout, PeerClosedError
 from parley._node.links.sessions import Sessions
 from parley._node.peer.peer import Peer
@@ -33,6 +23,7 @@ from parley._node.remote_bus.remote_store import RemoteStore
 from parley._node.remote_bus.unsettled import Place
 from parley._node.transport.backend import Backend
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _CLOSED: Final = "the bus is closed"
@@ -64,6 +55,17 @@ class _Seat:
         self.again.clear()  # the session hands it out as well
 
 
+def _asks(
+    method: Callable[Concatenate[RemoteStore, P], Awaitable[T]],
+) -> Callable[Concatenate["LinkStore", P], Coroutine[Any, Any, T]]:
+    """Make a method that calls `method` of the store of the current session."""
+
+    async def ask(self: "LinkStore", /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await self._told(method(await self._session(), *arguments, **options))
+
+    return ask
+
+
 class LinkStore:
     """The bus that the node at the other end of a link offers. `open` waits for no connection; a
     request waits for `BusConfig.timeout` seconds, and then raises BusUnavailableError."""
@@ -91,10 +93,7 @@ class LinkStore:
         if self._remote is not None:
             await self._remote.aclose()
 
-    # Publishing.
-
-    async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
-        return await self._ask(lambda remote: remote.publish(events, durable=durable))
+    publish = _asks(RemoteStore.publish)
 
     # Consuming.
 
@@ -171,44 +170,19 @@ class LinkStore:
         self._settle(place, [id])
         return letter
 
-    # Looking.
+    # Inspection and maintenance.
 
-    async def streams(self) -> list[StreamInfo]:
-        return await self._ask(lambda remote: remote.streams())
-
-    async def groups(self, stream: str) -> list[GroupInfo]:
-        return await self._ask(lambda remote: remote.groups(stream))
-
-    async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        return await self._ask(lambda remote: remote.consumers(stream, group))
-
-    async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        return await self._ask(lambda remote: remote.pending(stream, group, count, after))
-
-    async def history(
-        self, stream: str, after: str, until: str | None, count: int, wait: float
-    ) -> list[StoredEvent]:
-        return await self._ask(lambda remote: remote.history(stream, after, until, count, wait))
-
-    # Keeping order.
-
-    async def rewind(self, stream: str, group: str, after: str) -> None:
-        await self._ask(lambda remote: remote.rewind(stream, group, after))
-
-    async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        return await self._ask(lambda remote: remote.redeliver(stream, group, ids))
-
-    async def trim(self, stream: str, bounds: Trim) -> int:
-        return await self._ask(lambda remote: remote.trim(stream, bounds))
-
-    async def drop(self, stream: str, ids: Sequence[str]) -> int:
-        return await self._ask(lambda remote: remote.drop(stream, ids))
-
-    async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        return await self._ask(lambda remote: remote.remove_consumers(stream, group, idle))
-
-    async def remove_group(self, stream: str, group: str) -> bool:
-        return await self._ask(lambda remote: remote.remove_group(stream, group))
+    streams = _asks(RemoteStore.streams)
+    groups = _asks(RemoteStore.groups)
+    consumers = _asks(RemoteStore.consumers)
+    pending = _asks(RemoteStore.pending)
+    history = _asks(RemoteStore.history)
+    rewind = _asks(RemoteStore.rewind)
+    redeliver = _asks(RemoteStore.redeliver)
+    trim = _asks(RemoteStore.trim)
+    drop = _asks(RemoteStore.drop)
+    remove_consumers = _asks(RemoteStore.remove_consumers)
+    remove_group = _asks(RemoteStore.remove_group)
 
     # Sessions.
 
@@ -238,9 +212,6 @@ class LinkStore:
             await self._told(remote.open(self._link.backend))
             self._peer, self._remote = peer, remote
         return self._remote
-
-    async def _ask(self, ask: Callable[[RemoteStore], Awaitable[T]]) -> T:
-        return await self._told(ask(await self._session()))
 
     async def _told(self, answer: Awaitable[T]) -> T:
         """An answer. The end of a session is not that of the bus."""

@@ -5,22 +5,12 @@ take.
 """
 
 import logging
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusClosedError
-from parley._node.bus.model import (
-    ConsumerInfo,
-    Delivery,
-    GroupInfo,
-    NewEvent,
-    PendingInfo,
-    Published,
-    StoredEvent,
-    StreamInfo,
-    Trim,
-)
+from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.redis.group_notes import EntrySizes, Memberships
 from parley._node.bus.redis.group_reader import GroupReader
 from parley._node.bus.redis.inspector import Inspector
@@ -32,6 +22,10 @@ from parley._node.bus.redis.upkeep import Upkeep
 from parley._node.transport.backend import Backend
 
 logger = logging.getLogger("parley.bus")
+
+P = ParamSpec("P")
+Part = TypeVar("Part")
+T = TypeVar("T")
 
 # Settings of the server on which it depends what it loses, and when.
 _TOLD: Final = (b"appendonly", b"appendfsync", b"maxmemory-policy")
@@ -46,6 +40,17 @@ class _Parts(NamedTuple):
     settler: Settler
     inspector: Inspector
     upkeep: Upkeep
+
+
+def _calls(
+    part: Callable[[_Parts], Part], method: Callable[Concatenate[Part, P], Awaitable[T]]
+) -> Callable[Concatenate["RedisStore", P], Coroutine[Any, Any, T]]:
+    """Make a method that calls `method` of a part of the open store."""
+
+    async def call(self: "RedisStore", /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await method(part(self._parts), *arguments, **options)
+
+    return call
 
 
 class RedisStore:
@@ -106,77 +111,29 @@ class RedisStore:
 
     # Consuming.
 
-    async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        await self._parts.reader.join(stream, group, consumer, after)
+    join = _calls(lambda parts: parts.reader, GroupReader.join)
+    read = _calls(lambda parts: parts.reader, GroupReader.read)
+    own = _calls(lambda parts: parts.reader, GroupReader.own)
+    claim = _calls(lambda parts: parts.reader, GroupReader.claim)
+    touch = _calls(lambda parts: parts.settler, Settler.touch)
+    ack = _calls(lambda parts: parts.settler, Settler.ack)
+    nack = _calls(lambda parts: parts.settler, Settler.nack)
+    release = _calls(lambda parts: parts.settler, Settler.release)
+    bury = _calls(lambda parts: parts.settler, Settler.bury)
 
-    async def read(
-        self, stream: str, group: str, consumer: str, count: int, wait: float
-    ) -> list[Delivery]:
-        return await self._parts.reader.read(stream, group, consumer, count, wait)
+    # Inspection and maintenance.
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        return await self._parts.reader.own(stream, group, consumer, count)
-
-    async def claim(
-        self, stream: str, group: str, consumer: str, count: int, idle: float
-    ) -> list[Delivery]:
-        return await self._parts.reader.claim(stream, group, consumer, count, idle)
-
-    async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        await self._parts.settler.touch(stream, group, consumer, ids)
-
-    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        return await self._parts.settler.ack(stream, group, ids)
-
-    async def nack(
-        self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
-    ) -> bool:
-        return await self._parts.settler.nack(stream, group, consumer, id, delay, error)
-
-    async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        await self._parts.settler.release(stream, group, consumer, ids)
-
-    async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
-        return await self._parts.settler.bury(stream, group, consumer, id, error)
-
-    # Looking.
-
-    async def streams(self) -> list[StreamInfo]:
-        return await self._parts.inspector.streams()
-
-    async def groups(self, stream: str) -> list[GroupInfo]:
-        return await self._parts.inspector.groups(stream)
-
-    async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        return await self._parts.inspector.consumers(stream, group)
-
-    async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        return await self._parts.inspector.pending(stream, group, count, after)
-
-    async def history(
-        self, stream: str, after: str, until: str | None, count: int, wait: float
-    ) -> list[StoredEvent]:
-        return await self._parts.inspector.history(stream, after, until, count, wait)
-
-    # Keeping order.
-
-    async def rewind(self, stream: str, group: str, after: str) -> None:
-        await self._parts.upkeep.rewind(stream, group, after)
-
-    async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        return await self._parts.upkeep.redeliver(stream, group, ids)
-
-    async def trim(self, stream: str, bounds: Trim) -> int:
-        return await self._parts.upkeep.trim(stream, bounds)
-
-    async def drop(self, stream: str, ids: Sequence[str]) -> int:
-        return await self._parts.upkeep.drop(stream, ids)
-
-    async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        return await self._parts.upkeep.remove_consumers(stream, group, idle)
-
-    async def remove_group(self, stream: str, group: str) -> bool:
-        return await self._parts.upkeep.remove_group(stream, group)
+    streams = _calls(lambda parts: parts.inspector, Inspector.streams)
+    groups = _calls(lambda parts: parts.inspector, Inspector.groups)
+    consumers = _calls(lambda parts: parts.inspector, Inspector.consumers)
+    pending = _calls(lambda parts: parts.inspector, Inspector.pending)
+    history = _calls(lambda parts: parts.inspector, Inspector.history)
+    rewind = _calls(lambda parts: parts.upkeep, Upkeep.rewind)
+    redeliver = _calls(lambda parts: parts.upkeep, Upkeep.redeliver)
+    trim = _calls(lambda parts: parts.upkeep, Upkeep.trim)
+    drop = _calls(lambda parts: parts.upkeep, Upkeep.drop)
+    remove_consumers = _calls(lambda parts: parts.upkeep, Upkeep.remove_consumers)
+    remove_group = _calls(lambda parts: parts.upkeep, Upkeep.remove_group)
 
     @property
     def _parts(self) -> _Parts:
