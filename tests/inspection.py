@@ -4,15 +4,31 @@ Tests of leaks and of limits use these functions, so that only this file depends
 private attributes.
 """
 
+from collections import deque
+from typing import Any
+
+from parley._node.bus.sqlite.sqlite_store import Running, SqliteStore
 from parley._node.fair_slots import FairSlots
+from parley._node.federation.paths import PathFinder
+from parley._node.links.subscription import LinkSubscription
+from parley._node.messaging.chunks import ChunkInbox
 from parley._node.messaging.once import OnceMemory
 from parley._node.messaging.topics import Topics
 from parley._node.node import Node
+from parley._node.peer.answer_stream import AnswerStream
 from parley._node.peer.peer import Peer
+from parley._node.peer.subscription import Subscription
 from parley._node.protocol.account import Account
+from parley._node.protocol.config import CoreConfig
 from parley._node.remote.sessions import SessionTable
+from parley._node.server.federation import Federation
+from parley._node.streams.event import StreamEvent
+from parley._node.streams.inbox import Inbox
 from parley._node.streams.stream import Stream
+from parley._node.testing.proxy import FaultyProxy
+from parley._node.transport.address import Address
 from parley._node.transport.driver import Driver
+from parley._node.trust.reviews import Reviews
 
 
 def connections_of(node: Node) -> set[Peer]:
@@ -50,6 +66,57 @@ def error_code_of(stream: Stream) -> int | None:
     return stream._error.code if stream._error is not None else None
 
 
+def core_config_of(node: Node, *, resumable: bool) -> CoreConfig:
+    """Return the settings that the node passes to a new connection."""
+    return node._stated(resumable)
+
+
+def reviews_of(node: Node) -> Reviews:
+    """Return the task that checks the connected peers again after a change of the trust policy."""
+    return node._reviews
+
+
+def received_bytes_of(stream: Stream) -> Inbox[bytes]:
+    """Return the received bytes that nothing has read yet."""
+    return stream._bytes
+
+
+def received_events_of(stream: Stream) -> Inbox[StreamEvent]:
+    """Return the received events that nothing has read yet."""
+    return stream._events
+
+
+def stream_id_of(subscription: Subscription[Any]) -> int:
+    """Return the number of the stream that carries the subscription."""
+    return subscription._stream
+
+
+def chunks_of(answer: AnswerStream) -> ChunkInbox | None:
+    """Return the received items of a streamed answer that nothing has read yet."""
+    return answer._inbox
+
+
+def parts_of(subscription: LinkSubscription[Any]) -> deque[Subscription[Any]]:
+    """Return the subscriptions of a link's subscription, one for each session, oldest first."""
+    return subscription._parts
+
+
+def path_finder_of(federation: Federation) -> PathFinder:
+    """Return what selects the paths of the federation's Dials."""
+    return federation._directory._finder
+
+
+def running_of(store: SqliteStore) -> Running:
+    """Return the parts of an open SQLite store."""
+    assert store._running is not None
+    return store._running
+
+
+def redirect(proxy: FaultyProxy, target: Address) -> None:
+    """Connect the proxy's next connections to `target`."""
+    proxy._target = target
+
+
 def topic_tables(topics: Topics) -> dict[str, int]:
     """Return the size of each table of subscriptions. All are 0 after the last one has ended."""
     return {
@@ -59,4 +126,5 @@ def topic_tables(topics: Topics) -> dict[str, int]:
         "readers by topic": len(topics._readers_by_topic),
         "expected": len(topics._expected),
         "offered": len(topics._offered),
+        "given up": len(topics._given_up),
     }

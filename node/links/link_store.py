@@ -72,7 +72,7 @@ class LinkStore:
 
     def __init__(self, link: Sessions, config: BusConfig) -> None:
         self._link = link
-        self._config = config
+        self.config = config
         self._closed = False
         self._peer: Peer | None = None
         self._remote: RemoteStore | None = None  # over its session
@@ -188,7 +188,7 @@ class LinkStore:
 
     async def _session(self) -> RemoteStore:
         """The bus over the session that there is."""
-        timeout = self._config.timeout
+        timeout = self.config.timeout
         with anyio.CancelScope() as scope:
             self._waits.add(scope)
             try:
@@ -208,7 +208,7 @@ class LinkStore:
 
     async def _over(self, peer: Peer) -> RemoteStore:
         if self._remote is None or self._peer is not peer:
-            remote = RemoteStore(peer.live, peer.streams, self._config)
+            remote = RemoteStore(peer.live, peer.streams, self.config)
             await self._told(remote.open(self._link.backend))
             self._peer, self._remote = peer, remote
         return self._remote

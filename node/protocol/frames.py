@@ -29,12 +29,12 @@ class FrameReader:
     `take` has something to hand out, or to refuse.
     """
 
-    __slots__ = ("_at", "_data", "_long", "_more", "_need", "limit", "size", "unread")
+    __slots__ = ("_at", "_long", "_more", "_need", "data", "limit", "size", "unread")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
         self._long = b""  # the next frame, if it was joined from pieces
-        self._data = b""
+        self.data = b""
         self._at = 0  # of `_data`, what was handed out
         self._more: list[bytes | bytearray] = []  # what came after `_data`
         self.size = 0
@@ -46,7 +46,7 @@ class FrameReader:
         if not data:
             return
         if not self.size:
-            self._data, self._at = data, 0
+            self.data, self._at = data, 0
         elif len(data) >= _SMALL_PIECE:
             self._more.append(data)
         else:
@@ -70,7 +70,7 @@ class FrameReader:
             self._look()  # the limit may have risen
         if not self.unread:
             return None
-        need, joined, data, at = self._need, self._long, self._data, self._at
+        need, joined, data, at = self._need, self._long, self.data, self._at
         if joined:
             self._long = b""
         elif need == FRAME_HEADER_SIZE and any(data[at : at + need]):
@@ -87,44 +87,44 @@ class FrameReader:
 
     def _look(self) -> None:
         """Find out how long the next frame is, and whether all of it is there."""
-        need, there = FRAME_HEADER_SIZE, len(self._data) - self._at
+        need, there = FRAME_HEADER_SIZE, len(self.data) - self._at
         if self.size >= need:
             if there < need:
                 there = self._join(need)
-            (size,) = _unpack_length(self._data, self._at)
+            (size,) = _unpack_length(self.data, self._at)
             if size <= self.limit:  # if not, `take` says so
                 need += size
                 if there < need <= self.size:
                     self._join(need)
         self._need = need
         self.unread = self.size >= need
-        if not self.unread and self._at > len(self._data) // 2:
+        if not self.unread and self._at > len(self.data) // 2:
             # What is left waits for more, without what was handed out.
-            self._data, self._at = self._data[self._at :], 0
+            self.data, self._at = self.data[self._at :], 0
 
     def _join(self, need: int) -> int:
         """Join the pieces in which `need` bytes are; how many are in one now. A long frame
         arrives in many, and is joined once and alone: what follows it stays where it is."""
         last, left = self._more[-1], self.size - need
         if need < _LARGE_EVENT or left > len(last):
-            self._data, self._at, self._more = self.rest(), 0, []
+            self.data, self._at, self._more = self.rest(), 0, []
             return self.size
         at = len(last) - left
-        parts = memoryview(self._data)[self._at :], *self._more[:-1], memoryview(last)[:at]
+        parts = memoryview(self.data)[self._at :], *self._more[:-1], memoryview(last)[:at]
         self._long, self._more = b"".join(parts), []
         if isinstance(last, bytes):
-            self._data, self._at = last, at
+            self.data, self._at = last, at
         else:
-            self._data, self._at = bytes(last[at:]), 0
+            self.data, self._at = bytes(last[at:]), 0
         return need
 
     def rest(self) -> bytes:
         """What is buffered, which stays."""
-        return b"".join((self._long, memoryview(self._data)[self._at :], *self._more))
+        return b"".join((self._long, memoryview(self.data)[self._at :], *self._more))
 
     def clear(self) -> None:
         """Forget what is buffered."""
-        self._long = self._data = b""
+        self._long = self.data = b""
         self._more = []
         self._at = self.size = 0
         self._need = FRAME_HEADER_SIZE

@@ -26,12 +26,12 @@ class KeepAlive:
         "_next_id",
         "_pings",
         "_timeout",
-        "_waiting",
         "awake",
         "due",
         "idle",
         "pongs_waiting",
         "stage",
+        "waiting",
     )
 
     def __init__(self, now: float, idle: float, timeout: float) -> None:
@@ -39,7 +39,7 @@ class KeepAlive:
         self.awake = min(REST, idle)
         self.begin_anew(now)
         self._timeout = timeout
-        self._waiting: dict[int, float] = {}
+        self.waiting: dict[int, float] = {}
         self._next_id = 1
         self._pings = Allowance(OWN_PINGS)
         self.pongs_waiting = 0
@@ -77,16 +77,16 @@ class KeepAlive:
 
     def new_ping(self, now: float) -> int | None:
         """The async id for a Ping; None while 64 are unanswered, or beyond our own rate."""
-        if len(self._waiting) >= WAITING_PONGS or not self._pings.take(now):
+        if len(self.waiting) >= WAITING_PONGS or not self._pings.take(now):
             return None
-        while self._next_id in self._waiting:
+        while self._next_id in self.waiting:
             self._next_id = self._next_id % 65_535 + 1
         async_id = self._next_id
         self._next_id = async_id % 65_535 + 1
-        self._waiting[async_id] = now
+        self.waiting[async_id] = now
         return async_id
 
     def pong(self, async_id: int, now: float) -> float | None:
         """The round trip that a Pong ends, in seconds; None if nobody waits for it."""
-        sent = self._waiting.pop(async_id, None)
+        sent = self.waiting.pop(async_id, None)
         return None if sent is None else now - sent

@@ -76,7 +76,6 @@ class LiveConnection:
 
     __slots__ = (
         "_parted_at",
-        "_pings",
         "agreed",
         "asks_anew",
         "backend",
@@ -95,6 +94,7 @@ class LiveConnection:
         "on_change",
         "parted_by",
         "parted_for",
+        "pings",
         "redialling",
         "refused",
         "rekeys",
@@ -141,7 +141,7 @@ class LiveConnection:
         self.became: LiveConnection | None = None
         self.made_at = backend.now()
         self._parted_at = 0.0
-        self._pings: dict[int, tuple[Waiter, list[float]]] = {}
+        self.pings: dict[int, tuple[Waiter, list[float]]] = {}
 
     def __repr__(self) -> str:
         return f"<LiveConnection {self.name}>"
@@ -204,11 +204,11 @@ class LiveConnection:
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         answer: list[float] = []
-        self._pings[async_id] = waiter, answer
+        self.pings[async_id] = waiter, answer
         try:
             await waiter.wait()
         finally:
-            self._pings.pop(async_id, None)
+            self.pings.pop(async_id, None)
         if not answer:
             raise self.closed_error()
         return answer[0]
@@ -223,7 +223,7 @@ class LiveConnection:
     def pong_received(self, async_id: int, round_trip: float) -> None:
         """A Pong came, after so many seconds."""
         self.round_trip.answered(async_id, round_trip)
-        waiting = self._pings.get(async_id)
+        waiting = self.pings.get(async_id)
         if waiting is not None:
             waiting[1].append(round_trip)
             waiting[0].wake()
@@ -345,5 +345,5 @@ class LiveConnection:
             self.driver.blame()
         if self.redialling is not None:
             self.redialling.stop()
-        for waiter, _ in self._pings.values():
+        for waiter, _ in self.pings.values():
             waiter.wake()

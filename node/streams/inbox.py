@@ -25,19 +25,19 @@ class Inbox(Generic[T]):
     while more may come.
     """
 
-    __slots__ = ("_guard", "_items", "_live", "_reader", "_reads", "_stream", "end")
+    __slots__ = ("_guard", "_live", "_reader", "_reads", "_stream", "end", "items")
 
     def __init__(self, live: LiveConnection, stream: int) -> None:
         self._live = live
         self._stream = stream
-        self._items: deque[tuple[T, int]] = deque()
+        self.items: deque[tuple[T, int]] = deque()
         self._guard = anyio.ResourceGuard("receiving from")
         self._reader: Waiter | None = None
         self._reads = 0  # since others ran
         self.end: Exception | type[Exception] | None = None
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.items)
 
     # The reader's side.
 
@@ -48,13 +48,13 @@ class Inbox(Generic[T]):
             BusyResourceError: another task waits. What `end` says, after the last one.
         """
         with self._guard:
-            if self._items and self._reads < TURN:
+            if self.items and self._reads < TURN:
                 self._reads += 1
                 await anyio.lowlevel.checkpoint_if_cancelled()
             else:
                 await anyio.lowlevel.checkpoint()
                 self._reads = 0
-            while not self._items:
+            while not self.items:
                 if self.end is not None:
                     raise self.end
                 self._reader = self._live.backend.waiter()
@@ -62,32 +62,32 @@ class Inbox(Generic[T]):
                     await self._reader.wait()
                 finally:
                     self._reader = None
-            return self._items[0][0]
+            return self.items[0][0]
 
     def take(self) -> None:
         """The first thing is used: its credit goes back."""
-        _, cost = self._items.popleft()
+        _, cost = self.items.popleft()
         self._live.core.consume(self._stream, cost)
 
     def take_all(self) -> list[tuple[T, int]]:
         """All things, with what each took of the credit, which does not go back."""
-        items = list(self._items)
-        self._items.clear()
+        items = list(self.items)
+        self.items.clear()
         return items
 
     # The stream's side.
 
     def put(self, item: T, cost: int) -> None:
         """Something came, which took `cost` of the stream's credit."""
-        self._items.append((item, cost))
+        self.items.append((item, cost))
         self._wake()
 
     def finish(self, end: Exception | type[Exception], *, drop: bool) -> None:
         """Nothing more will come; the first reason stays, except for one that drops."""
         if drop:
-            for _, cost in self._items:
+            for _, cost in self.items:
                 self._live.core.consume(self._stream, cost)
-            self._items.clear()
+            self.items.clear()
         if drop or self.end is None:
             self.end = end
         self._wake()

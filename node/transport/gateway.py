@@ -87,7 +87,7 @@ class Gateway:
         place = Address.parse(address).without_node_id()
         if not allow_insecure and not is_local(place):
             raise InsecureAddressError(str(place))
-        listener = await self._backend.listen(place, self._admitted)
+        listener = await self._backend.listen(place, self.admitted)
         self._listeners.append(listener)
         return str(listener.address)
 
@@ -102,7 +102,7 @@ class Gateway:
         for listener in listeners:
             await listener.aclose()
 
-    def _admitted(self, name: str) -> Driver | None:
+    def admitted(self, name: str) -> Driver | None:
         if self._ending:
             return None  # the loop had it already when the listener was closed
         owner = self._owner_of(name)

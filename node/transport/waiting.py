@@ -62,17 +62,17 @@ class Rooms:
 class Changes:
     """The changes of one thing. `waiter` makes a wait (`Backend.waiter`)."""
 
-    __slots__ = ("_waiter", "_waiters")
+    __slots__ = ("_waiter", "waiters")
 
     def __init__(self, waiter: "Callable[[], Waiter]") -> None:
         self._waiter = waiter
-        self._waiters: set[Waiter] = set()
+        self.waiters: set[Waiter] = set()
 
     def notify(self) -> None:
         """Something changed."""
-        if not self._waiters:
+        if not self.waiters:
             return
-        waiters, self._waiters = self._waiters, set()
+        waiters, self.waiters = self.waiters, set()
         for waiter in waiters:
             waiter.wake()
 
@@ -80,11 +80,11 @@ class Changes:
         """Wait for `condition`, which may be true already."""
         while not condition():
             waiter = self._waiter()
-            self._waiters.add(waiter)
+            self.waiters.add(waiter)
             try:
                 await waiter.wait()
             finally:
-                self._waiters.discard(waiter)
+                self.waiters.discard(waiter)
 
 
 async def turn_of(loop: "Loop") -> None:

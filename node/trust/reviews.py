@@ -37,8 +37,8 @@ class Reviews:
     ) -> None:
         self._everybody = everybody
         self._loop = loop
-        self._changes = Changes(lambda: loop().waiter())
-        self._runner: Runner | None = None
+        self.changes = Changes(lambda: loop().waiter())
+        self.runner: Runner | None = None
         self._asked_for = self._done = 0
         self._hooks = 0  # that are being asked
         self._files: dict[int, WatchedFile] = {}  # by their policies
@@ -53,21 +53,21 @@ class Reviews:
         self._asked_for += 1
         number = self._asked_for
         self._begin()
-        self._changes.notify()
-        await self._changes.until(lambda: self._done >= number or self._runner is None)
+        self.changes.notify()
+        await self.changes.until(lambda: self._done >= number or self.runner is None)
         if self._done < number:
             raise ParleyError("the node has ended, and its peers with it")
 
     def let_in(self, trust: Decider) -> None:
         """Somebody was let in: as long as that holds, a file that `trust` decides by is watched."""
-        if self._runner is None and known_peers_of(trust) is not None:
+        if self.runner is None and known_peers_of(trust) is not None:
             self._begin()
 
     # Inside.
 
     def _begin(self) -> None:
-        if self._runner is None:
-            self._runner = self._loop().spawn(self._run)
+        if self.runner is None:
+            self.runner = self._loop().spawn(self._run)
 
     async def _run(self) -> None:
         # Of its own: handlers that keep all threads busy must not get peers thrown out.
@@ -78,15 +78,15 @@ class Reviews:
                     number = self._asked_for
                     await self._ask(threads, None)
                     self._done = number
-                    self._changes.notify()
+                    self.changes.notify()
                 else:
                     await self._look(threads)
                     await pause_until(
-                        self._loop(), LOOK, self._changes, lambda: self._done < self._asked_for
+                        self._loop(), LOOK, self.changes, lambda: self._done < self._asked_for
                     )
         finally:
-            self._runner = None
-            self._changes.notify()
+            self.runner = None
+            self.changes.notify()
 
     def _watched(self) -> bool:
         """Whether there are files to be looked at: those that let somebody in who is there."""
@@ -131,10 +131,10 @@ class Reviews:
 
     async def _ask_hook(self, hook: Hook, those: Sequence[Deciding]) -> None:
         for one in those:
-            await self._changes.until(lambda: self._hooks < HOOKS_AT_ONCE)
+            await self.changes.until(lambda: self._hooks < HOOKS_AT_ONCE)
             self._hooks += 1
             self._loop().spawn(self._ask_hook_about, hook, one)
-        await self._changes.until(lambda: not self._hooks)
+        await self.changes.until(lambda: not self._hooks)
 
     async def _ask_hook_about(self, hook: Hook, one: Deciding) -> None:
         refusal: NotTrustedError | None = NotTrustedError("the question was cancelled")
@@ -145,7 +145,7 @@ class Reviews:
             self._hooks -= 1
             if refusal is not None and one.trust is hook:
                 one.refuse(refusal)
-            self._changes.notify()
+            self.changes.notify()
 
     async def _ask_policy(
         self,

@@ -280,7 +280,7 @@ def nothing_open(peer: Peer) -> bool:
         mux.stream_table.open,
         mux.outbox.held,
         mux.outbox.queues,
-        peer.live._pings,
+        peer.live.pings,
     )
     waiting = any(len(table) for table in tables) or any(topic_tables(peer.topics).values())
     return not waiting and not mux.unconsumed

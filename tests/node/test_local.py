@@ -79,7 +79,7 @@ async def test_each_session_is_its_own_and_may_be_closed() -> None:
             assert len(node.topics["news"].subscribers) == 2
         with pytest.raises(PeerClosedError):
             await one.call("x")
-        await eventually(lambda: not connections_of(node) and not node._local)
+        await eventually(lambda: not connections_of(node))
 
 
 async def test_it_is_not_among_the_peers_and_no_policy_ends_it() -> None:
@@ -136,7 +136,7 @@ async def test_the_end_of_the_node_is_the_end_of_it() -> None:
         with pytest.raises(StreamResetError):
             await stream.receive()
     assert not me.is_open
-    assert node._local == set()
+    assert not connections_of(node)
     with pytest.raises(ParleyError):
         await node.local()
 
@@ -146,4 +146,4 @@ async def test_one_that_is_cancelled_leaves_nothing() -> None:
         with anyio.CancelScope() as scope:
             scope.cancel()
             await node.local()
-        await eventually(lambda: not connections_of(node) and not node._local)
+        await eventually(lambda: not connections_of(node))

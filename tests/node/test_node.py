@@ -33,7 +33,7 @@ from parley._node.transport.driver import Driver
 from parley._node.transport.memory import memory_pair
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.policies import AnyPeer, FirstUse, Known, OneOf
-from tests.inspection import connections_of, half_open_of
+from tests.inspection import connections_of, core_config_of, half_open_of
 from tests.node.network import (
     config,
     eventually,
@@ -941,10 +941,13 @@ async def test_what_connections_are_told_is_made_once() -> None:
     async with new_node(resume=30.0) as node:
         said = []
         for number in range(2):
-            told, unresumed = node._stated(True), node._stated(False)
+            told, unresumed = (
+                core_config_of(node, resumable=True),
+                core_config_of(node, resumable=False),
+            )
             assert (told.resume, unresumed.resume) == (30.0, 0.0)
-            assert node._stated(True) is told
-            assert node._stated(False) is unresumed
+            assert core_config_of(node, resumable=True) is told
+            assert core_config_of(node, resumable=False) is unresumed
             assert told.proof_payload == unresumed.proof_payload
             said.append(told.proof_payload)
             node.on_call(f"order {number}", once=True)(lambda call: None)

@@ -32,7 +32,7 @@ class Place:
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.journals, self.tables = root / "journals", root / "tables"
-        self._spark = spark
+        self.spark = spark
 
     def write(self, part: float) -> None:
         write(self.journals, segments(), (part, part))
@@ -44,7 +44,7 @@ class Place:
         if known is not None:
             return known
         told = [] if stages is None else stages
-        return jobs.run(self._spark, str(self.journals), place, KEYS, stage=told.append)
+        return jobs.run(self.spark, str(self.journals), place, KEYS, stage=told.append)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Place
 @pytest.fixture
 def place(made: Place, tmp_path: Path) -> Place:
     """A copy of the same tables."""
-    copied = Place(tmp_path, made._spark)
+    copied = Place(tmp_path, made.spark)
     copytree(made.tables, copied.tables)
     copytree(made.journals, copied.journals)
     return copied
@@ -69,7 +69,7 @@ def place(made: Place, tmp_path: Path) -> Place:
 @pytest.fixture(scope="module")
 def expected(made: Place, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """What tables hold that were made of the whole journals at once."""
-    whole = Place(tmp_path_factory.mktemp("whole"), made._spark)
+    whole = Place(tmp_path_factory.mktemp("whole"), made.spark)
     whole.write(1.0)
     return whole.run()
 

@@ -33,8 +33,8 @@ class Line:
         self.closed: list[int] = []
         self._next: list[socket.socket] = []
         self._dialled = threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
         self.one.handshake()
 
     def dial(self) -> socket.socket:
@@ -59,8 +59,8 @@ class Line:
         for sock in self.sockets:
             sock.close()
         self._dialled.release()
-        self._thread.join(2 * TIMEOUT)
-        assert not self._thread.is_alive()
+        self.thread.join(2 * TIMEOUT)
+        assert not self.thread.is_alive()
 
     def _serve(self) -> None:
         self.two.handshake()
@@ -118,7 +118,7 @@ def test_calls_go_on_over_cuts(key: bytes | None) -> None:
         assert ones.count == twos.count == 6
         assert ones.key == twos.key
         parts.one.send("Close", 0, code=CODES["normal"])
-        parts._thread.join(TIMEOUT)
+        parts.thread.join(TIMEOUT)
         assert parts.closed == [CODES["normal"]]
 
 

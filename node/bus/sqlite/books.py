@@ -99,7 +99,7 @@ class Books:
         self.places: dict[tuple[str, str], int] = {}
         self.staged: dict[tuple[str, str], int] = {}
         self._remembered = 0
-        self._streams: dict[str, StreamRow] = {}
+        self.streams: dict[str, StreamRow] = {}
         self.rows: list[tuple[int, int, int, str | None, str]] = []
         self.grown: set[StreamRow] = set()
         self.changed: set[StreamRow] = set()
@@ -160,7 +160,7 @@ class Books:
 
     def forget(self) -> None:
         """Forget everything: it may be outdated."""
-        self._streams.clear()
+        self.streams.clear()
         self._remembered = 0
         self.last_id = -1
         self.rows.clear()
@@ -181,20 +181,20 @@ class Books:
 
     def stream(self, name: str) -> StreamRow | None:
         """A stream, if it is there."""
-        found = self._streams.get(name)
+        found = self.streams.get(name)
         if found is None:
             row = self.cursor.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 self._remembered += 1
-                found = self._streams[name] = StreamRow(*row)
+                found = self.streams[name] = StreamRow(*row)
         return found
 
     def make_stream(self, name: str) -> StreamRow:
         """A stream, made if it is not there."""
-        found = self._streams.get(name) or self.stream(name)
+        found = self.streams.get(name) or self.stream(name)
         if found is None:
             self.cursor.execute("INSERT INTO streams VALUES (NULL, ?, 0, 0, 0, 0, 0)", (name,))
-            found = self._streams[name] = StreamRow(self.cursor.lastrowid or 0, name, 0, 0, 0, 0, 0)
+            found = self.streams[name] = StreamRow(self.cursor.lastrowid or 0, name, 0, 0, 0, 0, 0)
             found.groups = {}
             self._remembered += 1
         return found
@@ -213,7 +213,7 @@ class Books:
 
     def group(self, stream: str, name: str) -> GroupRow | None:
         """A group, if it is there."""
-        found = self._streams.get(stream) or self.stream(stream)
+        found = self.streams.get(stream) or self.stream(stream)
         return None if found is None else self.groups(found).get(name)
 
     def make_group(self, stream: str, name: str, cursor: int, passed: int) -> GroupRow:

@@ -58,7 +58,7 @@ class SqliteStore:
         # It is opened anew after some faults, wherever the process has gone since.
         self._path = os.path.abspath(path)
         self._config = config
-        self._running: _Running | None = None
+        self._running: Running | None = None
 
     async def open(self, loop: Backend) -> None:
         """Make ready.
@@ -69,7 +69,7 @@ class SqliteStore:
                 not exist.
         """
         session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
-        self._running = _Running(Database(self._path, self._config, session), self._config, loop)
+        self._running = Running(Database(self._path, self._config, session), self._config, loop)
         try:
             await self._do(LOOK, _nothing)
         except BaseException:
@@ -246,7 +246,7 @@ class SqliteStore:
         return self._running.queue.do(kind, run, undo, rescue)
 
 
-class _Running:
+class Running:
     """The parts of an open store: the queue, the thread at its end, the tasks that wait."""
 
     def __init__(self, database: Database, config: BusConfig, loop: Backend) -> None:

@@ -190,7 +190,7 @@ class Readers:
     def __init__(self, backend: Backend, queue: WorkQueue) -> None:
         self._backend = backend
         self._queue = queue
-        self._waiters: dict[str, set[Waiter]] = {}
+        self.waiters: dict[str, set[Waiter]] = {}
 
     async def first(
         self, stream: str, wait: float, ask: Callable[[], Awaitable[tuple[list[Found], bool]]]
@@ -218,17 +218,17 @@ class Readers:
 
     def wake(self, streams: set[str] | None) -> None:
         """Something can be read on `streams`; None: it is not known on which."""
-        for stream in list(self._waiters) if streams is None else streams:
-            for waiter in self._waiters.get(stream, ()):
+        for stream in list(self.waiters) if streams is None else streams:
+            for waiter in self.waiters.get(stream, ()):
                 waiter.wake()
 
     def _enter(self, stream: str, waiter: Waiter) -> None:
-        self._waiters.setdefault(stream, set()).add(waiter)
+        self.waiters.setdefault(stream, set()).add(waiter)
         self._queue.watched = True
 
     def _leave(self, stream: str, waiter: Waiter) -> None:
-        waiters = self._waiters[stream]
+        waiters = self.waiters[stream]
         waiters.discard(waiter)
         if not waiters:
-            del self._waiters[stream]
-            self._queue.watched = bool(self._waiters)
+            del self.waiters[stream]
+            self._queue.watched = bool(self.waiters)

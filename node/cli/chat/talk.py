@@ -106,9 +106,9 @@ class Talk:
         elif text.startswith("/") and not text.startswith("//"):
             self._refused(Exit.USAGE, f"there is no {text.split()[0]}: {HELP}")
         else:
-            await self._send(text.removeprefix("/"))
+            await self.send(text.removeprefix("/"))
 
-    async def _send(self, text: str) -> None:
+    async def send(self, text: str) -> None:
         self.unsaid += 1
         try:
             await self._until_said(require_text(text))

@@ -70,7 +70,6 @@ class SimProtoCore(ForeignCore):
     __slots__ = (
         "_asked",
         "_deaf_until",
-        "_next_id",
         "_owed",
         "_pings",
         "_pong_due",
@@ -79,6 +78,7 @@ class SimProtoCore(ForeignCore):
         "_taken",
         "heard",
         "limits",
+        "next_id",
         "on_free",
     )
 
@@ -88,7 +88,7 @@ class SimProtoCore(ForeignCore):
         self.limits = limits
         self.on_free: Callable[[], None] | None = None  # called when a dialog of ours is over
         self._splitter = FrameSplitter(1, HeadReader(limits.longest_frame).measure)
-        self._next_id = 1
+        self.next_id = 1
         self._asked: dict[int, tuple[Asker, float]] = {}  # by id, the oldest first
         self._owed: dict[int, int] = {}  # their requests: bytes of memory by id
         self._deaf_until = NEVER  # too much is owed to read on, and may be until then
@@ -118,9 +118,9 @@ class SimProtoCore(ForeignCore):
         self._require_open()
         if len(self._asked) >= limits.requests:
             raise LocalProtocolError(f"{limits.requests:,} requests wait for their responses")
-        dialog = self._next_id
+        dialog = self.next_id
         self._send(REQUEST, dialog, packet, data)
-        self._next_id = dialog + 1 if dialog < LAST_ID else 1
+        self.next_id = dialog + 1 if dialog < LAST_ID else 1
         self._asked[dialog] = asker, now + limits.answer_timeout
         return dialog
 
@@ -133,8 +133,8 @@ class SimProtoCore(ForeignCore):
         self._require_open()
         if len(self._pings) >= WAITING_PONGS:
             raise LocalProtocolError(f"{WAITING_PONGS} Pings wait for their Pongs")
-        dialog = self._next_id
-        self._next_id = dialog + 1 if dialog < LAST_ID else 1
+        dialog = self.next_id
+        self.next_id = dialog + 1 if dialog < LAST_ID else 1
         self.outbox.put(serialise_message(PING, dialog))
         self._pings[dialog] = now
         if self._pong_due == NEVER:

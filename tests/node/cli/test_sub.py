@@ -14,6 +14,7 @@ from parley._node.cli.sub import Notes
 from parley._node.errors import PeerClosedError
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.codes import CloseCode
+from tests.inspection import parts_of
 from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import eventually, new_node, settled
 
@@ -137,7 +138,7 @@ async def test_what_has_arrived_is_printed_before_it_gives_up(
         async with anyio.create_task_group() as tasks:
             for note in range(5):
                 await press.topics["forgets"].publish(note)
-                await eventually(lambda: len(subscription._parts[0].inbox) > note)  # noqa: B023  # called before the next
+                await eventually(lambda: len(parts_of(subscription)[0].inbox) > note)  # noqa: B023  # called before the next
             await press.interrupt(server, topic="forgets")
             tasks.start_soon(follow)
             await eventually(lambda: not peer.is_open)

@@ -7,28 +7,26 @@ from typing import Final
 
 from zeroconf._dns import DNSPointer, DNSText
 from zeroconf._protocol.outgoing import DNSOutgoing
-from zeroconf.const import (
-    _CLASS_IN,
-    _CLASS_UNIQUE,
-    _FLAGS_AA,
-    _FLAGS_QR_RESPONSE,
-    _TYPE_PTR,
-    _TYPE_TXT,
-)
 
 from parley._node.discovery.announcement import SERVICE
 
 LOOPBACK: Final = ("127.0.0.1",)
+# RFC 1035 and RFC 6762: the flags of an authoritative answer, the types, and the class with the
+# bit for unique records.
+_RESPONSE: Final = 0x8400
+_PTR: Final = 12
+_TXT: Final = 16
+_IN: Final = 1
+_UNIQUE: Final = 0x8000
 _GROUP: Final = ("224.0.0.251", 5353)
 
 
 def answer(instance: str, text: bytes, ttl: int = 120) -> list[bytes]:
     """The packets by which somebody says that there is such an instance, or (`ttl` 0) was."""
-    out = DNSOutgoing(_FLAGS_QR_RESPONSE | _FLAGS_AA)
+    out = DNSOutgoing(_RESPONSE)
     name = f"{instance}.{SERVICE}"
-    out.add_answer_at_time(DNSPointer(SERVICE, _TYPE_PTR, _CLASS_IN, ttl, name), 0)
-    unique = _CLASS_IN | _CLASS_UNIQUE
-    out.add_answer_at_time(DNSText(name, _TYPE_TXT, unique, ttl, text), 0)
+    out.add_answer_at_time(DNSPointer(SERVICE, _PTR, _IN, ttl, name), 0)
+    out.add_answer_at_time(DNSText(name, _TXT, _IN | _UNIQUE, ttl, text), 0)
     return out.packets()
 
 

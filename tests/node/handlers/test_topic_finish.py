@@ -7,6 +7,7 @@ from parley._node.errors import StreamResetError
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FakeClock
+from tests.inspection import stream_id_of
 from tests.node.network import meeting
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +55,7 @@ async def test_finish_does_not_wait_for_who_is_gone(leaving: str) -> None:
             if leaving == "cut":
                 await met.peer.close()
             elif leaving == "reset":
-                met.peer.topics.abandon(sub._stream)
+                met.peer.topics.abandon(stream_id_of(sub))
             else:
                 await sub.__aexit__(None, None, None)
 

@@ -12,7 +12,7 @@ from parley._node.links.link import Link
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing.proxy import FaultyProxy
 from parley._node.transport.address import Address
-from tests.inspection import connections_of
+from tests.inspection import connections_of, redirect
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import eventually, new_node, nothing_left, started
 
@@ -122,13 +122,13 @@ async def test_a_session_that_goes_on_after_a_forged_word_is_kept() -> None:
         for times in (1, 2):
             async with anyio.create_task_group() as tasks:
                 hanging = await started(tasks, lambda: link.call("hang", timeout=None))
-                proxy._target = forged
+                redirect(proxy, forged)
                 proxy.cut()
                 await eventually(lambda: isinstance(link.error, NotTrustedError))
                 assert parted_and_unknown(link)
                 assert link.attempts > 1
                 assert not forger.peers
-                proxy._target = real
+                redirect(proxy, real)
                 assert await link.call("echo", times) == times
                 assert not hanging
                 tasks.cancel_scope.cancel()
@@ -155,10 +155,10 @@ async def test_a_dial_that_is_under_way_is_given_up() -> None:
             peer = await link.ready()
             link._places._texts = [deaf.address]  # what is dialled beside it
             deaf.stall()
-            proxy._target = forged
+            redirect(proxy, forged)
             proxy.cut()
             await eventually(lambda: deaf.connections == 1 and len(connections_of(node)) == 2)
-            proxy._target = real
+            redirect(proxy, real)
             peer.redial()
             await eventually(lambda: peer.resumes == 1 and len(connections_of(node)) == 1)
             assert await link.call("echo", 1) == 1
@@ -176,11 +176,11 @@ async def test_a_session_that_is_unknown_may_end_by_its_time() -> None:
     ):
         link.on_down(downs.append)
         assert await link.call("echo") is None
-        proxy._target = Address.parse(await forger.listen("tcp://127.0.0.1:0"))
+        redirect(proxy, Address.parse(await forger.listen("tcp://127.0.0.1:0")))
         proxy.cut()
         await eventually(lambda: bool(downs))
         assert [type(one) for one in downs] == [PeerClosedError]
-        proxy._target = Address.parse(server.address)
+        redirect(proxy, Address.parse(server.address))
         assert await link.call("echo", 1) == 1
         assert link.sessions == 2
 

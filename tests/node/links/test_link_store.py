@@ -130,11 +130,11 @@ async def test_a_consumer_waits_while_the_node_is_away(tmp_path: Path) -> None:
     ):
         waiting = await started(tasks, lambda: anext(events))
         # The connection is waited for in vain, more than once.
-        bus.store._config = BusConfig(timeout=0.01)  # type: ignore[attr-defined]  # a LinkStore
+        bus.store.config = BusConfig(timeout=0.01)  # type: ignore[attr-defined]  # a LinkStore
         await on.server.stop()
         await eventually(lambda: bool(events.consumer and events.consumer._retry.failures >= 2))
         assert waiting == []
-        bus.store._config = BusConfig()  # type: ignore[attr-defined]  # a LinkStore
+        bus.store.config = BusConfig()  # type: ignore[attr-defined]  # a LinkStore
         await on.server.start()
         await bus.publish(NAME, {"n": 1})
         await eventually(lambda: bool(waiting))

@@ -18,6 +18,7 @@ from parley._node.links import link as links
 from parley._node.links.subscription import LinkSubscription
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import LocalProtocolError
+from tests.inspection import parts_of
 from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left, settled, started
 
@@ -82,7 +83,7 @@ async def test_unread_notes_outlive_their_session() -> None:
                 topic = await subscribed(server)
                 for note in range(3):
                     await topic.publish((count, note))
-                await eventually(lambda: len(subscription._parts[-1].inbox) > 0)
+                await eventually(lambda: len(parts_of(subscription)[-1].inbox) > 0)
             else:
                 await link.ready()
                 await settled()
@@ -119,7 +120,7 @@ async def test_readers_learn_that_they_read_on_over_another_session() -> None:
 
         assert subscription.data == 0
         await (await subscribed(server)).publish("before")
-        await eventually(lambda: len(subscription._parts[0].inbox) > 0)
+        await eventually(lambda: len(parts_of(subscription)[0].inbox) > 0)
         await server.stop()
         await server.start()
         topic = await subscribed(server)

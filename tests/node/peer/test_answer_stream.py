@@ -10,10 +10,10 @@ from anyio import create_task_group, fail_after
 from parley import Call, CallRefused, CallTimeout
 from parley._lbm.noise import parse_padding
 from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerError
-from parley._node.messaging.pending import OutgoingCall
 from parley._node.peer.answer_stream import AnswerStream
 from parley._node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode
 from parley._node.protocol.limits import EVENT_COST
+from tests.inspection import chunks_of
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -476,9 +476,7 @@ async def test_what_was_left_holds_nothing(met: Meeting) -> None:
     async with met.peer.call_stream("endless") as answer:
         await anext(answer)
         await settled()
-        assert answer._inbox
-    assert not answer._inbox
-    call = answer._call
-    assert isinstance(call, OutgoingCall)
+        assert chunks_of(answer)
+    assert not chunks_of(answer)
     await nothing_waits(met)
-    assert not answer._inbox
+    assert not chunks_of(answer)

@@ -24,7 +24,7 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from tests.inspection import topic_tables
+from tests.inspection import stream_id_of, topic_tables
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -303,7 +303,7 @@ class Raw:
 
     def __init__(self, met: Meeting, sub: Subscription) -> None:
         self.met = met
-        self.stream = sub._stream
+        self.stream = stream_id_of(sub)
 
     def send(
         self,
@@ -377,14 +377,14 @@ async def test_notes_on_a_stream_of_something_else_use_its_credit(met: Meeting) 
         raw = Raw(met, sub)
         stream = met.back.core.open_stream("bytes")
         await settled()
-        left = met.back.core.streams.stream_table.open[sub._stream].credit.left
+        left = met.back.core.streams.stream_table.open[stream_id_of(sub)].credit.left
         for number in range(300):
             raw.send({keys.DATA: [number, bytes(1_000)], keys.TOPIC: "x"}, stream=stream)
             note = await anext(sub)
             assert isinstance(note, list)
             assert note[0] == number
         await settled()
-        assert met.back.core.streams.stream_table.open[sub._stream].credit.left == left
+        assert met.back.core.streams.stream_table.open[stream_id_of(sub)].credit.left == left
         assert met.peer.core.streams.unconsumed == 0
         assert met.peer.is_open
 
@@ -409,7 +409,7 @@ async def test_a_reset_by_the_publisher(met: Meeting) -> None:
     async with met.peer.subscribe("x") as sub:
         await topic.publish(1)
         await settled()
-        met.back.core.reset_stream(sub._stream, 99, "enough")
+        met.back.core.reset_stream(stream_id_of(sub), 99, "enough")
         assert await anext(sub) == 1
         with pytest.raises(StreamResetError, match="enough") as caught:
             await anext(sub)
@@ -422,7 +422,7 @@ async def test_refused_after_a_reset_is_not_a_double_subscription(met: Meeting) 
     """The publisher forgets a subscription with its stream."""
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
-        met.peer.topics.abandon(sub._stream)
+        met.peer.topics.abandon(stream_id_of(sub))
         await eventually(lambda: not topic.subscribers)
         async with met.peer.subscribe("x") as again:
             await topic.publish(1)
@@ -451,7 +451,7 @@ async def test_whoever_gave_up_subscribing_may_subscribe_again_at_once(
         await topic.publish("note")
         assert await anext(sub) == "note"
     await eventually(lambda: streams_open(met) == 0)
-    assert not met.peer.endpoint.topics._given_up
+    assert topic_tables(met.peer.topics)["given up"] == 0
 
 
 async def test_a_second_one_that_is_given_up_leaves_the_first_alone(met: Meeting) -> None:

@@ -87,7 +87,7 @@ class CutSession:
                     moved = True
                 while side.collect(pair.now):
                     pass
-                self._use(side)
+                self.use(side)
             if not moved:
                 self._turns()
                 return
@@ -99,13 +99,13 @@ class CutSession:
         for side in pair.sides:
             side.core.receive_eof(pair.now)
         while pair.a.core.is_parted:
-            self._dial()
+            self.dial()
 
-    def _dial(self) -> None:
+    def dial(self) -> None:
         attempt = self.pair.a.core.attempt(self.pair.now)
-        self._ask(attempt, attempt.data_to_send(self.pair.now))
+        self.ask(attempt, attempt.data_to_send(self.pair.now))
 
-    def _ask(self, attempt: Attempt, resume: bytes) -> None:
+    def ask(self, attempt: Attempt, resume: bytes) -> None:
         pair = self.pair
         data, cut = self._part_of(resume, there=True)
         fresh = Connection(pair.b.core.config, initiator=False, now=pair.now)
@@ -118,7 +118,7 @@ class CutSession:
         self.resumes.append(resume)
         self.answers.append(answer)
         data, lost = self._part_of(answer, there=False) if not cut else (b"", True)
-        self._answer(attempt, data)
+        self.answer(attempt, data)
         if attempt.outcome == "resumed":
             pair.deliver(pair.a, attempt.rest)
         if lost:
@@ -126,10 +126,10 @@ class CutSession:
             for side in pair.sides:
                 side.core.receive_eof(pair.now)
 
-    def _answer(self, attempt: Attempt, data: bytes) -> None:
+    def answer(self, attempt: Attempt, data: bytes) -> None:
         attempt.receive_data(data, self.pair.now)
 
-    def _use(self, side: Side) -> None:
+    def use(self, side: Side) -> None:
         """The application uses what came."""
         for report in side.reports:
             if isinstance(report, EventReceived) and report.cost:

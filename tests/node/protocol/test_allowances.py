@@ -116,7 +116,7 @@ def test_pings_have_a_rate() -> None:
     """Though each was answered before the next."""
     pair = open_pair(plaintext="only")
     for _ in range(int(PINGS.burst)):
-        pair.b.session.keepalive._waiting[9] = 0.0  # so that b knows of it
+        pair.b.session.keepalive.waiting[9] = 0.0  # so that b knows of it
         pair.inject(pair.b, 0, CONNECTION, PING, async_id=9)
         pair.carry(pair.a)
     assert pair.a.code == ALIVE

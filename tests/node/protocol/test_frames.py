@@ -147,4 +147,4 @@ def test_a_long_event_in_pieces_is_copied_once_and_what_follows_it_is_not() -> N
             assert isinstance(view, memoryview)
             assert isinstance(view.obj, bytes)
             assert len(view.obj) == len(view) + 4  # its frame, and nothing else
-        assert not reader.size or reader._data is piece
+        assert not reader.size or reader.data is piece

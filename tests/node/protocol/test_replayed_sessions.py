@@ -51,14 +51,14 @@ class Replayed(CutSession):
         self._every_bit = every_bit
         self.replays = 0
 
-    def _use(self, side: Side) -> None:
-        super()._use(side)
+    def use(self, side: Side) -> None:
+        super().use(side)
         self._replay_resumes()
 
-    def _dial(self) -> None:
+    def dial(self) -> None:
         self._replay_resumes()
         self._replay_answers()
-        super()._dial()
+        super().dial()
         self._replay_resumes()
 
     def _replay_resumes(self) -> None:
@@ -85,7 +85,7 @@ class Replayed(CutSession):
                 self.replays += 1
         assert state(pair.a) == before
 
-    def _answer(self, attempt: Attempt, data: bytes) -> None:
+    def answer(self, attempt: Attempt, data: bytes) -> None:
         """What it waits for, with a bit changed, comes first."""
         pair, accept = self.pair, attempt.accept
         assert accept is not None
@@ -95,7 +95,7 @@ class Replayed(CutSession):
             again.receive_data(said, pair.now)
             assert again.outcome != "resumed"
         assert state(pair.a) == before
-        super()._answer(attempt, data)
+        super().answer(attempt, data)
 
     def _changed(self, frame: bytes) -> Iterator[bytes]:
         bits = range(32, 8 * len(frame))  # all but its length
@@ -119,10 +119,10 @@ class Stolen(CutSession):
         self._random = random
         self.thefts = 0
 
-    def _ask(self, attempt: Attempt, resume: bytes) -> None:
+    def ask(self, attempt: Attempt, resume: bytes) -> None:
         if self._random.random() < 0.6:
             self._steal(resume)
-        super()._ask(attempt, resume)
+        super().ask(attempt, resume)
 
     def _steal(self, resume: bytes) -> None:
         pair, core = self.pair, self.pair.b.core

@@ -20,6 +20,7 @@ from parley._node.streams.stream import Stream
 from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.tunnels.dialling import dial_tunnel
 from parley._node.tunnels.writer import TunnelWriter
+from tests.inspection import path_finder_of
 from tests.node.network import config, introduce
 from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_reach import logged_in, ticking
@@ -127,12 +128,12 @@ async def slow_links(four: Servers) -> AsyncIterator[None]:
 
 def avoided(four: Servers, number: int) -> set[Obstacle]:
     """What all Dials of a server avoid now."""
-    return set(four.federations[number]._directory._finder.avoided.at(four.clock.now()))
+    return set(path_finder_of(four.federations[number]).avoided.at(four.clock.now()))
 
 
 def nothing_was_avoided(four: Servers) -> bool:
     """Whether no server ever had all its Dials avoid anything."""
-    finders = [federation._directory._finder for federation in four.federations]
+    finders = [path_finder_of(federation) for federation in four.federations]
     return not any(finder.avoided.version for finder in finders)
 
 

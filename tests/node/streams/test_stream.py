@@ -24,6 +24,7 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import Limits
 from parley._node.streams.stream import LARGEST_PIECE
+from tests.inspection import received_bytes_of
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -160,8 +161,8 @@ async def test_what_is_sent_at_once_comes_in_one_event(met: Meeting) -> None:
     ours, theirs = await opened(met)
     for number in range(10):
         await ours.send(bytes([number]) * 1_000)
-    await eventually(lambda: bool(theirs._bytes))
-    assert len(theirs._bytes) == 1
+    await eventually(lambda: bool(received_bytes_of(theirs)))
+    assert len(received_bytes_of(theirs)) == 1
     assert await theirs.receive() == b"".join(bytes([number]) * 1_000 for number in range(10))
 
 
@@ -349,7 +350,7 @@ async def test_a_slow_reader_slows_its_sender_and_nobody_else(met: Meeting) -> N
         # What is on its way: the window, one event over it, and what waits to be sent.
         assert sent <= window + 5 * LARGEST_PIECE + (1 << 16)
         assert not writing
-        held = sum(len(data) for data, _ in theirs._bytes._items)
+        held = sum(len(data) for data, _ in received_bytes_of(theirs).items)
         assert held <= window + LARGEST_PIECE + 64
         received = 0
         while received < 4 << 20:

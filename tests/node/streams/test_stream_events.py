@@ -25,6 +25,7 @@ from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeErro
 from parley._node.protocol.limits import Limits
 from parley._node.streams.event import StreamEvent
 from parley._node.streams.room import WAITING_EVENTS
+from tests.inspection import received_events_of
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +182,7 @@ async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(met: Mee
         writing = await started(tasks, write)
         await settled()
         assert not writing
-        held = sum(cost for _, cost in theirs._events._items)
+        held = sum(cost for _, cost in received_events_of(theirs).items)
         assert held <= window + 10_064
         assert sent <= window // 10_064 + 2 + WAITING_EVENTS
         with fail_after(5):

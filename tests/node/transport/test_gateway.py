@@ -128,7 +128,7 @@ async def test_connections_that_are_turned_away_are_logged_at_a_limited_rate(
 ) -> None:
     async with gateway(most=0) as there:
         for _ in range(10 * LINES):
-            assert there._admitted("127.0.0.1") is None
+            assert there.admitted("127.0.0.1") is None
         assert LINES <= len(caplog.records) < 3 * LINES
         assert there.turned_away == 10 * LINES
 
@@ -137,7 +137,7 @@ async def test_who_was_accepted_too_late_is_not_served(anyio_backend: str) -> No
     async with gateway() as there:
         # As the loop does with a connection that it had taken when the listener was closed.
         await there.stop_listening()
-        assert there._admitted("127.0.0.1") is None
+        assert there.admitted("127.0.0.1") is None
         assert (len(there), there.turned_away) == (0, 0)
 
 

@@ -59,7 +59,7 @@ async def test_who_gives_up_is_forgotten() -> None:
         changes = Changes(current_backend(tasks).waiter)
         with move_on_after(0.005):
             await changes.until(lambda: False)
-        assert not changes._waiters
+        assert not changes.waiters
 
 
 async def test_a_pause_is_by_the_clock_of_the_loop() -> None:

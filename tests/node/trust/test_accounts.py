@@ -96,7 +96,7 @@ class Watch:
         await self._rest()
 
     async def _rest(self) -> None:
-        await eventually(lambda: bool(self.hosted._changes._waiters))
+        await eventually(lambda: bool(self.hosted._changes.waiters))
 
 
 @asynccontextmanager

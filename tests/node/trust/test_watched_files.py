@@ -19,6 +19,7 @@ from parley._node.testing import FakeClock
 from parley._node.trust.known_peers import KnownPeer, KnownPeers
 from parley._node.trust.policies import FirstUse, Known, TrustPolicy
 from parley._node.trust.watched_file import LOOK, MOST_LOOKS, UNREADABLE
+from tests.inspection import reviews_of
 from tests.node.network import eventually, new_node
 from tests.node.trust.courts import ALICE, EVE, Court, court
 
@@ -100,8 +101,8 @@ class Watch:
         await self._rest()
 
     async def _rest(self) -> None:
-        reviews = self.there.server._reviews
-        await eventually(lambda: reviews._runner is None or bool(reviews._changes._waiters))
+        reviews = reviews_of(self.there.server)
+        await eventually(lambda: reviews.runner is None or bool(reviews.changes.waiters))
 
     @property
     def ids(self) -> set[NodeId | None]:
@@ -265,9 +266,9 @@ async def test_it_is_looked_at_only_while_somebody_is_there(path: Path) -> None:
         for peer in (on.there.alice, on.there.eve):
             await peer.close()
         await eventually(lambda: not on.there.server.peers)
-        reviews, looks = on.there.server._reviews, on.file.looks
+        reviews, looks = reviews_of(on.there.server), on.file.looks
         on.clock.advance(LOOK)
-        await eventually(lambda: reviews._runner is None)
+        await eventually(lambda: reviews.runner is None)
         on.clock.advance(LOOK)
         await on.clock.settle()
         assert on.file.looks == looks

@@ -17,7 +17,7 @@ from parley._node.tunnels.account_switch import AccountSwitch
 from parley._node.tunnels.dialling import dial_tunnel
 from parley._node.tunnels.service import DIAL_PATIENCE
 from parley._node.tunnels.switch import IncomingDial
-from tests.inspection import error_code_of
+from tests.inspection import error_code_of, received_bytes_of
 from tests.node.network import PATIENCE, eventually, meeting, started
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 
@@ -283,5 +283,5 @@ async def test_ends_meet_what_was_sent_right_behind_the_answer(anyio_backend: st
         ends = end_raw(made.target)
         tunnel = await made.open()
         ends[0].writer.write(b"first")
-        await eventually(lambda: len(tunnel.stream._bytes) > 0)
+        await eventually(lambda: len(received_bytes_of(tunnel.stream)) > 0)
         tunnel.stream.reset()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from parley._node.bus.sqlite import books
+from tests.inspection import running_of
 from tests.node.bus.sqlite.stage import GROUP, STREAM, stage
 
 pytestmark = pytest.mark.anyio
@@ -19,11 +20,10 @@ async def test_so_much_is_remembered_and_then_read_again(
             await on.publish(2, name=f"auth.event{number}")
             await on.store.join(f"auth.event{number}", GROUP, f"c{number}", "0-0")
             await on.store.read(f"auth.event{number}", GROUP, f"c{number}", 1, 0)
-        running = on.store._running
-        assert running is not None
+        running = running_of(on.store)
         held = running.worker.database.books
         assert held is not None
-        assert len(held._streams) <= 2  # each with its group and its consumer
+        assert len(held.streams) <= 2  # each with its group and its consumer
         assert [one.length for one in await on.store.streams()] == [2] * 10
         assert len(held.places) == 3
         await on.store.groups(STREAM)

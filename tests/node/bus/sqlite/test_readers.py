@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from parley._node.bus.errors import BusClosedError
+from tests.inspection import running_of
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, ids_of, stage
 from tests.node.network import PATIENCE, eventually
 
@@ -115,6 +116,5 @@ async def test_the_end_of_the_store_is_the_end_of_waiting(
 
 
 def waiting(on: Stage, stream: str) -> int:
-    running = on.store._running
-    assert running is not None
-    return len(running.readers._waiters.get(stream, ()))
+    running = running_of(on.store)
+    return len(running.readers.waiters.get(stream, ()))

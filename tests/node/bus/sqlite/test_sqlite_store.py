@@ -16,6 +16,7 @@ from parley._node.bus.sqlite import sqlite_store
 from parley._node.bus.sqlite.sqlite_store import SqliteStore
 from parley._node.bus.store import Store
 from parley._node.errors import ConfigError
+from tests.inspection import running_of
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, new, stage
 from tests.node.bus.stores import opened
 from tests.node.network import PATIENCE, eventually, ground
@@ -104,8 +105,7 @@ async def test_closing_waits_so_long_for_a_disk_that_hangs(
             await anyio.wait_all_tasks_blocked()
             with anyio.fail_after(PATIENCE / 2):
                 await on.store.aclose()
-            running = on.store._running
-            assert running is not None
+            running = running_of(on.store)
             assert not running._ended  # what hangs still does
             with pytest.raises(BusClosedError):
                 await on.store.streams()

@@ -76,7 +76,7 @@ async def test_what_could_not_be_said(
     out = Output(as_json)
     standing = Standing(ME.node_id, None, ())
     talk = Talk(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
-    await talk._send("hello")
+    await talk.send("hello")
     printed = capsys.readouterr().out
     assert json.loads(printed) == event if as_json else printed == f"{line}\n"
     assert talk.unsaid == 1
@@ -96,6 +96,6 @@ async def test_lines_of_a_file_wait_for_a_room_that_limits_their_rate(
     out = Output(False)
     standing = Standing(ME.node_id, None, ())
     talk = Talk(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
-    await talk._send("hello")
+    await talk.send("hello")
     assert (said, talk.unsaid) == (["hello"], 0)
     assert capsys.readouterr().out == ""

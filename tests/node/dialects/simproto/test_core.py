@@ -45,7 +45,7 @@ def test_ids_are_unique_among_all_of_ours() -> None:
     ping = side.core.ping(0.0)
     call(side)
     assert ids(side.said()) == [(REQUEST, 1), (PING, ping), (REQUEST, 3)]
-    side.core._next_id = LAST_ID
+    side.core.next_id = LAST_ID
     call(side)
     call(side)
     assert ids(side.said()) == [(REQUEST, LAST_ID), (REQUEST, 1)] or ping == 1

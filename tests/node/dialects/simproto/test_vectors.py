@@ -63,7 +63,7 @@ class Waiting:
         self.responses: list[tuple[int, Any]] = []
         for fields in self.fields(vector):
             dialog = int(fields["id"])
-            self.side.core._next_id = dialog
+            self.side.core.next_id = dialog
             if fields["type"] == "pong":
                 self.side.core.ping(0.0)
             elif fields["type"] == "response":
