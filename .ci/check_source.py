@@ -3,7 +3,8 @@
     python .ci/check_source.py
 
 Prints each violation as `path: rule: what`, and exits with 1 if there is one that `ALLOWED` does
-not name, or if `ALLOWED` names one that is no longer there.
+not name, or if `ALLOWED` names one that is no longer there. Also exits with 1 if the tests use
+more private names than `PRIVATE_IN_TESTS`.
 """
 
 import ast
@@ -40,6 +41,11 @@ DOCUMENTED = {
     *("_asdict", "_field_defaults", "_fields", "_make", "_replace"),  # NamedTuple
     *("_exit", "_current_frames"),  # of os and sys
 }
+
+# Packages whose names begin with an underscore.
+INTERNAL_PACKAGES = {"_crypto", "_lbm", "_node", "_pipeline"}
+# The number of places in the tests that use a private name. Lower it when the count falls.
+PRIVATE_IN_TESTS = 113
 
 # anyio finds the event loop only in a task: callbacks run outside of all tasks, where these raise
 # NoEventLoopError. (Locks, events and semaphores find their loop when they are first awaited.)
@@ -116,6 +122,34 @@ def private_api(trees: Trees) -> Iterator[str]:
             for name in names:
                 if not name.startswith("parley.") and any(map(is_private, name.split("."))):
                     yield f"{path}: private API: {name}"
+
+
+def private_in_tests(trees: Trees) -> Iterator[str]:
+    """Private attributes and imports that tests use of objects other than their own `self`."""
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            names: list[str] = []
+            match node:
+                case ast.ImportFrom(_, aliases):
+                    names = [alias.name for alias in aliases]
+                case ast.Attribute(ast.Name("self" | "cls")):
+                    pass
+                case ast.Attribute(_, name):
+                    names = [name]
+            for name in names:
+                if is_private(name) and name not in INTERNAL_PACKAGES:
+                    yield f"{path}:{node.lineno}: private name in a test: {name}"
+
+
+def over_limit(private: list[str]) -> list[str]:
+    """Return the lines to print if the tests use more private names than the limit."""
+    if len(private) <= PRIVATE_IN_TESTS:
+        return []
+    summary = (
+        f"tests: {len(private)} private names, at most {PRIVATE_IN_TESTS} allowed: test public "
+        "behaviour, or add a function to tests/inspection.py"
+    )
+    return [*private, summary]
 
 
 def outside_tasks(trees: Trees) -> Iterator[str]:
@@ -282,7 +316,10 @@ def main() -> int:
         print(line, file=sys.stderr)
     for line in sorted(ALLOWED - found):
         print(f"{line}: no longer found; remove it from ALLOWED", file=sys.stderr)
-    return int(found != ALLOWED)
+    excess = over_limit(list(private_in_tests(parsed(["tests"]))))
+    for line in excess:
+        print(line, file=sys.stderr)
+    return int(found != ALLOWED or bool(excess))
 
 
 if __name__ == "__main__":

@@ -63,3 +63,19 @@ def test_a_subclass_of_a_compiled_class_is_found() -> None:
     trees = {"lbm/x.py": "class A: pass", "node/x.py": "class B(A[int]): pass"}
     found = CHECK["uncompilable"]({path: ast.parse(text) for path, text in trees.items()})
     assert "node/x.py: inherits from a compiled class: B(A)" in list(found)
+
+
+def test_private_names_in_tests_are_counted() -> None:
+    counted = ["from parley._node.node import _private", "node._peers.clear()", "super()._dial()"]
+    not_counted = ["self._peers.clear()", "row._replace(a=1)", "import parley._node.node"]
+    trees = {"tests/x.py": ast.parse("\n".join(counted + not_counted))}
+    found = [line.partition(" ")[2] for line in CHECK["private_in_tests"](trees)]
+    names = ("_private", "_peers", "_dial")
+    assert sorted(found) == sorted(f"private name in a test: {name}" for name in names)
+
+
+def test_more_private_names_in_tests_than_the_limit_fail() -> None:
+    limit = CHECK["PRIVATE_IN_TESTS"]
+    assert CHECK["over_limit"](["x"] * limit) == []
+    summary = CHECK["over_limit"](["x"] * (limit + 1))[-1]
+    assert f"{limit + 1} private names, at most {limit} allowed" in summary
