@@ -107,6 +107,7 @@ class _Failures:
     def __init__(self) -> None:
         self.count = 0
         self.raised: list[tuple[str, Exception]] = []
+        self.skipped: list[BaseException] = []
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
@@ -114,7 +115,9 @@ class _Failures:
         self.count += 1
         try:
             yield
-        except (pytest.fail.Exception, pytest.skip.Exception) as outcome:
+        except pytest.skip.Exception as skipped:
+            self.skipped.append(skipped)
+        except pytest.fail.Exception as outcome:
             failed = AssertionError(f"{type(outcome).__name__}: {outcome}")
             self.raised.append((name, failed.with_traceback(outcome.__traceback__)))
         except Exception as error:
@@ -124,7 +127,7 @@ class _Failures:
             raise
 
     def end(self) -> None:
-        """Raise what all cases raised."""
+        """Raise what all cases raised; skip the test if all cases were skipped."""
         for name, error in self.raised:
             error.add_note(f"case: {name}")
         if self.raised:
@@ -133,3 +136,5 @@ class _Failures:
                 f"{len(self.raised)} of {self.count} cases failed: {names}",
                 [error for _, error in self.raised],
             )
+        if len(self.skipped) == self.count:
+            raise self.skipped[0]

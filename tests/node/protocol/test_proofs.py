@@ -11,7 +11,7 @@ from tests.node.protocol.pair import Pair
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proofs, "kept", {})
+    monkeypatch.setattr(proofs, "kept_proofs", {})
 
 
 @pytest.fixture
