@@ -1,6 +1,7 @@
 """Parley installed beside a program's own `node`, `crypto`, `lbm` and `pipeline`.
 
-From a wheel (pure, and a compiled one that `--wheel` names), a source distribution and a clone.
+It is installed from a wheel that a source distribution makes, from a compiled one (`--wheel`), and
+from a clone.
 """
 
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from shutil import which
+from zipfile import ZipFile
 
 import pytest
 
@@ -64,7 +66,16 @@ def run(place: Path, *command: str | Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module", params=["wheel", "sdist", "clone", "--wheel"])
+def build(place: Path, *options: str) -> Path:
+    """Build into the folder `place` and return the wheel, which is made from a source distribution
+    unless the options say otherwise."""
+    command = [os.environ.get("UV") or "uv", "build", "--quiet", "--out-dir", str(place), *options]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    (wheel,) = place.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module", params=["wheel", "clone", "--wheel"])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of programs of an environment that has Parley."""
     uv = os.environ.get("UV") or which("uv")
@@ -78,10 +89,7 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             pytest.skip("no --wheel is given")
         what = [f"{Path(given).resolve()}[cli,pipeline]"]
     else:
-        build = [uv, "build", "--quiet", f"--{request.param}", "--out-dir", str(place)]
-        subprocess.run(build, cwd=ROOT, check=True, timeout=300)
-        (built,) = [*place.glob("*.whl"), *place.glob("*.tar.gz")]
-        what = [f"{built}[cli,pipeline]"]
+        what = [f"{build(place)}[cli,pipeline]"]
     python = place / "venv" / "bin" / "python"
     for command in (
         ["venv", "--quiet", "--python", sys.executable, str(place / "venv")],
@@ -126,6 +134,14 @@ def test_the_pipeline_runs_beside_them(programs: Path, beside: Path) -> None:
 def test_nothing_else_can_be_imported(programs: Path, tmp_path: Path) -> None:
     assert run(tmp_path, programs / "python", "-c", IMPORTS).split() == list(NAMES)
     assert set(run(tmp_path, programs / "python", "-c", TOP_LEVEL).split()) <= {"parley"}
+
+
+def test_a_source_distribution_makes_the_same_wheel(tmp_path: Path) -> None:
+    found = []
+    for wheel in (build(tmp_path / "sdist"), build(tmp_path / "tree", "--wheel")):
+        with ZipFile(wheel) as file:
+            found.append({name: file.read(name) for name in file.namelist()})
+    assert found[0] == found[1]
 
 
 def test_a_library_install_is_light(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_full_disk_ends_the_node_if_it_is_told_so(
     (segment,) = journal.glob("*.pjl.open")
     full = segment.stat().st_size + 1_000  # a file can't grow beyond this
     resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (full, full))
-    parley("call", address, "parley.echo")
+    parley("call", address, "parley.echo", "--timeout", "5")
     done = running.finish()
     assert (done.code, done.last["event"]) == (6, "error")
     assert "journal" in done.last["text"]
