@@ -1,0 +1,20 @@
+"""Tests of node/federation/exports.py: what may be named, and how much of it."""
+
+import pytest
+
+from parley._node.errors import ConfigError
+from parley._node.federation.exports import Exports
+from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS
+
+
+def test_as_many_and_as_long_as_may_be() -> None:
+    patterns = [f"{number}".zfill(LONGEST_EXPORT) for number in range(MOST_EXPORTS)]
+    assert Exports([*patterns, patterns[0]]).names(patterns[-1])
+    with pytest.raises(ConfigError, match=f"{MOST_EXPORTS + 1} exports: at most {MOST_EXPORTS}"):
+        Exports([*patterns, "one more"])
+
+
+@pytest.mark.parametrize("pattern", ["", "x" * (LONGEST_EXPORT + 1)])
+def test_a_pattern_of_another_length(pattern: str) -> None:
+    with pytest.raises(ConfigError, match=f"exports are 1 to {LONGEST_EXPORT} characters"):
+        Exports([pattern])
