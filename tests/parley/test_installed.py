@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from shutil import which
 from zipfile import ZipFile
 
 import pytest
@@ -20,6 +19,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
+UV = os.environ.get("UV") or "uv"
 NAMES = ("node", "crypto", "lbm", "pipeline")
 PROGRAM = """
 import anyio
@@ -69,7 +69,7 @@ def run(place: Path, *command: str | Path) -> str:
 def build(place: Path, *options: str) -> Path:
     """Build into the folder `place` and return the wheel, which is made from a source distribution
     unless the options say otherwise."""
-    command = [os.environ.get("UV") or "uv", "build", "--quiet", "--out-dir", str(place), *options]
+    command = [UV, "build", "--quiet", "--out-dir", str(place), *options]
     subprocess.run(command, cwd=ROOT, check=True, timeout=300)
     (wheel,) = place.glob("*.whl")
     return wheel
@@ -78,8 +78,6 @@ def build(place: Path, *options: str) -> Path:
 @pytest.fixture(scope="module", params=["wheel", "clone", "--wheel"])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of programs of an environment that has Parley."""
-    uv = os.environ.get("UV") or which("uv")
-    assert uv is not None
     place = tmp_path_factory.mktemp("installed")
     given = request.config.getoption("--wheel")
     if request.param == "clone":
@@ -95,7 +93,7 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         ["venv", "--quiet", "--python", sys.executable, str(place / "venv")],
         ["pip", "install", "--quiet", "--python", str(python), *what],
     ):
-        subprocess.run([uv, *command], cwd=place, check=True, timeout=600)
+        subprocess.run([UV, *command], cwd=place, check=True, timeout=600)
     return python.parent
 
 
@@ -145,13 +143,11 @@ def test_a_source_distribution_makes_the_same_wheel(tmp_path: Path) -> None:
 
 
 def test_a_library_install_is_light(tmp_path: Path) -> None:
-    uv = os.environ.get("UV") or which("uv")
-    assert uv is not None
     venv = tmp_path / "venv"
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], check=True)
-    pip = [uv, "pip", "install", "--quiet", "--python", str(venv), str(ROOT)]
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, venv], check=True)
+    pip = [UV, "pip", "install", "--quiet", "--python", str(venv), str(ROOT)]
     subprocess.run(pip, check=True, timeout=300)
-    listed = [uv, "pip", "list", "--quiet", "--python", str(venv)]
+    listed = [UV, "pip", "list", "--quiet", "--python", str(venv)]
     found = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     assert len(found.splitlines()[2:]) <= 12
     (tmp_path / "main.py").write_text(

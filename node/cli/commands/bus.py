@@ -15,7 +15,7 @@ from parley._node.cli.commands.declare import (
 )
 from parley._node.cli.commands.shared import (
     JSON,
-    NODE_OPTIONS,
+    node_command,
 )
 
 
@@ -46,7 +46,7 @@ BUS_FILE: Final = argument(
     help="The bus in a file: sqlite:///FILE.",
 )
 
-BUS_PUBLISH: Final = command(
+BUS_PUBLISH: Final = node_command(
     "publish",
     "bus.publish:publish",
     "Publish an event, or many, and print the ids.",
@@ -62,13 +62,12 @@ BUS_PUBLISH: Final = command(
     flag("--json-lines", help="One event for each line of standard input, an object."),
     option("--key", help="Idempotency key: published twice with it, it is one event."),
     option("--durable/--no-durable", default=True, help="Whether to wait until it is on disk."),
-    *NODE_OPTIONS,
     examples=(
         'parley bus publish sqlite:///bus.db auth.user_registered \'{"username": "admin"}\'',
     ),
 )
 
-BUS_CONSUME: Final = command(
+BUS_CONSUME: Final = node_command(
     "consume",
     "bus.consume:consume",
     "Take the events of a group and print them, or run a command for each.",
@@ -120,11 +119,10 @@ BUS_CONSUME: Final = command(
         default="",
         help="The name of this consumer; one that stays finds what it left at once.",
     ),
-    *NODE_OPTIONS,
     examples=("parley bus consume sqlite:///bus.db auth.user_registered --group mailer",),
 )
 
-BUS_TAIL: Final = command(
+BUS_TAIL: Final = node_command(
     "tail",
     "bus.stream:tail",
     "Print the events that are stored, and with --follow those to come; takes no group.",
@@ -142,11 +140,10 @@ BUS_TAIL: Final = command(
         type=click.IntRange(min=1),
         help="End after this many events; default: at the end.",
     ),
-    *NODE_OPTIONS,
     examples=("parley bus tail sqlite:///bus.db auth.user_registered --start 2h",),
 )
 
-BUS_GROUPS: Final = command(
+BUS_GROUPS: Final = node_command(
     "groups",
     "bus.groups:groups",
     "Show the groups of an event, or all events and groups: lag, pending, dead letters.",
@@ -161,14 +158,13 @@ BUS_GROUPS: Final = command(
         help="Exit with 7 if a group has more events that it has not acknowledged (lag and "
         "pending together), or if the number is unknown.",
     ),
-    *NODE_OPTIONS,
     examples=(
         "parley bus groups sqlite:///bus.db",
         "parley bus groups sqlite:///bus.db auth.user_registered",
     ),
 )
 
-BUS_DLQ_LIST: Final = command(
+BUS_DLQ_LIST: Final = node_command(
     "list",
     "bus.dead_letters:list_dead",
     "Show the dead letters of an event: which, of which group, and why.",
@@ -176,11 +172,10 @@ BUS_DLQ_LIST: Final = command(
     NAME,
     ANY_GROUP,
     option("--count", type=click.IntRange(min=1), help="Show at most this many, the oldest."),
-    *NODE_OPTIONS,
     examples=("parley bus dlq list sqlite:///bus.db auth.user_registered",),
 )
 
-BUS_DLQ_REPLAY: Final = command(
+BUS_DLQ_REPLAY: Final = node_command(
     "replay",
     "bus.dead_letters:replay_dead",
     "Hand dead letters to the groups in which they died once more, with attempts anew.",
@@ -189,11 +184,10 @@ BUS_DLQ_REPLAY: Final = command(
     IDS,
     EVERY,
     ANY_GROUP,
-    *NODE_OPTIONS,
     examples=("parley bus dlq replay sqlite:///bus.db auth.user_registered --all",),
 )
 
-BUS_DLQ_DROP: Final = command(
+BUS_DLQ_DROP: Final = node_command(
     "drop",
     "bus.dead_letters:drop_dead",
     "Forget dead letters; what is dropped cannot be replayed.",
@@ -202,11 +196,10 @@ BUS_DLQ_DROP: Final = command(
     IDS,
     EVERY,
     ANY_GROUP,
-    *NODE_OPTIONS,
     examples=("parley bus dlq drop sqlite:///bus.db auth.user_registered --all",),
 )
 
-BUS_REPLAY: Final = command(
+BUS_REPLAY: Final = node_command(
     "replay",
     "bus.groups:replay",
     "Have a group read an event's stream from another place on, be it back or forth.",
@@ -220,11 +213,10 @@ BUS_REPLAY: Final = command(
         help="From where on: first, new (nothing that is there), an id, a time "
         "(2026-01-31T12:00Z), or how long ago (2h).",
     ),
-    *NODE_OPTIONS,
     examples=("parley bus replay sqlite:///bus.db auth.user_registered --group mailer --start 2h",),
 )
 
-BUS_TRIM: Final = command(
+BUS_TRIM: Final = node_command(
     "trim",
     "bus.stream:trim",
     "Throw the oldest events of a stream away, whether they were read or not.",
@@ -236,7 +228,6 @@ BUS_TRIM: Final = command(
     option(
         "--max-bytes", metavar="SIZE", help="Keep the newest, at most this much, such as 500MB."
     ),
-    *NODE_OPTIONS,
     examples=("parley bus trim sqlite:///bus.db auth.user_registered --max-age 7d",),
 )
 

@@ -101,12 +101,19 @@ class Command(click.Command):
     """A command that shows its options by section, and `--help-all` if some are advanced."""
 
     def __init__(
-        self, name: str, target: str, params: list[click.Parameter], **settings: Any
+        self,
+        name: str,
+        target: str,
+        params: list[click.Parameter],
+        takes_node_options: bool,
+        **settings: Any,
     ) -> None:
         self.target = target
         if any(isinstance(each, Option) and each.advanced for each in params):
             params = [*params, _HELP_ALL]
-        super().__init__(name, params=params, callback=_Callback(target), **settings)
+        super().__init__(
+            name, params=params, callback=_Callback(target, takes_node_options), **settings
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; a missing ADDR is that of the context in use."""
@@ -169,8 +176,9 @@ class Group(click.Group):
 class _Callback:
     """The function that runs a command, imported when it is called."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, takes_node_options: bool) -> None:
         self._target = target
+        self._takes_node_options = takes_node_options
 
     def __call__(self, **given: Any) -> None:
         function = load(self._target)
@@ -180,7 +188,7 @@ class _Callback:
             name: (list(value) or None) if isinstance(value, tuple) else value
             for name, value in given.items()
         }
-        if "network_key" in given:
+        if self._takes_node_options:
             node_options = import_module(f"{_HOME}.options").NodeOptions
             options = node_options.taken_from(given)
             function(options, **given)
@@ -201,11 +209,14 @@ def command(
     help: str,
     *params: click.Parameter,
     examples: Iterable[str] = (),
+    takes_node_options: bool = False,
     **settings: Any,
 ) -> Command:
-    """Declare a command that `target` runs."""
-    settings["short_help"] = help.partition("\n\n")[0]
-    return Command(name, target, list(params), help=help, epilog=_epilog(examples), **settings)
+    """Declare a command that `target` runs; with `takes_node_options` its first argument is a
+    `NodeOptions`, made of the options that all such commands share."""
+    settings |= {"help": help, "short_help": help.partition("\n\n")[0]}
+    settings["epilog"] = _epilog(examples)
+    return Command(name, target, list(params), takes_node_options, **settings)
 
 
 def group(

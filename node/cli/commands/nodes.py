@@ -8,7 +8,7 @@ from parley._node.cli.commands.declare import PATH, Number, argument, command, f
 from parley._node.cli.commands.shared import (
     JSON,
     LISTEN,
-    NODE_OPTIONS,
+    node_command,
 )
 
 ADDRESS: Final = argument(
@@ -85,7 +85,7 @@ LOG_REQUESTS: Final = option(
     help="Log each answered request with its duration, too, whatever the level. Default: not.",
 )
 
-SERVE: Final = command(
+SERVE: Final = node_command(
     "serve",
     "serve.command:serve",
     "Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or "
@@ -205,14 +205,13 @@ SERVE: Final = command(
     CONSOLE,
     ACCESS_LOG,
     LOG_REQUESTS,
-    *NODE_OPTIONS,
     examples=(
         "parley serve --identity bob.key --listen tcp://127.0.0.1:4747",
         "parley serve --config parley.toml",
     ),
 )
 
-RUN: Final = command(
+RUN: Final = node_command(
     "run",
     "application.command:run_application",
     "Serve the node of a module, or one that its function is given, until SIGINT or "
@@ -254,7 +253,6 @@ RUN: Final = command(
     CONSOLE,
     ACCESS_LOG,
     LOG_REQUESTS,
-    *NODE_OPTIONS,
     examples=(
         "parley run shop:app --listen tcp://127.0.0.1:4747",
         "parley run shop --config parley.toml --reload",
@@ -291,7 +289,7 @@ FIND: Final = command(
     examples=("parley find --seconds 5",),
 )
 
-CALL: Final = command(
+CALL: Final = node_command(
     "call",
     "call:call",
     "Call a topic and print its answer.",
@@ -305,14 +303,13 @@ CALL: Final = command(
         help="Print the bytes of the answer alone: byte strings as they are, text as UTF-8, "
         "other values as JSON; no line end.",
     ),
-    *NODE_OPTIONS,
     examples=(
         "parley call tcp://127.0.0.1:4747 parley.echo hello",
         "parley call tcp://127.0.0.1:4747 shop.buy --data-json '{\"apples\": 3}' --json",
     ),
 )
 
-TOPICS: Final = command(
+TOPICS: Final = node_command(
     "topics",
     "topics.command:topics",
     "Show what a node offers to you: names, kinds, types and what is said of them.",
@@ -320,14 +317,13 @@ TOPICS: Final = command(
     argument("prefix", "PREFIX", default="", help="Only names that begin with it."),
     flag("--schema", help="One document of JSON Schema, in place of a list."),
     TIMEOUT,
-    *NODE_OPTIONS,
     examples=(
         "parley topics tcp://127.0.0.1:4747",
         "parley topics tcp://127.0.0.1:4747 shop. --schema",
     ),
 )
 
-PING: Final = command(
+PING: Final = node_command(
     "ping",
     "ping:ping",
     "Measure the round trip to a node; with --watch, show a connection live.",
@@ -344,14 +340,13 @@ PING: Final = command(
         help="Seconds between two; default: 0.2, with --watch 1.",
     ),
     flag("--watch", help="Keep the connection, and show when it is lost, and back again."),
-    *NODE_OPTIONS,
     examples=(
         "parley ping tcp://127.0.0.1:4747",
         "parley ping tcp://127.0.0.1:4747 --watch",
     ),
 )
 
-SUB: Final = command(
+SUB: Final = node_command(
     "sub",
     "sub:sub",
     "Subscribe to a topic and print its notes, until the publisher ends it.",
@@ -371,11 +366,10 @@ SUB: Final = command(
         help="How long to wait for a lost connection; 0: end immediately. Default: as long as "
         "it takes.",
     ),
-    *NODE_OPTIONS,
     examples=("parley sub tcp://127.0.0.1:4747 parley.clock --count 3",),
 )
 
-PUB: Final = command(
+PUB: Final = node_command(
     "pub",
     "pub:pub",
     "Publish each line of standard input as a note; end when subscribers have them all.",
@@ -412,41 +406,37 @@ PUB: Final = command(
         type=click.IntRange(min=1),
         help="Notes to keep, 16 MiB of them at most, for those that subscribe later, or again.",
     ),
-    *NODE_OPTIONS,
     examples=("tail -f log | parley pub log.lines --listen tcp://127.0.0.1:4747 --wait 1",),
 )
 
-FEDERATION_LIST: Final = command(
+FEDERATION_LIST: Final = node_command(
     "list",
     "federation:list_servers",
     "Show a server's links, and all servers that it knows of.",
     ADDRESS,
     TIMEOUT,
-    *NODE_OPTIONS,
     examples=("parley federation list tcp://127.0.0.1:4747 --identity admin.key",),
 )
 
-FEDERATION_PATH: Final = command(
+FEDERATION_PATH: Final = node_command(
     "path",
     "federation:path",
     "Show the way that a tunnel from a server takes to another one, or to an account there.",
     ADDRESS,
     argument("to", "ID...", nargs=-1, help="A server's node id, or a home's and a node's there."),
     TIMEOUT,
-    *NODE_OPTIONS,
     examples=(
         "parley federation path tcp://127.0.0.1:4747 "
         "gjh7o3vmczh323dcm4esnkqtgek2ozre7tgnw7x5sdx6jnpylhda --identity admin.key",
     ),
 )
 
-FEDERATION_CHECK: Final = command(
+FEDERATION_CHECK: Final = node_command(
     "check",
     "federation:check",
     "Show what is wrong in a federation, as one of its servers sees it; exits with 1 then.",
     ADDRESS,
     TIMEOUT,
-    *NODE_OPTIONS,
     examples=("parley federation check tcp://127.0.0.1:4747 --identity admin.key",),
 )
 

@@ -1,8 +1,10 @@
 """Options and arguments of several families of commands."""
 
-from typing import Final
+from typing import Any, Final
 
-from parley._node.cli.commands.declare import PATH, Number, flag, option
+import click
+
+from parley._node.cli.commands.declare import PATH, Command, Number, command, flag, option
 
 KEX: Final = option(
     "--kex",
@@ -168,3 +170,11 @@ NODE_OPTIONS: Final = (
     LOG_FORMAT,
     JSON,
 )
+
+
+def node_command(
+    name: str, target: str, help: str, *params: click.Parameter, **settings: Any
+) -> Command:
+    """Declare a command that connects or listens, with the options of all such commands."""
+    settings["takes_node_options"] = True
+    return command(name, target, help, *params, *NODE_OPTIONS, **settings)

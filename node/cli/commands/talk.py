@@ -4,10 +4,10 @@ from typing import Final
 
 import click
 
-from parley._node.cli.commands.declare import PATH, argument, command, flag, option
+from parley._node.cli.commands.declare import PATH, argument, flag, option
 from parley._node.cli.commands.shared import (
     LISTEN,
-    NODE_OPTIONS,
+    node_command,
 )
 
 HOME: Final = option(
@@ -17,7 +17,7 @@ HOME: Final = option(
     help="A server at which both have an account; they meet through it. Or @NAME.",
 )
 
-CHAT: Final = command(
+CHAT: Final = node_command(
     "chat",
     "chat.command:chat",
     "Talk with others: --listen hosts a room, ADDR goes to one.",
@@ -36,14 +36,13 @@ CHAT: Final = command(
     ),
     option("--name", help="Yours. Default: the login name."),
     option("--room", default="lobby", help="The room's name."),
-    *NODE_OPTIONS,
     examples=(
         "parley chat --listen tcp://127.0.0.1:4747 --name alice",
         "parley chat tcp://127.0.0.1:4747 --name bob",
     ),
 )
 
-SEND: Final = command(
+SEND: Final = node_command(
     "send",
     "transfer.send:send",
     "Send files to `parley receive`; run it again to go on after a cut.\n\nWithout ADDR a code "
@@ -81,14 +80,13 @@ SEND: Final = command(
         help="Be found on the local network by the code's number. Default: if the extra "
         "`discovery` is installed, and without --home.",
     ),
-    *NODE_OPTIONS,
     examples=(
         "parley send photo.jpg",
         "parley send photo.jpg film.mp4 tcp://127.0.0.1:4747",
     ),
 )
 
-RECEIVE: Final = command(
+RECEIVE: Final = node_command(
     "receive",
     "transfer.receive:receive",
     "Take files from `parley send` into a directory, until SIGINT or SIGTERM.\n\nWith the CODE "
@@ -123,7 +121,6 @@ RECEIVE: Final = command(
     option(
         "--parallel", type=click.IntRange(min=1, max=64), default=8, help="Files at the same time."
     ),
-    *NODE_OPTIONS,
     examples=(
         "parley receive 7-crossover-clockwork",
         "parley receive inbox --listen tcp://127.0.0.1:4747",

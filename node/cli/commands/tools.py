@@ -8,7 +8,7 @@ from parley._node.cli.commands.declare import PATH, argument, command, option
 from parley._node.cli.commands.shared import (
     JSON,
     LOOP,
-    NODE_OPTIONS,
+    node_command,
 )
 
 DEMO: Final = command(
@@ -28,7 +28,7 @@ DEMO: Final = command(
     ),
 )
 
-DOCTOR: Final = command(
+DOCTOR: Final = node_command(
     "doctor",
     "doctor.command:doctor",
     "Look for what is wrong or weak here, and with a node; exit 1 if there is a problem.",
@@ -58,7 +58,6 @@ DOCTOR: Final = command(
         completes="completion.suggestions:bus_files",
         help="Also check who can reach the store of this bus, and its file; repeatable.",
     ),
-    *NODE_OPTIONS,
     examples=(
         "parley doctor",
         "parley doctor tcp://127.0.0.1:4747 --config parley.toml",
