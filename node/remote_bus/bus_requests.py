@@ -9,7 +9,6 @@ cell may hold is fixed in `node.protocol.bus_types`.
 """
 
 from collections.abc import Callable
-from math import ceil
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from parley._lbm import keys
@@ -229,7 +228,10 @@ def milliseconds(seconds: float, largest: int = LONGEST_TIME_MS) -> int:
     """Seconds as the wire has them: whole milliseconds, rounded up, 0 to `largest`."""
     if not seconds > 0:
         return 0
-    return ceil(seconds * 1000) if seconds * 1000 < largest else largest
+    if not seconds * 1000 < largest:
+        return largest
+    nearest = round(seconds * 1000)
+    return nearest if nearest / 1000 >= seconds else nearest + 1
 
 
 def _time(key: int, largest: int = LONGEST_TIME_MS) -> Field:

@@ -209,6 +209,8 @@ def test_what_asks_for_nothing(subcategory: int) -> None:
 def test_durations_are_whole_milliseconds_and_bounded() -> None:
     assert [milliseconds(s) for s in (0.0, -1.0, float("nan"), 0.0001, 1.5)] == [0, 0, 0, 1, 1500]
     assert milliseconds(float("inf")) == limits.LONGEST_TIME_MS
+    assert milliseconds(16.027) == 16_027  # 16.027 * 1000 is a little above 16027
+    assert milliseconds(1.001) == 1_001  # 1.001 * 1000 is a little below 1001
     long = decode_request(*encode_request(Nack("a.b", "g", "c", "1-0", 1e30, "")))
     assert isinstance(long, Nack)
     assert long.delay == limits.LONGEST_TIME_MS / 1000
