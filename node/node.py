@@ -7,7 +7,6 @@ hold many. What is said on a connection is up to `Peer`.
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
@@ -20,7 +19,6 @@ from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ungrouped
 from parley._node.fair_slots import FairSlots
 from parley._node.journal.errors import JournalFailedError
-from parley._node.journal.readings import journal_families
 from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from parley._node.peer.endpoint import Endings, Host
 from parley._node.peer.local import LOCAL_NAME, open_local
@@ -135,7 +133,7 @@ class Node(Changing):
         self.metrics.add(self._readings.families)
         self._loop_readings = LoopReadings(self._running, self.metrics)
         if journal is not None:
-            self.metrics.add(partial(journal_families, journal))
+            self.metrics.add(journal.families)
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id.short}, {len(self.peers)} peers>"

@@ -3,7 +3,7 @@
 from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
 from parley._crypto.auditor_file import load_auditor_key, save_auditor_key
 from parley._node.journal.audit import Audit
-from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.content import CompactRow
 from parley._node.journal.audit.rows import (
     EVENT_COLUMNS,
     EventRow,

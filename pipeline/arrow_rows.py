@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.content import CompactRow
 from parley._node.journal.audit.rows import HEAD_COLUMNS
-from parley._node.journal.names import CLOSED, parse_name
+from parley._node.journal.segments import CLOSED, parse_name
 from parley._pipeline.event_files import few_dates
 from parley._pipeline.schema import WALKED_ARROW
 from parley._pipeline.summary.kinds import Summary, packed

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from parley._node.errors import os_reason
 from parley._node.journal import keys
-from parley._node.journal.names import SegmentName
 from parley._node.journal.records import (
     BAD_CRC,
     BAD_LENGTH,
@@ -30,7 +29,14 @@ from parley._node.journal.records import (
     OK,
     TORN,
 )
-from parley._node.journal.segments import LONGEST_DAMAGE, RecordRange, is_cut, open_segment, read_at
+from parley._node.journal.segments import (
+    LONGEST_DAMAGE,
+    RecordRange,
+    SegmentName,
+    is_cut,
+    open_segment,
+    read_at,
+)
 from parley._pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
 
 # How much is read and given out at a time, unless one record is longer.

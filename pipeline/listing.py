@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 
-from parley._node.journal.names import CLOSED, LIVE, parse_name
-from parley._node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges
+from parley._node.journal.segments import (
+    CLOSED,
+    LIVE,
+    RecordRange,
+    SegmentFile,
+    list_segments,
+    parse_name,
+    plan_ranges,
+)
 from parley._pipeline.batches import SegmentRange
 from parley._pipeline.errors import PipelineError
 from parley._pipeline.progress import Position, Progress

@@ -8,7 +8,7 @@ grows with the runs of nodes and not with their segments.
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from parley._node.journal.names import SegmentName
+from parley._node.journal.segments import SegmentName
 
 
 class Position(NamedTuple):

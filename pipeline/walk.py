@@ -17,7 +17,7 @@ import pyarrow as pa
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
-from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.content import CompactRow
 from parley._node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN
 from parley._pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
 from parley._pipeline.bronze_rows import BronzeRows
@@ -119,7 +119,7 @@ class _Task:
     def take(self, batch: pa.RecordBatch) -> None:
         """Feed the audit with rows of bronze."""
         rows = BronzeRows(batch)
-        usual = self._audit.usual_events
+        usual = self._audit.events_in_sequence
         for at, stop in rows.runs():
             while at < stop:
                 last = at

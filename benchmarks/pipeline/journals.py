@@ -11,11 +11,11 @@ from typing import Any, Final
 from parley import Identity
 from parley._lbm import keys as cells
 from parley._node.journal import keys
-from parley._node.journal.bodies import SegmentEnd, SegmentHead
-from parley._node.journal.buffer import RecordBuffer, Turn
-from parley._node.journal.log import Log
-from parley._node.journal.names import LIVE, SegmentName
 from parley._node.journal.options import JournalOptions
+from parley._node.journal.record_log import RecordLog
+from parley._node.journal.record_types import SegmentEnd, SegmentHead
+from parley._node.journal.segment_writer import RecordBuffer, SegmentBoundary
+from parley._node.journal.segments import LIVE, SegmentName
 from parley._node.journal.session_log import SessionLog
 from parley._node.messaging.notes import encode_note, notes_payload
 from parley._node.protocol.codes import CALL, NOTES, SIM
@@ -85,7 +85,7 @@ class _FileJournal:
         )
         head = SegmentHead(identity.node_id, _BEGIN, 0, (bytes(auditor.public),), "benchmark")
         loop: Any = self._loop
-        self._log = Log(self._feed, head, loop, settings)
+        self._log = RecordLog(self._feed, head, loop, settings)
         self._log.begin()
         self._path = directory / str(self._log.name._replace(state=LIVE))
         self._file = self._path.open("wb")
@@ -103,7 +103,7 @@ class _FileJournal:
         self._loop.run()
         pending = self._feed.pending
         for piece in pending:
-            if isinstance(piece, Turn):
+            if isinstance(piece, SegmentBoundary):
                 self._close(piece)
             else:
                 self._file.write(piece)
@@ -116,7 +116,7 @@ class _FileJournal:
         self._log.end()
         self.flush()
 
-    def _close(self, turn: Turn) -> None:
+    def _close(self, turn: SegmentBoundary) -> None:
         end = SegmentEnd(self._records, turn.blocks).encode()
         self._file.write(encode_record(keys.SEGMENT_END, self._time, end))
         self._file.close()

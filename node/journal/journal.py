@@ -1,13 +1,12 @@
-"""`Journal`: where a node keeps what it sent and received, sealed for its auditors.
+"""`Journal`: the record of everything a node sent and received, encrypted to its auditors.
 
-Nothing is written before a node begins the journal or after that node has left. What a run finds
-of earlier runs it closes and never continues (docs/journal.md).
+A run closes segments that earlier runs left open and never continues them (docs/journal.md).
 """
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,7 +16,6 @@ from parley._crypto.identity import Identity
 from parley._node.errors import ParleyError, os_reason
 from parley._node.federation.tunnel_record import TunnelRecord
 from parley._node.journal import keys
-from parley._node.journal.bodies import JoinedTunnel
 from parley._node.journal.errors import JournalBusyError, JournalFailedError
 from parley._node.journal.options import (
     BUFFER_SIZE,
@@ -30,21 +28,24 @@ from parley._node.journal.options import (
     OnFailure,
     parse_auditors,
 )
+from parley._node.journal.record_types import JoinedTunnel
 from parley._node.journal.recovery import Recovered
 from parley._node.journal.run import Run
 from parley._node.journal.session_log import SessionLog
+from parley._node.metrics import catalogue
+from parley._node.metrics.families import MetricFamily, family
 from parley._node.transport.backend import Backend
 from parley._node.transport.gate import Gate
 
 logger = logging.getLogger("parley.journal")
 
-# Seconds that a node that leaves waits for a disk that takes nothing.
-END_PATIENCE: Final = 30.0
+# Seconds that a closing node waits for a disk that does not accept writes.
+CLOSE_TIMEOUT: Final = 30.0
 
 
 class JournalMetrics(NamedTuple):
-    """What a run has done so far: `records` and `segments` written, `size` in bytes, `waiting`
-    bytes that are not written yet, and `sessions` that are open."""
+    """The counters of a run: `records` and `segments` written, `size` in bytes, `waiting` bytes
+    that are not written yet, and open `sessions`."""
 
     records: int
     size: int
@@ -56,8 +57,8 @@ class JournalMetrics(NamedTuple):
 class Journal:
     """A node's journal in a directory; made with `Journal.open`, given to `Node(journal=)`.
 
-    One journal serves one node, in one process, at a time. `failed` is the error that ended it
-    before its node left; `recovered` lists what was found of earlier runs when it last began.
+    One journal serves one node at a time, in one process. `failed` is the error that ended it
+    early, `recovered` lists the segments of earlier runs that were closed when it last began.
     """
 
     def __init__(
@@ -90,12 +91,12 @@ class Journal:
         on_alarm: Callable[[JournalFailedError], None] | None = None,
         clock: Clock = time.time_ns,
     ) -> "Journal":
-        """Check the settings and make the directory (for its owner alone).
+        """Check the settings and create the directory, readable by its owner only.
 
-        `auditor` is a public key (an AuditorKey, its 32 bytes or its text), or several:
-        each can open the journal by itself. `segment_size` and `buffer_size` are bytes,
-        `segment_age` and `fsync_interval` seconds; `clock` gives ns since the epoch.
-        `on_alarm` is called, in the loop's thread, when the journal fails.
+        `auditor` is one or more public keys (AuditorKey, 32 bytes or text); each opens the
+        journal alone. `segment_size` and `buffer_size` are bytes, `segment_age` and
+        `fsync_interval` seconds. `clock` returns ns since the epoch. `on_alarm` is called in the
+        loop's thread when the journal fails.
 
         Raises:
             ConfigError: a setting is out of range, or there is no auditor. InvalidKeyError: an
@@ -130,7 +131,7 @@ class Journal:
 
     @property
     def is_running(self) -> bool:
-        """Whether a node writes it now."""
+        """Whether a node is writing it."""
         return self._run is not None
 
     @property
@@ -140,13 +141,13 @@ class Journal:
 
     @property
     def path(self) -> Path | None:
-        """The segment that is being written; None while no node writes the journal."""
+        """The segment being written; None while no node writes the journal."""
         run = self._run
         return None if run is None else self.directory / f"{run.log.name}.open"
 
     @property
     def metrics(self) -> JournalMetrics:
-        """What this run has done so far; zeros while no node writes the journal."""
+        """The counters of this run; zeros while no node writes the journal."""
         run = self._run
         if run is None:
             return JournalMetrics(0, 0, 0, 0, 0)
@@ -155,8 +156,19 @@ class Journal:
             buffer.records, buffer.written, buffer.waiting, buffer.segments, run.log.sessions
         )
 
+    def families(self) -> Iterator[MetricFamily]:
+        """The metrics of its run."""
+        done = self.metrics
+        yield family(catalogue.JOURNAL_RECORDS, done.records)
+        yield family(catalogue.JOURNAL_WRITTEN, done.size)
+        yield family(catalogue.JOURNAL_WAITING, done.waiting)
+        yield family(catalogue.JOURNAL_LIMIT, self.settings.buffer_size)
+        yield family(catalogue.JOURNAL_SEGMENTS, done.segments)
+        yield family(catalogue.JOURNAL_SESSIONS, done.sessions)
+        yield family(catalogue.JOURNAL_FAILED, int(self.failed is not None))
+
     async def sync(self) -> None:
-        """Wait until all that was sent and received so far is on the disk.
+        """Wait until everything sent and received so far is on the disk.
 
         Raises:
             JournalFailedError: it cannot be written. ParleyError: no node writes it.
@@ -168,7 +180,7 @@ class Journal:
             raise self.failed
 
     async def failure(self) -> JournalFailedError:
-        """Wait until the journal fails; ParleyError if its node leaves before."""
+        """Wait until the journal fails; raises ParleyError if its node closes first."""
         run = self._run
         if run is None:
             raise ParleyError(f"no node writes the journal in '{self.directory}'")
@@ -177,24 +189,22 @@ class Journal:
             raise ParleyError(f"the journal in '{self.directory}' ended")
         return self.failed
 
-    # For the node.
-
     async def begin(
         self, identity: Identity, backend: Backend, on_stop: Callable[[], None]
     ) -> None:
-        """Lock, recover and begin a run; what touches the disk is done in a thread.
+        """Lock the journal, recover earlier segments and begin a run. Disk access runs in a thread.
 
-        `on_stop` is called when the journal fails and the node is to stop.
+        `on_stop` is called when the journal fails and must stop the node.
 
         Raises:
-            JournalBusyError: it serves a node already, or another process writes this node's
-                journal. JournalFailedError: the disk cannot be written.
+            JournalBusyError: the journal is already in use. JournalFailedError: the disk cannot be
+                written.
         """
         if self._taken:
             raise JournalBusyError(
                 f"the journal in '{self.directory}' already belongs to a node; open another one"
             )
-        self._taken = True  # before the thread is done, so that no other node takes it
+        self._taken = True
         run = Run(self.settings, identity.node_id, backend, self._has_failed)
         try:
             await anyio.to_thread.run_sync(run.prepare)
@@ -212,18 +222,18 @@ class Journal:
         run.log.begin()
 
     async def end(self) -> None:
-        """Write what is left, close the segment, and unlock."""
+        """Write buffered records, close the segment and unlock."""
         run = self._run
         if run is None:
             return
         run.end()
-        ended = await anyio.to_thread.run_sync(run.writer.join, END_PATIENCE)
+        ended = await anyio.to_thread.run_sync(run.writer.join, CLOSE_TIMEOUT)
         run.finish()
         if ended:
             run.unlock()
-        else:  # still locked: until this process ends nothing else may close what it writes
+        else:  # keep the lock: the thread may still write to the segment
             logger.critical(
-                "the journal's disk takes nothing: its end is not written",
+                "cannot finish the journal: its disk does not accept writes",
                 extra={"event": "journal.end-lost"},
             )
         self._run, self._taken = None, False
@@ -237,17 +247,14 @@ class Journal:
         return run.gate
 
     def session_log(self, address: str) -> SessionLog:
-        """The observer of a new connection; `address` is that of the other side."""
+        """Return the observer of a new connection to `address`."""
         run = self._run
         if run is None:
             raise ParleyError(f"no node writes the journal in '{self.directory}'")
         return SessionLog(run.log, self.settings.auditors, self._local_keys, address)
 
     def tunnel(self, record: TunnelRecord) -> None:
-        """Record a tunnel that this node joined, once it is over; never waits.
-
-        As with all records, nothing is kept while no node writes the journal, or once it failed.
-        """
+        """Record a tunnel through this node after it ended; does nothing while no node writes."""
         run = self._run
         if run is not None:
             run.log.record(keys.TUNNEL, JoinedTunnel.of(record).encode())

@@ -10,9 +10,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from parley._node.journal.names import CLOSED, LOCK, SegmentName
-from parley._node.journal.recovery import sync_directory
-from parley._node.journal.segments import SegmentFile, list_segments, list_torn, read_end
+from parley._node.journal.segments import (
+    CLOSED,
+    LOCK,
+    SegmentFile,
+    SegmentName,
+    list_segments,
+    list_torn,
+    read_end,
+    sync_directory,
+)
 
 
 class Pruned(NamedTuple):

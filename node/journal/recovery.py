@@ -10,11 +10,21 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from parley._node.journal import keys
-from parley._node.journal.bodies import SegmentEnd
 from parley._node.journal.errors import JournalFailedError
-from parley._node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
+from parley._node.journal.record_types import SegmentEnd
 from parley._node.journal.records import BAD_CRC, OK, encode_record
-from parley._node.journal.segments import CHUNK, closed_path, list_segments, read_range
+from parley._node.journal.segments import (
+    CHUNK,
+    CLOSED,
+    LIVE,
+    TORN,
+    SegmentName,
+    closed_path,
+    list_segments,
+    parse_name,
+    read_range,
+    sync_directory,
+)
 
 _PART: Final = ".part"  # the copy of a torn end, until all of it is on the disk
 
@@ -126,12 +136,3 @@ def _write(file: BinaryIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file.fileno(), view) :]
-
-
-def sync_directory(directory: Path) -> None:
-    """Sync what was created, renamed and removed in a directory; raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

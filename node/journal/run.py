@@ -1,7 +1,6 @@
-"""One run of a journal: from when a node begins to write it until that node has left.
+"""One run of a journal, from when a node begins to write it until the node closes.
 
-What blocks is done in other threads (`prepare`, the writer); everything else runs in the loop's
-thread, where the writer has callbacks called.
+Blocking work runs in other threads (`prepare`, the writer), everything else in the loop's thread.
 """
 
 import fcntl
@@ -13,14 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from parley._crypto.identity import NodeId
-from parley._node.journal.bodies import SegmentHead
-from parley._node.journal.buffer import NEVER, RecordBuffer
 from parley._node.journal.errors import JournalBusyError, JournalFailedError
-from parley._node.journal.log import Log
-from parley._node.journal.names import lock_name, parse_name, run_start
 from parley._node.journal.options import JournalOptions
+from parley._node.journal.record_log import RecordLog
+from parley._node.journal.record_types import SegmentHead
 from parley._node.journal.recovery import Recovered, recover_left
-from parley._node.journal.writer import Writer
+from parley._node.journal.segment_writer import NEVER, RecordBuffer, SegmentWriter
+from parley._node.journal.segments import lock_name, parse_name, run_start
 from parley._node.transport.backend import Backend
 from parley._node.transport.gate import Gate
 from parley._node.transport.loop import Waiter
@@ -31,7 +29,7 @@ SOFTWARE: Final = "parley"
 class Run:
     """One run of the journal of the node `node_id`.
 
-    `on_failed` is called, in the loop's thread, when nothing can be written any more.
+    `on_failed` is called in the loop's thread when the disk can no longer be written.
     """
 
     def __init__(
@@ -58,22 +56,22 @@ class Run:
             self.gate = Gate(lambda: buffer.appended, lambda: buffer.synced)
         else:
             self.gate = Gate()
-        self.writer = Writer(
+        self.writer = SegmentWriter(
             buffer,
             settings,
             partial(backend.soon_from_thread, self._progress),
             partial(backend.soon_from_thread, self._failed),
         )
-        self.log: Log
+        self.log: RecordLog
 
     # In a thread.
 
     def prepare(self) -> None:
-        """Lock, recover, make the first segment.
+        """Lock the journal, recover earlier segments and create the first segment.
 
         Raises:
-            JournalBusyError: the journal is locked. JournalFailedError: a segment that was left
-                open cannot be closed. OSError.
+            JournalBusyError: the journal is locked. JournalFailedError: an open segment cannot be
+                closed. OSError.
         """
         settings, node = self._settings, self._node_id.text
         lock = settings.directory / lock_name(self._node_id)
@@ -88,14 +86,13 @@ class Run:
         self.recovered = recover_left(settings.directory, node, now)
         start = _start_after(settings.directory, node, now)
         head = SegmentHead(self._node_id, start, 0, tuple(map(bytes, settings.auditors)), SOFTWARE)
-        self.log = Log(self.buffer, head, self._backend, settings)
-        self.log.on_mark = self._mark
+        self.log = RecordLog(self.buffer, head, self._backend, settings, self._mark)
         self.writer.start(self.log.name)
 
     # In the loop's thread.
 
     def unlock(self) -> None:
-        """Unlock the journal. The file stays: removing it could give two processes a lock each."""
+        """Unlock the journal. The file stays, since removing it could let two processes lock it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -106,7 +103,7 @@ class Run:
         self.gate.retire()
 
     async def sync(self) -> None:
-        """Wait until what was appended is synced, or the journal has failed."""
+        """Wait until all appended records are synced, or the journal fails."""
         buffer = self.buffer
         position = buffer.appended
         if buffer.synced >= position or buffer.failed is not None:
@@ -136,7 +133,7 @@ class Run:
                 self._ends.remove(waiter)
 
     def finish(self) -> None:
-        """Wake all that wait."""
+        """Wake all waiting tasks."""
         self._over = True
         for waiter in [waiter for _, waiter in self._syncs] + self._ends:
             waiter.wake()
@@ -155,13 +152,13 @@ class Run:
         buffer.watched = bool(self._syncs) or self._holding or not self.gate.open
 
     def _mark(self) -> int:
-        """Shut the gate if the buffer is full; returns the position at which it will be."""
+        """Close the gate if the buffer is full. Returns the position at which it will be full."""
         buffer, gate = self.buffer, self.gate
         full = buffer.written + self._most
         if gate.open and buffer.appended >= full:
             gate.shut()
             buffer.watched = True
-            buffer.wake()  # it may be waiting for more records
+            buffer.wake()  # it may be gathering records
             if buffer.waiting <= self._least:  # the writer wrote on before it saw `watched`
                 self._backend.soon(self._progress)
         return full if gate.open else NEVER
@@ -177,7 +174,7 @@ class Run:
 
 
 def _start_after(directory: Path, node: str, now: int) -> int:
-    """The start of this run: after all earlier runs, even if the clock was set back."""
+    """Return a start time after all earlier runs, even if the clock was set back."""
     names = [name for name in map(parse_name, os.listdir(directory)) if name is not None]
     last = max((name.start for name in names if name.node == node), default="")
     if run_start(now) > last:

@@ -26,22 +26,20 @@ from parley._lbm import keys as cells
 from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.journal import keys
-from parley._node.journal.bodies import (
-    KeyUpdate,
-    Secret,
-    SessionEnd,
-    SessionParted,
-    SessionResumed,
-)
-from parley._node.journal.buffer import RecordBuffer
-from parley._node.journal.log import Log
-from parley._node.journal.sessions import (
+from parley._node.journal.record_log import RecordLog
+from parley._node.journal.record_types import (
     Checkpoint,
     DirectionCheckpoint,
     Generation,
+    KeyUpdate,
+    Secret,
+    SessionEnd,
     SessionFacts,
+    SessionParted,
+    SessionResumed,
     SessionStart,
 )
+from parley._node.journal.segment_writer import RecordBuffer
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.handshake import Agreed, known
@@ -63,7 +61,7 @@ MOST_LABELS: Final = 4_096
 LONGEST_REASON: Final = 256  # characters
 
 
-class _Way:
+class _DirectionLog:
     """One direction of the session; `place` is that of its last event."""
 
     __slots__ = ("chain", "generation", "place", "updates")
@@ -74,16 +72,16 @@ class _Way:
         self.generation = 0
         self.updates = 0
 
-    def state(self, told: DirectionState) -> DirectionCheckpoint:
+    def state(self, reported: DirectionState) -> DirectionCheckpoint:
         """Its state for a checkpoint, with what the core says of it."""
         return DirectionCheckpoint(
-            told.chain,
+            reported.chain,
             self.place,
-            told.epoch,
+            reported.epoch,
             self.generation,
             self.updates,
-            told.unsealed,
-            told.counters,
+            reported.unsealed,
+            reported.counters,
         )
 
 
@@ -117,7 +115,7 @@ class SessionLog:
 
     def __init__(
         self,
-        log: Log,
+        log: RecordLog,
         auditors: Sequence[AuditorKey],
         local_keys: list[Any],
         address: str,
@@ -160,7 +158,9 @@ class SessionLog:
         self._number = self._log.enter(self)
         # The core cannot be asked for its chains before its first event.
         chains = _first_chains(agreed, self._th1, self._th2)
-        self._sent, self._received = (_Way(chain) for chain in chains[:: 1 if initiator else -1])
+        self._sent, self._received = (
+            _DirectionLog(chain) for chain in chains[:: 1 if initiator else -1]
+        )
         generation = Generation(0, self._boxes(known(agreed.hs)))
         self._generations = {0: generation}
         start = SessionStart(
@@ -171,9 +171,9 @@ class SessionLog:
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
         """Record an event."""
-        way = self._sent if sent else self._received
-        way.chain = chain
-        way.place += 1
+        direction = self._sent if sent else self._received
+        direction.chain = chain
+        direction.place += 1
         record = _pack_event(keys.EVENT, self._clock(), self._number, sent)
         size = _HEAD + len(wire)
         buffer = self._buffer
@@ -186,24 +186,24 @@ class SessionLog:
             buffer.parts += 1
         buffer.appended = appended = buffer.appended + size
         if appended >= buffer.mark:
-            buffer.passed()
+            buffer.on_mark_reached()
         if buffer.idle:
             buffer.wake()
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         """Record a key update; the epoch's secret follows from its generation's."""
-        way = self._sent if sent else self._received
+        direction = self._sent if sent else self._received
         if not epoch:
             return
         generation = None
         if rekey:
             generation = self._generations[rekey]
-            way.generation, way.updates = rekey, 0
+            direction.generation, direction.updates = rekey, 0
             commit = known(generation.commit)
-            way.chain = chain_rekey(self._suite.hash_algorithm, way.chain, commit)
+            direction.chain = chain_rekey(self._suite.hash_algorithm, direction.chain, commit)
             self._drop_generations()
         else:
-            way.updates += 1
+            direction.updates += 1
         body = KeyUpdate(self._number, int(sent), epoch, generation).encode()
         self._log.record(keys.KEY_UPDATE, body)
 
@@ -249,14 +249,14 @@ class SessionLog:
         """Record the session's end."""
         self._log.leave(self._number)
         self._rekey = self._label_key = b""
-        ways = self._received, self._sent
+        directions = self._received, self._sent
         body = SessionEnd(
             self._number,
             code,
             remote,
             text,
-            (ways[0].chain, ways[1].chain),
-            (ways[0].place, ways[1].place),
+            (directions[0].chain, directions[1].chain),
+            (directions[0].place, directions[1].place),
         ).encode()
         self._log.record(keys.SESSION_END, body)
 

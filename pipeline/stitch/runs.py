@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from parley._node.journal.names import CLOSED, SegmentName, parse_name
+from parley._node.journal.segments import CLOSED, SegmentName, parse_name
 
 
 class Runs:

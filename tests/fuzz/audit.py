@@ -10,8 +10,14 @@ from functools import partial
 from typing import Any, Final
 
 from parley._lbm.errors import LbmDecodeError
-from parley._node.journal.audit.content import Content, read_content, single_events
-from parley._node.journal.audit.labels import LONGEST_TOPIC, Label, read_label
+from parley._node.journal.audit.content import (
+    LONGEST_TOPIC,
+    Content,
+    Label,
+    read_content,
+    read_label,
+    single_events,
+)
 from parley._node.journal.audit.rows import MALFORMED, OK
 from parley._node.messaging.answering import SHORT_PAYLOAD
 from parley._node.messaging.calls import Calls

@@ -9,11 +9,15 @@ from io import BytesIO
 from typing import Final
 
 from parley._node.journal import keys
-from parley._node.journal.bodies import encode_block, parse_block
-from parley._node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
-from parley._node.journal.names import parse_name
+from parley._node.journal.record_types import (
+    EVENT,
+    EVENT_HEAD,
+    encode_block,
+    parse_block,
+    parse_event_head,
+)
 from parley._node.journal.records import encode_record, read_records
-from parley._node.journal.segments import _walk_heads
+from parley._node.journal.segments import _walk_heads, parse_name
 from tests.fuzz.allowed import ALLOWED
 from tests.node.journal.described import BODIES, described
 from tests.reference import journal

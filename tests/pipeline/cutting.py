@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parley._node.journal.audit.rows import EVENT_COLUMNS
-from parley._node.journal.names import CLOSED, LIVE
-from parley._node.journal.segments import RANGE_SIZE, list_segments, read_range
+from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE, list_segments, read_range
 from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.listing import Budget, Listing, ranges_between, read_on

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from parley._crypto.identity import NodeId
 from parley._node.journal import keys
-from parley._node.journal.bodies import SegmentEnd, SegmentHead, encode_block
-from parley._node.journal.names import CLOSED, SegmentName, run_start
+from parley._node.journal.record_types import SegmentEnd, SegmentHead, encode_block
 from parley._node.journal.records import encode_record
+from parley._node.journal.segments import CLOSED, SegmentName, run_start
 
 START = 1_763_078_399_000_000_000  # 2025-11-13 23:59:59 UTC
 

@@ -10,14 +10,12 @@ import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._node.journal import keys
-from parley._node.journal.bodies import Secret, SegmentEnd, SegmentHead
-from parley._node.journal.names import CLOSED, LIVE
+from parley._node.journal.record_types import Checkpoint, Secret, SegmentEnd, SegmentHead
 from parley._node.journal.records import Record, encode_record, read_records
-from parley._node.journal.segments import read_range
-from parley._node.journal.sessions import Checkpoint
+from parley._node.journal.segments import CLOSED, LIVE, read_range
 from tests.node.journal.audit.audited import Audited
 from tests.node.journal.joined_tunnels import join
-from tests.node.journal.joined_tunnels import told as a_tunnel
+from tests.node.journal.joined_tunnels import tunnel_record as a_tunnel
 from tests.node.journal.recorded import AUDITOR, MemoryJournal, Recorded, records_of
 from tests.pipeline.cutting import Told, Walks
 
@@ -88,7 +86,7 @@ def verified(segments: Segments) -> Audited:
     return Audited(records_of(segments))
 
 
-def told(segments: Segments, place: Path, *, batches: bool) -> Told:
+def tunnel_record(segments: Segments, place: Path, *, batches: bool) -> Told:
     """By the pipeline, in one batch or in one for each segment."""
     place.mkdir()
     walks, places = Walks([AUDITOR.private_bytes()]), [place]
@@ -147,7 +145,7 @@ def with_older_copy() -> Segments:
 def test_of_the_honest_journal_nothing_is_found(tmp_path: Path) -> None:
     assert len(made().segments) == 4
     assert verified(made().segments).findings == []
-    assert told(made().segments, tmp_path / "j", batches=True).findings == []
+    assert tunnel_record(made().segments, tmp_path / "j", batches=True).findings == []
 
 
 @pytest.mark.parametrize("generation", [0, 1])
@@ -163,7 +161,7 @@ def test_a_secret_that_was_taken_out_is_absent(generation: int, tmp_path: Path) 
     assert statuses["undecryptable"] > 5
     assert statuses["ok"] > statuses["undecryptable"]
     for batches in (False, True):
-        by_pipeline = kinds(told(segments, tmp_path / f"j{batches}", batches=batches))
+        by_pipeline = kinds(tunnel_record(segments, tmp_path / f"j{batches}", batches=batches))
         assert by_pipeline["missing-secret"] == 1
         assert set(by_pipeline) <= {"missing-secret", "undecryptable"}
 
@@ -225,7 +223,7 @@ def test_a_session_without_its_end_in_a_run_that_goes_on_is_a_fault(
     assert first["cut-short"] == 1
     assert "no-end" not in first
     for batches in (False, True):
-        by_pipeline = kinds(told(segments(), tmp_path / f"j{batches}", batches=batches))
+        by_pipeline = kinds(tunnel_record(segments(), tmp_path / f"j{batches}", batches=batches))
         assert by_pipeline["cut-short"] == 1
         assert "no-end" not in by_pipeline
 
@@ -239,8 +237,8 @@ def test_what_damage_explains_is_not_said_to_be_cut_short(tmp_path: Path) -> Non
     segments[stem] = bytes(data)
     found = verified(segments)
     assert [finding.kind for finding in found.findings] == ["bad-crc"]
-    assert kinds(told(segments, tmp_path / "one", batches=False)) == {"bad-crc": 1}
-    assert kinds(told(segments, tmp_path / "many", batches=True)) == {"bad-crc": 1}
+    assert kinds(tunnel_record(segments, tmp_path / "one", batches=False)) == {"bad-crc": 1}
+    assert kinds(tunnel_record(segments, tmp_path / "many", batches=True)) == {"bad-crc": 1}
 
 
 def test_a_missing_segment_explains_it_too(tmp_path: Path) -> None:
@@ -248,7 +246,7 @@ def test_a_missing_segment_explains_it_too(tmp_path: Path) -> None:
     del segments[list(segments)[1]]
     assert "cut-short" not in {finding.kind for finding in verified(segments).findings}
     for batches in (False, True):
-        found = kinds(told(segments, tmp_path / f"j{batches}", batches=batches))
+        found = kinds(tunnel_record(segments, tmp_path / f"j{batches}", batches=batches))
         assert found["missing-segment"] == 1
         assert "cut-short" not in found
 
@@ -263,7 +261,7 @@ def test_other_auditors_than_the_secrets_are_sealed_to(tmp_path: Path) -> None:
 
     segments = rewritten(made().segments, keep)
     assert [finding.kind for finding in verified(segments).findings] == ["wrong-auditors"]
-    assert kinds(told(segments, tmp_path / "j", batches=True)) == {"wrong-auditors": 1}
+    assert kinds(tunnel_record(segments, tmp_path / "j", batches=True)) == {"wrong-auditors": 1}
 
 
 def test_other_auditors_show_wherever_reading_was_broken_off(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from itertools import count, product
 import pyarrow as pa
 import pytest
 
-from parley._node.journal.audit.compact import UNREAD, CompactRow, event_rows
-from parley._node.journal.audit.content import Content
+from parley._node.journal.audit.content import UNREAD, CompactRow, Content, event_rows
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._pipeline import arrow_rows
 from parley._pipeline.arrow_rows import event_batches

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.journal.names import LIVE
 from parley._node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN, Record, encode_record
-from parley._node.journal.segments import RecordRange, plan_ranges, read_range
+from parley._node.journal.segments import LIVE, RecordRange, plan_ranges, read_range
 from parley._pipeline import batches
 from parley._pipeline.batches import SegmentRange, foreign_batch, read_batches
 from parley._pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE

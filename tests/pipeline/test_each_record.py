@@ -13,10 +13,9 @@ import pytest
 from parley._lbm.codec import decode, encode
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
-from parley._node.journal.fields import LIMITS
-from parley._node.journal.names import CLOSED
+from parley._node.journal.record_types import LIMITS
 from parley._node.journal.records import Record, read_records
-from parley._node.journal.segments import read_range
+from parley._node.journal.segments import CLOSED, read_range
 from tests.node.journal.recorded import AUDITOR
 from tests.pipeline.cutting import Walks
 from tests.pipeline.test_absent import Segments, kinds, made, sealed_up

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from parley._crypto.auditor_file import save_auditor_key
 from parley._node.journal.audit.rows import EVENT_COLUMNS
-from parley._node.journal.names import LIVE
+from parley._node.journal.segments import LIVE
 from parley._pipeline.gold.cluster import read_gold
 from parley._pipeline.gold.meanings import FAULT
 from parley._pipeline.silver import events

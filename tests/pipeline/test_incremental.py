@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parley._lbm import keys as cells
-from parley._node.journal.names import CLOSED, LIVE
-from parley._node.journal.segments import RANGE_SIZE
+from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE
 from parley._node.protocol import codes
 from parley._pipeline.batches import read_batches
 from parley._pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE

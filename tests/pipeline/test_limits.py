@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parley._node.journal.audit import Audit
-from parley._node.journal.audit.compact import CompactRow
-from parley._node.journal.audit.content import Content
+from parley._node.journal.audit.content import CompactRow, Content
 from parley._pipeline import event_files
 from parley._pipeline import walk as walk_module
 from parley._pipeline.arrow_rows import event_batches, other_batch

@@ -20,7 +20,7 @@ from parley._pipeline.jobs import refresh
 from parley._pipeline.silver import SilverStep, events, sessions
 from parley._pipeline.tables import Tables
 from tests.node.apps.simulate.journals import Simulated, make
-from tests.node.journal.joined_tunnels import join, server, told
+from tests.node.journal.joined_tunnels import join, server, tunnel_record
 from tests.node.journal.recorded import Recorded
 from tests.node.protocol.pair import ALICE, BOB
 from tests.pipeline import forger, tunnel_forger
@@ -67,8 +67,8 @@ def joined(directory: Path) -> None:
         made.pump()
         began = max(journal.time for journal in made.journals) / 1e9
         same = {"trace": bytes([number]) * 16, "length": 4, "began": began, "ended": began + 0.001}
-        join(made.journals[0], told(**same, hop=1, before=server(1), after=BOB.node_id))
-        join(made.journals[1], told(**same, hop=2, before=ALICE.node_id, after=server(4)))
+        join(made.journals[0], tunnel_record(**same, hop=1, before=server(1), after=BOB.node_id))
+        join(made.journals[1], tunnel_record(**same, hop=2, before=ALICE.node_id, after=server(4)))
     for _ in range(20):  # so that both journals go on behind all of them
         made.pair.a.core.send(1, 0, 64, 1, b"", lbm=False)
         made.pump()

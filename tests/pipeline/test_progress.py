@@ -2,7 +2,7 @@
 
 import json
 
-from parley._node.journal.names import SegmentName
+from parley._node.journal.segments import SegmentName
 from parley._pipeline.progress import Position, Progress
 
 NODE = "a" * 52

@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from parley._node.journal import keys
 from parley._node.journal.audit.rows import EVENT_COLUMNS
-from parley._node.journal.names import CLOSED, LIVE
 from parley._node.journal.records import read_records
+from parley._node.journal.segments import CLOSED, LIVE
 from parley._pipeline.bronze import ingest
 from parley._pipeline.silver import SilverStep, events, findings, sessions, tunnels
 from parley._pipeline.tables import Tables
-from tests.node.journal.joined_tunnels import TRACE, join, server, told
+from tests.node.journal.joined_tunnels import TRACE, join, server, tunnel_record
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -53,7 +53,7 @@ def talk(rec: Recorded) -> None:
         if number == 30:
             pair.b.core.rekey(pair.now)
         if number % 25 == 12:
-            join(rec.journals[0], told(forward=number))
+            join(rec.journals[0], tunnel_record(forward=number))
             rec.journals[0].roll()
         if number in (40, 70):
             rec.journals[0].next_segment()

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
-from parley._node.journal.names import LIVE
 from parley._node.journal.records import BAD_CRC, OK, TORN
+from parley._node.journal.segments import LIVE
 from parley._pipeline.errors import PipelineError
 from parley._pipeline.schema import BRONZE, FOREIGN, UNREADABLE
 from parley._pipeline.source import JournalReader, JournalSource, JournalStreamReader, RangeGroup

@@ -6,8 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from parley._node.journal.audit.compact import CompactRow
-from parley._node.journal.audit.content import Content
+from parley._node.journal.audit.content import CompactRow, Content
 from parley._pipeline.arrow_rows import event_batches, other_batch
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP, WAITING
 from parley._pipeline.stitch.rows import stitch_rows

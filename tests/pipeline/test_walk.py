@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
-from parley._node.journal.names import CLOSED, parse_name
-from parley._node.journal.segments import plan_ranges
+from parley._node.journal.segments import CLOSED, parse_name, plan_ranges
 from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.errors import PipelineError

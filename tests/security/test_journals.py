@@ -15,9 +15,8 @@ from parley._node.journal import keys
 from parley._node.journal.audit import Audit
 from parley._node.journal.audit.content import read_content
 from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, STATUS_AT
-from parley._node.journal.bodies import Secret
+from parley._node.journal.record_types import Checkpoint, Secret
 from parley._node.journal.records import Record, encode_record, read_records
-from parley._node.journal.sessions import Checkpoint
 from parley._node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.node.protocol.pair import ALICE

@@ -16,12 +16,11 @@ from parley._crypto.schedule import application_secrets, next_secret
 from parley._lbm import keys as cells
 from parley._lbm.codec import encode
 from parley._node.journal import keys
-from parley._node.journal.audit.claims import suite_of
+from parley._node.journal.audit.assertions import suite_of
 from parley._node.journal.audit.keyring import labels_key
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
-from parley._node.journal.bodies import SegmentHead, SessionEnd
+from parley._node.journal.record_types import Checkpoint, SegmentHead, SessionEnd
 from parley._node.journal.records import Record, encode_record, read_records
-from parley._node.journal.sessions import Checkpoint
 from parley._node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.node.protocol.pair import ALICE

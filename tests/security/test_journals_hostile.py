@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from parley._node.journal import keys
+from parley._node.journal.record_types import Checkpoint, Generation
 from parley._node.journal.records import OK, encode_record, read_records
 from parley._node.journal.session_log import LONGEST_LABEL
-from parley._node.journal.sessions import Checkpoint, Generation
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 HUGE = 2**20 - 256

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parley._node.journal import keys
-from parley._node.journal.fields import parse_event_head
+from parley._node.journal.record_types import parse_event_head
 from parley._node.journal.segments import list_segments, read_range
 
 ACCEPTED = "accepted"

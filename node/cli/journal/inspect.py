@@ -16,7 +16,7 @@ from parley._node.cli.journal.segments import Bar, find_segments, read_segment
 from parley._node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
 from parley._node.cli.output import Output, brief_time, show_time
 from parley._node.cli.terminal import table_of
-from parley._node.journal.bodies import JoinedTunnel
+from parley._node.journal.record_types import JoinedTunnel
 from parley._node.protocol.codes import code_name
 from parley._node.trust.petnames import Petnames
 

@@ -17,13 +17,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._node.errors import ConfigError, FileError
 from parley._node.journal.audit.audit import Audit
-from parley._node.journal.audit.compact import event_rows
+from parley._node.journal.audit.content import event_rows
 from parley._node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow, TunnelRow
-from parley._node.journal.names import SegmentName
 from parley._node.journal.records import Record
 from parley._node.journal.segments import (
     RecordRange,
     SegmentFile,
+    SegmentName,
     list_segments,
     plan_ranges,
     read_range,

@@ -12,20 +12,20 @@ from typing import Final
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import PublicIdentity
 from parley._node.journal import keys
-from parley._node.journal.bodies import (
+from parley._node.journal.errors import JournalFormatError
+from parley._node.journal.record_types import (
     CHANGES,
+    Checkpoint,
     JoinedTunnel,
     SegmentEnd,
     SegmentHead,
     SessionEnd,
     SessionParted,
+    SessionStart,
+    parse_event_head,
 )
-from parley._node.journal.errors import JournalFormatError
-from parley._node.journal.fields import parse_event_head
-from parley._node.journal.names import CLOSED, SegmentName
 from parley._node.journal.records import OK, Record
-from parley._node.journal.segments import SegmentFile
-from parley._node.journal.sessions import Checkpoint, SessionStart
+from parley._node.journal.segments import CLOSED, SegmentFile, SegmentName
 
 OPEN: Final = "open"  # being written, or the newest and left by a crash
 LEFT: Final = "left open"  # a newer segment is there: a crash left it

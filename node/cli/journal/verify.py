@@ -27,7 +27,7 @@ from parley._node.journal.audit.rows import (
     UNSEALED,
     Finding,
 )
-from parley._node.journal.names import CLOSED, parse_name
+from parley._node.journal.segments import CLOSED, parse_name
 from parley._node.logs import one_line
 from parley._node.trust.petnames import Petnames
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._node.journal import keys
-from parley._node.journal.audit.compact import CompactRow, event_rows
-from parley._node.journal.audit.keyring import Boxes
+from parley._node.journal.audit.content import CompactRow, event_rows
+from parley._node.journal.audit.direction import DirectionTracker
+from parley._node.journal.audit.keyring import BoxOpener
 from parley._node.journal.audit.output import (
     CUT,
     DAMAGE,
@@ -23,15 +24,21 @@ from parley._node.journal.audit.output import (
 )
 from parley._node.journal.audit.rows import EventRow, Finding, SessionRow, Span, TunnelRow
 from parley._node.journal.audit.segment import UNKNOWN, Blocks, OpenSegment, UnknownSessions
-from parley._node.journal.audit.session import AuditedSession
-from parley._node.journal.audit.start import resume_session, start_session
-from parley._node.journal.audit.track import Track
-from parley._node.journal.bodies import CHANGES, KeyUpdate, Secret, SessionEnd, parse_block
+from parley._node.journal.audit.session import AuditedSession, resume_session, start_session
 from parley._node.journal.errors import JournalFormatError
-from parley._node.journal.fields import EVENT, EVENT_HEAD
-from parley._node.journal.names import SegmentName, parse_name
+from parley._node.journal.record_types import (
+    CHANGES,
+    EVENT,
+    EVENT_HEAD,
+    Checkpoint,
+    KeyUpdate,
+    Secret,
+    SessionEnd,
+    SessionStart,
+    parse_block,
+)
 from parley._node.journal.records import BAD_CRC, OK, TORN, Record
-from parley._node.journal.sessions import Checkpoint, SessionStart
+from parley._node.journal.segments import SegmentName, parse_name
 
 _unpack_event: Final = EVENT.unpack_from
 _BOTH: Final = (keys.RECEIVED, keys.SENT)
@@ -52,13 +59,13 @@ class Audit:
         payloads: bool = True,
         stitched: bool = False,
     ) -> None:
-        self._output = AuditOutput(Boxes(auditors), stitched=stitched)
+        self._output = AuditOutput(BoxOpener(auditors), stitched=stitched)
         self._payloads = payloads
         self._name: SegmentName | None = None
         self._next = 0  # the offset at which the next record must begin
         self._live: dict[int, AuditedSession] = {}
         # Directions whose chain is whole, by the first bytes of an event's record.
-        self._usual: dict[bytes, Track] = {}
+        self._in_sequence: dict[bytes, DirectionTracker] = {}
         self._unknown = UnknownSessions(self._output)
         self._segment = OpenSegment(self._output)
         self._block = Blocks(self._output)
@@ -67,7 +74,7 @@ class Audit:
         self._from_beginning = False  # of a run: none may have
         self._started: set[str] = set()
 
-    def usual_events(
+    def events_in_sequence(
         self,
         segment: str,
         first: int,
@@ -85,12 +92,12 @@ class Audit:
         output = self._output
         if offsets[first] != self._next or output.silent or segment != output.segment:
             return first
-        track_of = self._usual.get
+        track_of = self._in_sequence.get
         at = first
         for at in range(first, stop):
             body = bodies[at]
-            track = track_of(body[:EVENT_HEAD])
-            if track is None or not track.take_usual(offsets[at], times[at], body):
+            tracker = track_of(body[:EVENT_HEAD])
+            if tracker is None or not tracker.take_in_sequence(offsets[at], times[at], body):
                 break
         else:
             at = stop
@@ -228,8 +235,8 @@ class Audit:
             session.close_spans(block.end_of(number, self._next), ended=False, lost=block.lost)
         self._live = {}
         self._block = Blocks(self._output)
-        self._usual = {}
-        self._unknown.tell(self._next)
+        self._in_sequence = {}
+        self._unknown.report(self._next)
         self._blocks = 0
         self._may_resume = True
         self._name = None
@@ -241,7 +248,7 @@ class Audit:
             if silent:
                 session.silence()
             else:
-                session.begin_loud(offset)
+                session.start_reporting(offset)
 
     # Inside: records.
 
@@ -260,10 +267,12 @@ class Audit:
         if session is None:
             self._unknown.event(record, number, direction)
             return
-        track = session.tracks[direction]
-        if session.is_usual(direction) and track.take_usual(record.offset, record.time, body):
+        tracker = session.trackers[direction]
+        if session.is_in_sequence(direction) and tracker.take_in_sequence(
+            record.offset, record.time, body
+        ):
             return
-        self._searched(number, session, direction, record, damaged=False)
+        self._event_out_of_sequence(number, session, direction, record, damaged=False)
 
     def _other(self, record: Record) -> None:
         kind, body = record.kind, record.body
@@ -278,7 +287,7 @@ class Audit:
             session = self._session(secret.session)
             session.secret(secret, record.offset)
             self._segment.boxes(secret.boxes, record)
-            self._look_at(secret.session, session)
+            self._update_in_sequence(secret.session, session)
         elif kind == keys.KEY_UPDATE:
             update = KeyUpdate.parse(body)
             self._session(update.session).key_update(update, record.time, record.offset)
@@ -295,7 +304,7 @@ class Audit:
             self._block.begin(record, *parse_block(body))
             self._blocks += 1
             self._may_resume = self._blocks == 1 and not self._from_beginning
-            self._look_for_cut()
+            self._end_absent_sessions()
         elif kind == keys.SEGMENT:
             self._segment.head(record, self._name)
         elif kind == keys.SEGMENT_END:
@@ -335,10 +344,10 @@ class Audit:
             self._enter(checkpoint.session, session, record)
         else:
             session.checkpoint(checkpoint, record.offset, record.time)
-            self._look_at(checkpoint.session, session)
-        self._look_for_cut()
+            self._update_in_sequence(checkpoint.session, session)
+        self._end_absent_sessions()
 
-    def _look_for_cut(self) -> None:
+    def _end_absent_sessions(self) -> None:
         """Once a block has all its checkpoints: end the open sessions that are not in it."""
         found = self._block.whole(self._live)
         if found is None:
@@ -365,12 +374,12 @@ class Audit:
             before.give_up_pending()
             before.close_spans(record.offset, ended=True)
         self._live[number] = session
-        self._look_at(number, session)
+        self._update_in_sequence(number, session)
 
     def _forget(self, number: int) -> None:
         del self._live[number]
         for direction in _BOTH:
-            self._usual.pop(EVENT.pack(number, direction), None)
+            self._in_sequence.pop(EVENT.pack(number, direction), None)
 
     def _damaged(self, record: Record) -> None:
         body = record.body
@@ -383,22 +392,22 @@ class Audit:
             self._block.lost |= record.status != TORN
             self._output.finding(record.status, record, DAMAGE[record.status])
             return
-        place = session.tracks[direction].place + 1
+        place = session.trackers[direction].place + 1
         session.out.finding(BAD_CRC, direction, place, record.time, record.offset, DAMAGE[BAD_CRC])
-        self._searched(number, session, direction, record, damaged=True)
+        self._event_out_of_sequence(number, session, direction, record, damaged=True)
 
-    def _searched(
+    def _event_out_of_sequence(
         self, number: int, session: AuditedSession, direction: int, record: Record, *, damaged: bool
     ) -> None:
         """Take an event that is not of the usual kind, as none is while a chain is broken."""
         body = record.body
         session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged=damaged)
-        self._look_at(number, session)
+        self._update_in_sequence(number, session)
 
-    def _look_at(self, number: int, session: AuditedSession) -> None:
+    def _update_in_sequence(self, number: int, session: AuditedSession) -> None:
         for direction in _BOTH:
             key = EVENT.pack(number, direction)
-            if session.is_usual(direction):
-                self._usual[key] = session.tracks[direction]
+            if session.is_in_sequence(direction):
+                self._in_sequence[key] = session.trackers[direction]
             else:
-                self._usual.pop(key, None)
+                self._in_sequence.pop(key, None)

@@ -4,7 +4,8 @@ Events are read by the table that nodes use (`node.protocol.event_types`), so wh
 node takes for absent is absent here, and what a node refuses is malformed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -12,14 +13,52 @@ from parley._lbm import keys
 from parley._lbm.codec import encode_value
 from parley._lbm.errors import LbmError
 from parley._lbm.heads import BYTES, encode_head
-from parley._node.journal.audit.labels import LONGEST_TOPIC
-from parley._node.journal.audit.rows import MALFORMED, OK
+from parley._node.journal.audit.rows import MALFORMED, OK, EventRow
 from parley._node.protocol import codes
 from parley._node.protocol.batch_event import parse_batch
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import NO_PAYLOAD, Event
 from parley._node.protocol.event_types import EVENT_TYPES
 from parley._node.protocol.limits import CONNECTION_STREAM_PAYLOAD
+
+MAX_LABELS: Final = 2**14  # of streams, in one session
+# How many characters of a topic, name, namespace or label rows have: a peer may send a million.
+LONGEST_TOPIC: Final = 1_024
+_NOTIFY: Final = codes.SIM << 8 | codes.NOTIFY
+_TOPIC_PREFIX: Final = "topic:"
+
+
+class Label(NamedTuple):
+    """A stream's label, and the topic whose notes the stream carries, if it does."""
+
+    text: str
+    topic: str | None
+
+    def topic_of(self, number: int, own: str | None) -> str | None:
+        """The topic of an event of type `number` on the stream, with a topic of its `own` or
+        None: a note on a topic's stream belongs to that topic, whatever it says."""
+        if self.topic is None or (own is not None and number != _NOTIFY):
+            return own
+        return self.topic
+
+
+def read_label(text: str) -> Label:
+    """A label in the form of rows."""
+    topic = text.removeprefix(_TOPIC_PREFIX) if text.startswith(_TOPIC_PREFIX) else None
+    return Label(text[:LONGEST_TOPIC], topic and topic[:LONGEST_TOPIC])
+
+
+def labels_of(labels: Mapping[int, str]) -> dict[int, Label]:
+    """The labels of a checkpoint, by stream; no more than a session may have."""
+    return {stream: read_label(text) for stream, text in islice(labels.items(), MAX_LABELS)}
+
+
+def add_label(labels: dict[int, Label], stream: int, text: str) -> None:
+    """Add the label of a stream that was opened; where there are too many, the first goes."""
+    if len(labels) >= MAX_LABELS:
+        del labels[next(iter(labels))]
+    labels[stream] = read_label(text)
+
 
 _DATA: Final = codes.STREAM << 8 | codes.DATA
 _NOTES: Final = codes.SIM << 8 | codes.NOTES
@@ -164,3 +203,64 @@ def _single_notes(notes: list[Any]) -> list[bytes]:
         if all(type(note) is bytes and len(note) == size for note in notes):
             return [head + note for note in notes]
     return [_NOTIFY_HEAD + encode_value(note) for note in notes]
+
+
+class CompactRow(NamedTuple):
+    """One event. `head` has the values of `HEAD_COLUMNS`, `number` is category << 8 |
+    subcategory. If it could not be decrypted, `async_id`, `number` and `payload` are None.
+    `topic` is the event's own or that of its stream, `label` the stream's. If `content` has
+    notes, they replace `payload`, which is None. `inside` is its place in a batch, from 0, None
+    outside of one; the events of a batch share its offset, place, sizes and digest."""
+
+    head: tuple[str | None, ...]
+    offset: int
+    place: int | None
+    time_ns: int
+    stream: int
+    wire_size: int
+    blob_size: int | None
+    digest: bytes | None
+    async_id: int | None
+    number: int | None
+    content: Content
+    topic: str | None
+    label: str | None
+    payload: bytes | None
+    status: str
+    inside: int | None = None
+
+
+# The contents of an event that was not decrypted, and of a Proof.
+UNREAD: Final = Content(None)
+PROOF: Final = Content("proof")
+
+
+def event_rows(
+    rows: Sequence[CompactRow], sealed_ns: int | None, *, payloads: bool
+) -> Iterator[EventRow]:
+    """Rows with the columns of `EVENT_COLUMNS`: one for each event, or for each of its notes.
+
+    `sealed_ns` is the time of the seal that vouches for them, if one does.
+    """
+    for row in rows:
+        content, number = row.content, row.number
+        fixed = (
+            *row.head,
+            *row[1:9],
+            None if number is None else number >> 8,
+            None if number is None else number & 255,
+            content.type,
+            row.topic,
+            content.namespace,
+            row.label,
+            content.code,
+            content.opens,
+            content.request,
+        )
+        # From the times as rows have them, in microseconds, so that others compute the same.
+        delay = None if sealed_ns is None else sealed_ns // 1000 - row.time_ns // 1000
+        count = 1 if content.notes is None else len(content.notes)
+        for item, piece in enumerate(content.notes or [row.payload]):
+            size = None if piece is None else len(piece)
+            kept = piece if payloads else None
+            yield (*fixed, size, kept, row.inside, item, count, row.status, delay)

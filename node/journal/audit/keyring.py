@@ -16,9 +16,8 @@ from parley._crypto.schedule import application_secrets, commitment, next_secret
 from parley._crypto.streamkeys import StreamKey
 from parley._lbm.codec import Value, decode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.journal.fields import LIMITS
 from parley._node.journal.keys import LABEL_LIST
-from parley._node.journal.sessions import Generation
+from parley._node.journal.record_types import LIMITS, Generation
 
 LABEL_NONCE: Final = 24
 _PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed
@@ -30,7 +29,7 @@ _KEPT_SECRETS: Final = 4_096
 MOST_UPDATES: Final = 2**16
 
 
-class Boxes:
+class BoxOpener:
     """Opens boxes with the auditors' private keys; remembers the last 4,096 secrets."""
 
     def __init__(self, auditors: Sequence[AuditorPrivateKey]) -> None:
@@ -79,7 +78,13 @@ class Keyring:
     )
 
     def __init__(
-        self, boxes: Boxes, suite: Suite, commit: bytes, th1: bytes, th2: bytes, session_id: bytes
+        self,
+        boxes: BoxOpener,
+        suite: Suite,
+        commit: bytes,
+        th1: bytes,
+        th2: bytes,
+        session_id: bytes,
     ) -> None:
         self._boxes = boxes
         self._suite = suite
@@ -135,9 +140,9 @@ class Keyring:
         """The payload of a side's Proof; None if it does not open."""
         if not self._proofs:
             return None
-        lane = StreamKey(self._suite, self._proofs[initiator], 0)
+        key = StreamKey(self._suite, self._proofs[initiator], 0)
         try:
-            return lane.decrypt(blob, _PROOF_AAD)[_INNER_HEAD:]
+            return key.decrypt(blob, _PROOF_AAD)[_INNER_HEAD:]
         except DecryptError:
             return None
 
@@ -210,12 +215,12 @@ def _label_map(value: Value) -> dict[int, str]:
 TRIED_COUNTERS: Final = 64
 
 
-class Lanes:
+class EpochKeys:
     """The stream keys of one epoch of a direction. `secret` is the epoch's, None if it is not
     known. Counters rise with what opens, so events must be opened in the order of the chain;
     with `guess` events may be missing, and a few counters are tried."""
 
-    __slots__ = ("_counters", "_lanes", "_suite", "guess", "secret")
+    __slots__ = ("_counters", "_keys", "_suite", "guess", "secret")
 
     def __init__(self, suite: Suite) -> None:
         self._suite = suite
@@ -226,36 +231,36 @@ class Lanes:
     def begin(self, counters: Mapping[int, int]) -> None:
         """An epoch begins, or goes on, with these counters of its streams."""
         self._counters = dict(counters)
-        self._lanes: dict[bytes, StreamKey] = {}
+        self._keys: dict[bytes, StreamKey] = {}
 
     def keep(self, streams: Mapping[int, int]) -> None:
         """Free the keys of all other streams."""
         names = {stream.to_bytes(4, "big") for stream in streams}
-        self._lanes = {name: lane for name, lane in self._lanes.items() if name in names}
+        self._keys = {name: key for name, key in self._keys.items() if name in names}
 
     def decrypt(self, stream4: bytes, blob: bytes, form: bytes) -> bytes | None:
         """The plaintext of an event of a form (1 byte); None without the right key."""
         if self.secret is None:
             return None
-        lane = self._lanes.get(stream4) or self._lane(stream4, self.secret)
+        key = self._keys.get(stream4) or self._stream_key(stream4, self.secret)
         aad = stream4 + form
         try:
-            return lane.decrypt(blob, aad)
+            return key.decrypt(blob, aad)
         except DecryptError:
             if not self.guess:
                 return None
-        first = lane.counter
+        first = key.counter
         for counter in range(first + 1, first + TRIED_COUNTERS):
-            lane.counter = counter
+            key.counter = counter
             try:
-                return lane.decrypt(blob, aad)
+                return key.decrypt(blob, aad)
             except DecryptError:
                 continue
-        lane.counter = first
+        key.counter = first
         return None
 
-    def _lane(self, stream4: bytes, secret: bytes) -> StreamKey:
+    def _stream_key(self, stream4: bytes, secret: bytes) -> StreamKey:
         stream = int.from_bytes(stream4, "big")
-        lane = self._lanes[stream4] = StreamKey(self._suite, secret, stream)
-        lane.counter = self._counters.get(stream, 0)
-        return lane
+        key = self._keys[stream4] = StreamKey(self._suite, secret, stream)
+        key.counter = self._counters.get(stream, 0)
+        return key

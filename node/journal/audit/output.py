@@ -6,14 +6,12 @@ Each row has the journal and segment that it is from, a session's row also the s
 from typing import Final
 
 from parley._crypto.identity import PublicIdentity
-from parley._node.journal.audit.compact import UNREAD, CompactRow
-from parley._node.journal.audit.keyring import Boxes
+from parley._node.journal.audit.content import UNREAD, CompactRow
+from parley._node.journal.audit.keyring import BoxOpener
 from parley._node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span, TunnelRow
-from parley._node.journal.bodies import JoinedTunnel
-from parley._node.journal.fields import EVENT_HEAD
 from parley._node.journal.keys import RECEIVED
+from parley._node.journal.record_types import EVENT_HEAD, JoinedTunnel, SessionFacts
 from parley._node.journal.records import Record
-from parley._node.journal.sessions import SessionFacts
 
 # How many characters of an address or role rows have: each row of a session repeats them.
 LONGEST_TEXT: Final = 1_024
@@ -54,7 +52,7 @@ class AuditOutput:
         "tunnels",
     )
 
-    def __init__(self, boxes: Boxes, *, stitched: bool) -> None:
+    def __init__(self, boxes: BoxOpener, *, stitched: bool) -> None:
         self.boxes = boxes
         self.stitched = stitched
         self.silent = False
@@ -68,7 +66,7 @@ class AuditOutput:
         self.spans: list[tuple[Span, list[CompactRow]]] = []
         self.tunnels: list[TunnelRow] = []
 
-    def tell(self, what: Finding | SessionRow) -> None:
+    def report(self, what: Finding | SessionRow) -> None:
         """Put out a finding, or a session's row."""
         if self.silent:
             return
@@ -107,7 +105,7 @@ class AuditOutput:
 
     def finding(self, kind: str, record: Record, evidence: str) -> None:
         """Something is wrong with a record that belongs to no known session."""
-        self.tell(
+        self.report(
             Finding(
                 kind,
                 self.journal,
@@ -186,14 +184,14 @@ class SessionOutput:
     ) -> None:
         """Something is wrong with this session, in the segment that is read or in another."""
         output = self.output
-        way = None if direction is None else DIRECTIONS[direction]
-        output.tell(
+        name = None if direction is None else DIRECTIONS[direction]
+        output.report(
             Finding(
                 kind,
                 output.journal,
                 segment or output.segment,
                 self.id,
-                way,
+                name,
                 place,
                 time,
                 offset,
@@ -228,6 +226,6 @@ class SessionOutput:
             self._started,
         )
 
-    def tell(self, row: SessionRow) -> None:
+    def report(self, row: SessionRow) -> None:
         """Give out a session's row."""
-        self.output.tell(row)
+        self.output.report(row)

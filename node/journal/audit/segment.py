@@ -12,10 +12,9 @@ from typing import Final
 from parley._node.journal import keys
 from parley._node.journal.audit.output import AuditOutput
 from parley._node.journal.audit.rows import Finding
-from parley._node.journal.bodies import SegmentEnd, SegmentHead
-from parley._node.journal.fields import Box
-from parley._node.journal.names import SegmentName, run_start
+from parley._node.journal.record_types import Box, SegmentEnd, SegmentHead
 from parley._node.journal.records import OK, Record
+from parley._node.journal.segments import SegmentName, run_start
 
 
 class OpenSegment:
@@ -165,12 +164,12 @@ class UnknownSessions:
         self._counts[number] = self._counts.get(number, 0) + 1
         self._output.unknown_event(record, direction)
 
-    def tell(self, offset: int) -> None:
+    def report(self, offset: int) -> None:
         """The findings, at the offset where reading ended."""
         output = self._output
         for number, count in self._counts.items():
             which = "other numbers" if number == _OTHERS else f"number {number}"
-            output.tell(
+            output.report(
                 Finding(
                     "no-session",
                     output.journal,

@@ -10,28 +10,38 @@ from typing import Final
 from parley._crypto.errors import CryptoError
 from parley._crypto.hashing import SHA256
 from parley._crypto.identity import PublicIdentity
+from parley._crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
 from parley._lbm.codec import decode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.keys import IDENTITY_KEYS
-from parley._node.journal.audit.claims import (
+from parley._node.journal.audit.assertions import (
     Generations,
     KnownSession,
-    beside_checkpoint,
-    beside_end,
-    constant_of,
-    contradiction,
+    close_contradiction,
+    constants_digest,
+    report_checkpoint_mismatch,
+    report_end_mismatch,
     suite_of,
 )
+from parley._node.journal.audit.broken_chain import BrokenChain, report_copy
+from parley._node.journal.audit.content import labels_of
+from parley._node.journal.audit.direction import DirectionContext, DirectionTracker
 from parley._node.journal.audit.keyring import Keyring
-from parley._node.journal.audit.labels import labels_of
 from parley._node.journal.audit.output import LONGEST_TEXT, AuditOutput, SessionOutput
 from parley._node.journal.audit.rows import DIRECTIONS, Span
-from parley._node.journal.audit.search import Search, report_copy
-from parley._node.journal.audit.track import Track, TrackContext
-from parley._node.journal.bodies import KeyUpdate, Secret, SessionEnd, SessionParted, SessionResumed
 from parley._node.journal.errors import JournalFormatError
 from parley._node.journal.keys import RECEIVED, SENT
-from parley._node.journal.sessions import Checkpoint, Generation
+from parley._node.journal.record_types import (
+    Checkpoint,
+    DirectionCheckpoint,
+    Generation,
+    KeyUpdate,
+    Secret,
+    SessionEnd,
+    SessionParted,
+    SessionResumed,
+    SessionStart,
+)
 
 WAITING_BOXES: Final = 4
 
@@ -59,9 +69,9 @@ class AuditedSession:
             self._add(known.generations, known.offset)
             labels = self._labels(known.labels, known.offset)
         commits = {one.number: one.commit or b"" for one in known.generations}
-        context = TrackContext(suite, facts.commit, self.keyring, labels_of(labels), out)
-        self.tracks = tuple(
-            Track(
+        context = DirectionContext(suite, facts.commit, self.keyring, labels_of(labels), out)
+        self.trackers = tuple(
+            DirectionTracker(
                 context,
                 direction,
                 out.head(direction),
@@ -76,8 +86,8 @@ class AuditedSession:
             self.silence()
         # The encrypted parts of both Proofs, until a key opens them.
         self.proofs: tuple[bytes, ...] = ()
-        self._searches: list[Search | None] = [None, None]
-        self._constant = constant_of(facts, known.th1, known.th2, known.started)
+        self._broken_chains: list[BrokenChain | None] = [None, None]
+        self._constant = constants_digest(facts, known.th1, known.th2, known.started)
         self._boxes: dict[int, Generation] = {}  # of rekeys whose key update has yet to come
         self._secrets = Generations(out, known.generations)
         self.begin_spans()
@@ -88,33 +98,33 @@ class AuditedSession:
         self, direction: int, offset: int, time: int, wire: bytes, *, damaged: bool = False
     ) -> None:
         """An event's record; `damaged` if its CRC is wrong."""
-        track = self.tracks[direction]
-        search = self._searches[direction]
+        tracker = self.trackers[direction]
+        broken = self._broken_chains[direction]
         self._secrets.require(0, time, offset)
         try:
-            parsed = track.parse(offset, time, wire)
+            parsed = tracker.parse(offset, time, wire)
             parsed.damaged = damaged
         except ValueError:
             parsed = None
-        if search is not None:
-            if search.take(parsed):
-                self._searches[direction] = None
+        if broken is not None:
+            if broken.take(parsed):
+                self._broken_chains[direction] = None
             return
         if parsed is None:
-            self._searches[direction] = Search(track, None, damaged=damaged)
+            self._broken_chains[direction] = BrokenChain(tracker, None, damaged=damaged)
             return
-        value = track.fits(parsed)
+        value = tracker.fits(parsed)
         if value is not None:
-            track.accept(parsed, value)
-        elif parsed.mark in track.recent:
-            report_copy(track, parsed)
+            tracker.accept(parsed, value)
+        elif parsed.mark in tracker.recent:
+            report_copy(tracker, parsed)
         else:
-            self._searches[direction] = Search(track, parsed, damaged=damaged)
+            self._broken_chains[direction] = BrokenChain(tracker, parsed, damaged=damaged)
 
-    def is_usual(self, direction: int) -> bool:
+    def is_in_sequence(self, direction: int) -> bool:
         """Whether the next event may be of the usual kind: the chain is not broken, and the
         session's secret came before."""
-        return self._searches[direction] is None and 0 in self._secrets
+        return self._broken_chains[direction] is None and 0 in self._secrets
 
     def secret(self, secret: Secret, offset: int) -> None:
         """The boxes of a generation's secret, which come before everything that needs it.
@@ -134,24 +144,24 @@ class AuditedSession:
             return
         self._add((generation,), offset)
         self._check_proofs(offset)
-        for track in self.tracks:
-            track.find_secret()
+        for tracker in self.trackers:
+            tracker.find_secret()
 
     def key_update(self, update: KeyUpdate, time: int, offset: int) -> None:
         """A direction goes on under new keys."""
-        track = self.tracks[update.direction]
-        if update.epoch != track.epoch + 1:
+        tracker = self.trackers[update.direction]
+        if update.epoch != tracker.epoch + 1:
             self.out.finding(
                 "epoch-mismatch",
                 update.direction,
-                track.place,
+                tracker.place,
                 time,
                 offset,
-                f"epoch {update.epoch} is said to follow epoch {track.epoch}",
+                f"epoch {update.epoch} is said to follow epoch {tracker.epoch}",
             )
         generation = update.generation
         if generation is None:
-            track.switch(None, update.epoch, None)
+            tracker.switch(None, update.epoch, None)
         else:
             self._secrets.require(generation.number, time, offset)
             if not self._secrets.agrees(generation):
@@ -160,8 +170,8 @@ class AuditedSession:
             boxes = self._boxes.pop(generation.number, None)
             if boxes is not None:
                 self._add((replace(generation, boxes=boxes.boxes),), offset)
-            track.switch(generation.number, update.epoch, generation.commit)
-        self.out.tell(
+            tracker.switch(generation.number, update.epoch, generation.commit)
+        self.out.report(
             self.out.row("key-update", time, offset)._replace(
                 direction=DIRECTIONS[update.direction],
                 epoch=update.epoch,
@@ -171,7 +181,7 @@ class AuditedSession:
 
     def checkpoint(self, checkpoint: Checkpoint, offset: int, time: int) -> None:
         """The journal's claim about the session between two events."""
-        if self._constant != constant_of(
+        if self._constant != constants_digest(
             checkpoint.facts, checkpoint.th1, checkpoint.th2, checkpoint.started
         ):
             self.out.finding(
@@ -190,18 +200,18 @@ class AuditedSession:
                 self.out.finding("checkpoint-mismatch", None, None, time, offset, what)
         self._labels(checkpoint.labels, offset)
         commits = {one.number: one.commit or b"" for one in checkpoint.generations}
-        for track, state in zip(self.tracks, states, strict=True):
-            broken = self._end_search(track.direction, state.place, state.chain)
+        for tracker, state in zip(self.trackers, states, strict=True):
+            broken = self._end_broken_chain(tracker.direction, state.place, state.chain)
             commit = commits.get(state.generation, b"")
-            if not broken and track.is_at(state) and track.rekey_commit == commit:
-                track.forget_ended(state)
+            if not broken and tracker.is_at(state) and tracker.rekey_commit == commit:
+                tracker.forget_ended(state)
                 continue
             if not broken:
-                beside_checkpoint(track, state, time, offset)
-            track.give_up_pending()
+                report_checkpoint_mismatch(tracker, state, time, offset)
+            tracker.give_up_pending()
             if self.keyring is not None:
                 self._add(checkpoint.generations, offset)
-            track.adopt(state, commit)
+            tracker.adopt(state, commit)
 
     def change(self, change: SessionParted | SessionResumed, time: int, offset: int) -> None:
         """Its transport went, or another came: the node's bare word, which proves nothing."""
@@ -210,20 +220,20 @@ class AuditedSession:
             row = row._replace(text=change.text[:LONGEST_TEXT])
         else:
             row = self.out.row("resumed", time, offset)._replace(resumption=change.resumption)
-        self.out.tell(row)
+        self.out.report(row)
 
     def end(self, end: SessionEnd, time: int, offset: int) -> None:
         """The session's last record."""
         self._secrets.require(0, time, offset)
-        for track, chain, place in zip(self.tracks, end.chains, end.places, strict=True):
-            if not self._end_search(track.direction, place, chain):
-                beside_end(track, place, chain, time, offset)
+        for tracker, chain, place in zip(self.trackers, end.chains, end.places, strict=True):
+            if not self._end_broken_chain(tracker.direction, place, chain):
+                report_end_mismatch(tracker, place, chain, time, offset)
         if self.keyring is not None and self.keyring.has(0):
-            evidence = contradiction(end, self.tracks)
+            evidence = close_contradiction(end, self.trackers)
             if evidence is not None:
                 self.out.finding("end-mismatch", None, None, time, offset, evidence)
         self.give_up_pending()
-        self.out.tell(
+        self.out.report(
             self.out.row("end", time, offset)._replace(
                 code=end.code,
                 text=end.text,
@@ -236,37 +246,37 @@ class AuditedSession:
 
     # Spans: records that are read in one go.
 
-    def begin_loud(self, offset: int) -> None:
+    def start_reporting(self, offset: int) -> None:
         """Records from here on are read for the first time."""
         self._offset = offset
-        for track in self.tracks:
-            track.now_loud()
-        for search in self._searches:
-            if search is not None:
-                search.is_told()
+        for tracker in self.trackers:
+            tracker.start_reporting()
+        for broken in self._broken_chains:
+            if broken is not None:
+                broken.mark_reported()
         self.begin_spans()
 
     def give_up_pending(self) -> None:
         """No seal will come any more."""
-        for track in self.tracks:
-            track.give_up_pending()
+        for tracker in self.trackers:
+            tracker.give_up_pending()
 
     def silence(self) -> None:
         """The events that come next have rows already."""
-        for track in self.tracks:
-            track.silent = True
+        for tracker in self.trackers:
+            tracker.silent = True
 
     def next_segment(self) -> None:
         """The events that come next are in another segment."""
-        for track in self.tracks:
-            track.head = self.out.head(track.direction)
+        for tracker in self.trackers:
+            tracker.head = self.out.head(tracker.direction)
 
     def begin_spans(self, *, started: bool = False) -> None:
         """Spans begin here; `started`: the session does too."""
         segment = self.out.output.segment
         self._spans = [
-            (track.chain.value, track.place, segment, started, self._state_of(track))
-            for track in self.tracks
+            (tracker.chain.value, tracker.place, segment, started, self._state_of(tracker))
+            for tracker in self.trackers
         ]
 
     def close_spans(self, offset: int, *, ended: bool, lost: bool = False) -> None:
@@ -275,29 +285,29 @@ class AuditedSession:
         `lost`: records at the end could not be read.
         """
         output = self.out.output
-        for track, (chain, place, segment, started, state) in zip(
-            self.tracks, self._spans, strict=True
+        for tracker, (chain, place, segment, started, state) in zip(
+            self.trackers, self._spans, strict=True
         ):
-            unplaced = self._leave_search(track)
-            track.bad_seals.tell()
-            track.unread.tell()
-            pending = track.take_pending()
-            end_state = self._state_of(track)
+            unplaced = self._leave_broken_chain(tracker)
+            tracker.bad_seals.report()
+            tracker.unread.report()
+            pending = tracker.take_pending()
+            end_state = self._state_of(tracker)
             span = Span(
                 output.journal,
                 segment,
                 self._offset,
                 self.out.id,
-                DIRECTIONS[track.direction],
+                DIRECTIONS[tracker.direction],
                 chain,
                 place,
                 output.segment,
                 offset,
-                track.chain.value,
-                track.place,
+                tracker.chain.value,
+                tracker.place,
                 len(pending),
                 unplaced,
-                track.sealed_ns,
+                tracker.sealed_ns,
                 state,
                 end_state,
                 started,
@@ -308,25 +318,25 @@ class AuditedSession:
 
     # Inside.
 
-    def _state_of(self, track: Track) -> bytes:
+    def _state_of(self, tracker: DirectionTracker) -> bytes:
         """What must not change from one span to the next, besides chain and place."""
-        generation = (track.epoch, track.generation, track.updates)
-        secrets = self._secrets.since(min(track.generation for track in self.tracks))
-        text = f"{self._constant.hex()} {generation} {track.rekey_commit.hex()} {secrets}"
+        generation = (tracker.epoch, tracker.generation, tracker.updates)
+        secrets = self._secrets.since(min(tracker.generation for tracker in self.trackers))
+        text = f"{self._constant.hex()} {generation} {tracker.rekey_commit.hex()} {secrets}"
         return SHA256.digest(text.encode())
 
-    def _leave_search(self, track: Track) -> int:
+    def _leave_broken_chain(self, tracker: DirectionTracker) -> int:
         """Nothing more is read; returns how many events of a broken chain have no place."""
-        search = self._searches[track.direction]
-        if search is None:
+        broken = self._broken_chains[tracker.direction]
+        if broken is None:
             return 0
-        unplaced = search.unplaced
+        unplaced = broken.unplaced
         if self.out.output.stitched:
-            search.leave()
-            self._searches[track.direction] = None
+            broken.leave()
+            self._broken_chains[tracker.direction] = None
         else:
-            self._end_search(track.direction, None, None)
-        track.give_up_pending()
+            self._end_broken_chain(tracker.direction, None, None)
+        tracker.give_up_pending()
         return unplaced
 
     def _add(self, generations: tuple[Generation, ...], offset: int) -> None:
@@ -358,17 +368,19 @@ class AuditedSession:
             return
         self._add(absent, offset)
         self._check_proofs(offset)
-        for track, state in zip(self.tracks, (checkpoint.received, checkpoint.sent), strict=True):
-            track.lanes.begin(state.counters)
-            track.find_secret()
+        for tracker, state in zip(
+            self.trackers, (checkpoint.received, checkpoint.sent), strict=True
+        ):
+            tracker.epoch_keys.begin(state.counters)
+            tracker.find_secret()
 
-    def _end_search(self, direction: int, place: int | None, chain: bytes | None) -> bool:
+    def _end_broken_chain(self, direction: int, place: int | None, chain: bytes | None) -> bool:
         """End the search after a broken chain, if any; returns whether it stays broken."""
-        search = self._searches[direction]
-        if search is None:
+        broken = self._broken_chains[direction]
+        if broken is None:
             return False
-        self._searches[direction] = None
-        return not search.end(place, chain)
+        self._broken_chains[direction] = None
+        return not broken.end(place, chain)
 
     def _check_proofs(self, offset: int) -> None:
         """Compare the identities in the session's start with those that the Proofs show."""
@@ -376,12 +388,85 @@ class AuditedSession:
         if self.keyring is None or not self.keyring.has(0):
             return
         shown = self.facts.remote_keys, self.facts.local_keys
-        for track, blob, keys_ in zip(self.tracks, proofs, shown, strict=False):
-            payload = self.keyring.open_proof(blob, initiator=track.initiator)
+        for tracker, blob, keys_ in zip(self.trackers, proofs, shown, strict=False):
+            payload = self.keyring.open_proof(blob, initiator=tracker.initiator)
             try:
                 same = payload is not None and decode(payload).get(IDENTITY_KEYS) == keys_
             except LbmDecodeError:
                 same = False
             if not same:
                 what = "the identity in the session's start is not the one that the Proof shows"
-                self.out.finding("bad-proof", track.direction, 0, None, offset, what)
+                self.out.finding("bad-proof", tracker.direction, 0, None, offset, what)
+
+
+_BEFORE_PROOF: Final = -1  # the place before that of the Proof
+
+
+def start_session(
+    output: AuditOutput, start: SessionStart, time: int, offset: int
+) -> AuditedSession:
+    """A session from its first record.
+
+    Raises:
+        JournalFormatError: a session cannot have the record's values.
+    """
+    facts = start.facts
+    hash = suite_of(facts).hash_algorithm
+    th1 = hash.digest(start.t1)
+    th2 = hash.digest(start.t1 + start.responder_proof + start.initiator_proof)
+    with_proof = hash.digest(start.t1 + start.responder_proof)
+    initiator = chain_start_initiator(hash, with_proof, facts.commit)
+    responder = chain_start_responder(hash, th1, facts.commit)
+    proofs = start.responder_proof, start.initiator_proof
+    chains = responder, initiator
+    if not facts.initiator:
+        proofs, chains = proofs[::-1], chains[::-1]
+    received, sent = (DirectionCheckpoint(chain, _BEFORE_PROOF, 0, 0, 0, 0, {}) for chain in chains)
+    session = AuditedSession(output, KnownSession(facts, time, offset, th1, th2, (received, sent)))
+    for tracker, proof in zip(session.trackers, proofs, strict=True):
+        blob = _verify_proof(session, tracker, proof, time, offset)
+        session.proofs += (blob,)
+        tracker.chain.value = chain_bind(hash, tracker.chain.value, th2)
+    session.begin_spans(started=True)
+    session.out.report(session.out.row("start", time, offset))
+    return session
+
+
+def resume_session(
+    output: AuditOutput, checkpoint: Checkpoint, time: int, offset: int
+) -> AuditedSession:
+    """A session that began before what is read here; raises as `start_session`."""
+    known = KnownSession(
+        checkpoint.facts,
+        checkpoint.started,
+        offset,
+        checkpoint.th1,
+        checkpoint.th2,
+        (checkpoint.received, checkpoint.sent),
+        checkpoint.generations,
+        checkpoint.labels,
+    )
+    session = AuditedSession(output, known)
+    session.out.report(session.out.row("live", time, offset))
+    return session
+
+
+def _verify_proof(
+    session: AuditedSession, tracker: DirectionTracker, proof: bytes, time: int, offset: int
+) -> bytes:
+    """Verify a Proof; returns its encrypted part, empty if it has none."""
+    value = None
+    try:
+        parsed = tracker.parse(offset, time, proof)
+        value = tracker.fits(parsed)
+    except ValueError:
+        parsed = None
+    if parsed is not None and value is not None:
+        keyring, tracker.keyring = tracker.keyring, None  # Proofs are under keys of their own
+        tracker.accept(parsed, value)
+        tracker.keyring = keyring
+        return parsed.blob
+    tracker.place = 0
+    what = "the Proof's signed hash is not that of the handshake"
+    session.out.finding("bad-proof", tracker.direction, 0, time, offset, what)
+    return parsed.blob if parsed is not None else b""

@@ -7,21 +7,19 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from parley._node.journal import keys
-from parley._node.journal.bodies import (
+from parley._node.journal.record_types import (
+    Checkpoint,
+    DirectionCheckpoint,
+    Generation,
     JoinedTunnel,
     KeyUpdate,
     Secret,
     SegmentEnd,
     SegmentHead,
     SessionEnd,
+    SessionFacts,
     SessionParted,
     SessionResumed,
-)
-from parley._node.journal.sessions import (
-    Checkpoint,
-    DirectionCheckpoint,
-    Generation,
-    SessionFacts,
     SessionStart,
 )
 from tests.reference.vectors_journal import plain

@@ -8,7 +8,7 @@ from parley._crypto.auditor import AuditorPrivateKey
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, SessionRow
-from parley._node.journal.bodies import SegmentEnd, SegmentHead, parse_block
+from parley._node.journal.record_types import SegmentEnd, SegmentHead, parse_block
 from parley._node.journal.records import OK, Record, read_records
 
 KEY_OF_EVENT = [EVENT_COLUMNS.index(name) for name in ("session", "direction", "place", "digest")]

@@ -5,7 +5,7 @@ from typing import Any
 from parley._crypto.identity import NodeId
 from parley._node.federation.tunnel_record import TunnelRecord
 from parley._node.journal import keys
-from parley._node.journal.bodies import JoinedTunnel
+from parley._node.journal.record_types import JoinedTunnel
 from tests.node.journal.recorded import NOW, MemoryJournal
 
 TRACE = bytes(range(16))
@@ -16,7 +16,7 @@ def server(number: int) -> NodeId:
     return NodeId(bytes([number]) * 32)
 
 
-def told(**changed: Any) -> TunnelRecord:
+def tunnel_record(**changed: Any) -> TunnelRecord:
     """What the first server between two others tells of a tunnel of one second."""
     record: dict[str, Any] = {
         "trace": TRACE,

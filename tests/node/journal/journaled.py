@@ -10,7 +10,7 @@ import pytest
 from parley import Call, Node, NodeConfig
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
-from parley._node.journal import writer as writing
+from parley._node.journal import segment_writer as writing
 from parley._node.journal.journal import Journal
 
 AUDITOR = AuditorPrivateKey.create()

@@ -11,12 +11,12 @@ from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
-from parley._node.journal.bodies import SegmentEnd, SegmentHead
-from parley._node.journal.buffer import RecordBuffer, Turn
-from parley._node.journal.log import Log
-from parley._node.journal.names import SegmentName, run_start
 from parley._node.journal.options import JournalOptions
+from parley._node.journal.record_log import RecordLog
+from parley._node.journal.record_types import SegmentEnd, SegmentHead
 from parley._node.journal.records import Record, encode_record, read_records
+from parley._node.journal.segment_writer import RecordBuffer, SegmentBoundary
+from parley._node.journal.segments import SegmentName, run_start
 from parley._node.journal.session_log import SessionLog
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
 
@@ -70,7 +70,7 @@ class MemoryJournal:
         settings = JournalOptions(
             Path(), auditors, segment_size, 1e9, 2**23, "never", 1.0, "alarm", self.clock
         )
-        self.log = Log(self.buffer, head, loop, settings)
+        self.log = RecordLog(self.buffer, head, loop, settings)
         self.log.begin()
 
     def clock(self) -> int:
@@ -96,7 +96,7 @@ class MemoryJournal:
         name = SegmentName(self.identity.node_id.text, run_start(NOW), 0)
         records: list[bytes] = []
         for piece in self.buffer.pending:
-            if isinstance(piece, Turn):
+            if isinstance(piece, SegmentBoundary):
                 end = SegmentEnd(len(records), piece.blocks).encode()
                 records.append(encode_record(keys.SEGMENT_END, self.time, end))
                 found[name.stem] = b"".join(records)

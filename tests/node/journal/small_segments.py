@@ -8,10 +8,9 @@ from typing import Final
 
 from parley._crypto.identity import NodeId
 from parley._node.journal import keys
-from parley._node.journal.bodies import SegmentEnd, SegmentHead, encode_block
-from parley._node.journal.fields import EVENT
-from parley._node.journal.names import CLOSED, LIVE, SegmentName
+from parley._node.journal.record_types import EVENT, SegmentEnd, SegmentHead, encode_block
 from parley._node.journal.records import encode_record
+from parley._node.journal.segments import CLOSED, LIVE, SegmentName
 
 NODE: Final = NodeId(bytes(range(32)))
 NOW: Final = 1_800_000_000_000_000_000

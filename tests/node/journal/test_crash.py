@@ -25,11 +25,11 @@ from parley._crypto.identity import Identity
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
 from parley._node.journal.audit.rows import STATUS_AT
-from parley._node.journal.fields import parse_event_head
 from parley._node.journal.journal import Journal
-from parley._node.journal.names import TORN
+from parley._node.journal.record_types import parse_event_head
 from parley._node.journal.records import OK
 from parley._node.journal.segments import (
+    TORN,
     SegmentFile,
     closed_path,
     list_segments,
@@ -50,7 +50,7 @@ SETTINGS: dict[str, Any] = {"segment_size": 2**18, "fsync_interval": 0.05}
 AUDITOR = AuditorPrivateKey.create()
 
 
-class Writer:
+class SegmentWriter:
     """The process that forks those that are killed."""
 
     def __init__(self) -> None:
@@ -85,8 +85,8 @@ class Writer:
 
 
 @pytest.fixture(scope="module")
-def writer() -> Iterator[Writer]:
-    writer = Writer()
+def writer() -> Iterator[SegmentWriter]:
+    writer = SegmentWriter()
     with writer.process:
         yield writer
 
@@ -110,7 +110,9 @@ class Left(NamedTuple):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_journal_survives_kills(tmp_path: Path, writer: Writer, policy: str, rounds: int) -> None:
+def test_a_journal_survives_kills(
+    tmp_path: Path, writer: SegmentWriter, policy: str, rounds: int
+) -> None:
     identity = Identity.create()
     directory, shared = tmp_path / "journal", tmp_path / "shared"
     random = Random(policy)
@@ -185,15 +187,15 @@ def lose_unsynced(directory: Path, known: Shared) -> None:
 def assert_recovered(left: list[Left], recovered: list[Any]) -> None:
     """Whole records are kept, byte for byte; the rest is cut off, kept beside, and reported."""
     assert [str(one.name) + ".open" for one in recovered] == [one.path.name for one in left]
-    for one, told in zip(left, recovered, strict=True):
+    for one, reported in zip(left, recovered, strict=True):
         closed = one.path.with_suffix("")
         data = closed.read_bytes()
         assert data.startswith(one.whole)
         footer, records = read_footer(closed), list(reference.records(data))
         assert footer is not None
         assert {record["status"] for record in records} == {"ok"}
-        assert (told.cut, told.damaged) == (len(one.torn), 0)
-        assert footer.records == told.records == len(records) - 1
+        assert (reported.cut, reported.damaged) == (len(one.torn), 0)
+        assert footer.records == reported.records == len(records) - 1
         torn = closed.with_name(closed.name + TORN.removeprefix(".pjl"))
         assert (torn.read_bytes() if torn.exists() else b"") == one.torn
 

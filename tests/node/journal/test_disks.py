@@ -13,7 +13,7 @@ import pytest
 from parley import Node, PeerClosedError
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
-from parley._node.journal import writer as writing
+from parley._node.journal import segment_writer as writing
 from parley._node.journal.audit import Audit
 from parley._node.journal.errors import JournalFailedError
 from parley._node.testing import connect_nodes
@@ -25,7 +25,7 @@ from tests.node.journal.following import (
     paths_of,
     records_of,
 )
-from tests.node.journal.joined_tunnels import told
+from tests.node.journal.joined_tunnels import tunnel_record
 from tests.node.journal.journaled import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
 from tests.node.network import eventually
 
@@ -128,7 +128,7 @@ async def test_sync_syncs_and_the_interval_does_by_itself(
         await eventually(lambda: journal_of(node).metrics.records == 2)
         await anyio.sleep(0.1)
         assert bool(disk.syncs) is unasked
-        journal_of(node).tunnel(told())
+        journal_of(node).tunnel(tunnel_record())
         await journal_of(node).sync()
         assert disk.syncs == 1 + unasked
         await journal_of(node).sync()
@@ -139,7 +139,7 @@ async def test_sync_syncs_and_the_interval_does_by_itself(
 
 
 async def failing(
-    tmp_path: Path, disk: Disk, on_failure: str, told: Callable[[Node, Any], Any]
+    tmp_path: Path, disk: Disk, on_failure: str, tunnel_record: Callable[[Node, Any], Any]
 ) -> Node:
     a, b = Node(Identity.create(), config=CONFIG), journaled(tmp_path, on_failure=on_failure)
     alarms: list[JournalFailedError] = []
@@ -150,7 +150,7 @@ async def failing(
         await journal_of(b).sync()
         disk.error = OSError(28, "No space left on device")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(told, b, peer)
+            tasks.start_soon(tunnel_record, b, peer)
             error = await journal_of(b).failure()
         assert journal_of(b).failed is error is alarms[0]
         assert len(alarms) == 1

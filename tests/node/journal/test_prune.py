@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from parley._crypto.identity import NodeId
-from parley._node.journal.names import LIVE, LOCK, TORN, SegmentName
 from parley._node.journal.prune import prune
 from parley._node.journal.recovery import recover
+from parley._node.journal.segments import LIVE, LOCK, TORN, SegmentName
 from tests.node.journal.small_segments import NODE, NOW, end_of, name_of, records_of
 
 OTHER = NodeId(bytes(32))

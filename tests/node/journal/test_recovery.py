@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from parley._node.journal.errors import JournalFailedError
-from parley._node.journal.names import LIVE, TORN
 from parley._node.journal.recovery import Recovered, recover, recover_left
-from parley._node.journal.segments import list_segments, list_torn, read_footer, read_range
+from parley._node.journal.segments import (
+    LIVE,
+    TORN,
+    list_segments,
+    list_torn,
+    read_footer,
+    read_range,
+)
 from tests.node.journal.small_segments import (
     NODE,
     NOW,

@@ -72,8 +72,8 @@ def test_an_audit_of_a_session_that_was_cut_and_resumed(seed: int) -> None:
         assert audit.take_findings() == []
         rows = audit.take_events()
         assert {row[STATUS_AT] for row in rows} == {"ok"}
-        told = changes(audit.take_sessions())
-        assert told == [
+        reported = changes(audit.take_sessions())
+        assert reported == [
             one for n in range(1, CUTS + 1) for one in (("parted", None), ("resumed", n))
         ]
         assert resumed(side) == list(range(1, CUTS + 1))

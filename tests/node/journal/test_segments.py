@@ -7,11 +7,12 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._node.journal import keys, segments
-from parley._node.journal.bodies import SegmentEnd
-from parley._node.journal.names import LIVE, TORN
+from parley._node.journal.record_types import SegmentEnd
 from parley._node.journal.records import BAD_CRC, BAD_LENGTH, OK, Record, encode_record
 from parley._node.journal.records import TORN as TORN_RECORD
 from parley._node.journal.segments import (
+    LIVE,
+    TORN,
     RecordRange,
     list_segments,
     list_torn,

@@ -31,9 +31,9 @@ def test_checkpoints_name_no_more_streams_than_they_may(monkeypatch: pytest.Monk
         assert audit.take_findings() == []
         rows = audit.take_events()
         assert {row[STATUS_AT] for row in rows} == {"ok"}
-        told = [row for row in rows if row[TYPE] == "application"]
-        assert [row[PAYLOAD] for row in told] == [b"%d" % number for number in range(8)]
-        return [row[TOPIC] for row in told]
+        reported = [row for row in rows if row[TYPE] == "application"]
+        assert [row[PAYLOAD] for row in reported] == [b"%d" % number for number in range(8)]
+        return [row[TOPIC] for row in reported]
 
     # A reader from the start has all of them, one from the checkpoint those of the first.
     assert topics(*segments) == [f"t{number}" for number in range(8)]

@@ -10,7 +10,7 @@ from parley._node.journal.audit import Audit
 from parley._node.journal.audit.rows import TunnelRow
 from parley._node.journal.errors import JournalFailedError
 from parley._node.journal.segments import list_segments, read_range
-from tests.node.journal.joined_tunnels import told
+from tests.node.journal.joined_tunnels import tunnel_record
 from tests.node.journal.journaled import Disk, journal_of, journaled
 from tests.node.network import eventually
 from tests.node.tunnels.ways import row
@@ -32,11 +32,11 @@ def tunnels_in(directory: Path) -> list[TunnelRow]:
 async def test_a_tunnel_is_kept_while_a_node_writes_the_journal(tmp_path: Path) -> None:
     node = journaled(tmp_path, Identity.create())
     journal = journal_of(node)
-    journal.tunnel(told(forward=1))  # before, and below after: nobody writes it
+    journal.tunnel(tunnel_record(forward=1))  # before, and below after: nobody writes it
     async with node:
         for number in (2, 3):
-            journal.tunnel(told(forward=number))
-    journal.tunnel(told(forward=4))
+            journal.tunnel(tunnel_record(forward=number))
+    journal.tunnel(tunnel_record(forward=4))
     assert [row.forward for row in tunnels_in(tmp_path)] == [2, 3]
 
 
@@ -48,7 +48,7 @@ async def test_a_disk_that_takes_nothing_is_not_waited_for(
         journal = journal_of(node)
         disk.free.clear()
         for number in range(100):
-            journal.tunnel(told(forward=number))
+            journal.tunnel(tunnel_record(forward=number))
         disk.free.set()
         await journal.sync()
     assert [row.forward for row in tunnels_in(tmp_path)] == list(range(100))
@@ -61,9 +61,9 @@ async def test_a_journal_that_failed_keeps_no_more(
     async with journaled(tmp_path, Identity.create()) as node:
         journal = journal_of(node)
         disk.error = OSError(28, "No space left on device")
-        journal.tunnel(told())
+        journal.tunnel(tunnel_record())
         await eventually(lambda: isinstance(journal.failed, JournalFailedError))
-        journal.tunnel(told())
+        journal.tunnel(tunnel_record())
         assert journal.metrics.waiting < 10_000
 
 

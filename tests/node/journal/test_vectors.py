@@ -5,11 +5,16 @@ from typing import Any
 import pytest
 
 from parley._node.journal import keys
-from parley._node.journal.bodies import encode_block, parse_block
 from parley._node.journal.errors import JournalFormatError
-from parley._node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
-from parley._node.journal.names import parse_name, run_start
+from parley._node.journal.record_types import (
+    EVENT,
+    EVENT_HEAD,
+    encode_block,
+    parse_block,
+    parse_event_head,
+)
 from parley._node.journal.records import OK, encode_record, read_records
+from parley._node.journal.segments import parse_name, run_start
 from tests.node.journal.described import BODIES, described
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley._crypto.auditor_file import save_auditor_key
-from tests.node.journal.joined_tunnels import join, told
+from tests.node.journal.joined_tunnels import join, tunnel_record
 from tests.node.journal.recorded import AUDITOR, Recorded
 
 
@@ -23,7 +23,7 @@ def recorded() -> dict[str, bytes]:
             made.logs[0].session_parted("no answer")
             made.logs[0].session_resumed(1)
             made.logs[0].session_parted("no answer")
-            join(made.journals[0], told())
+            join(made.journals[0], tunnel_record())
         if number == 10:
             for journal in made.journals:
                 journal.next_segment()

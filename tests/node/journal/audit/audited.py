@@ -8,11 +8,11 @@ from typing import Any
 from parley._crypto.registry import PARAMETERS, Suite
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
-from parley._node.journal.audit.compact import CompactRow
+from parley._node.journal.audit.broken_chain import BrokenChain
+from parley._node.journal.audit.content import CompactRow
+from parley._node.journal.audit.direction import DirectionTracker
 from parley._node.journal.audit.rows import Finding, SessionRow, TunnelRow
-from parley._node.journal.audit.search import Search
-from parley._node.journal.audit.track import Track
-from parley._node.journal.fields import EVENT_HEAD
+from parley._node.journal.record_types import EVENT_HEAD
 from parley._node.journal.records import Record
 from parley._node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
@@ -78,7 +78,7 @@ class Audited:
             audit.record(stem, record._replace(offset=offset))
             offset += record.size
             for live in audit._live.values():
-                self._look_at(live.tracks, live._searches)
+                self._update_in_sequence(live.trackers, live._broken_chains)
         audit.finish_pending()
         self.rows: list[CompactRow] = [
             row for rows, _ in audit.take_compact_events() for row in rows
@@ -87,8 +87,10 @@ class Audited:
         self.sessions: list[SessionRow] = audit.take_sessions()
         self.tunnels: list[TunnelRow] = audit.take_tunnels()
 
-    def _look_at(self, tracks: Sequence[Track], searches: Sequence[Search | None]) -> None:
-        for one, broken in zip(tracks, searches, strict=True):
+    def _update_in_sequence(
+        self, trackers: Sequence[DirectionTracker], searches: Sequence[BrokenChain | None]
+    ) -> None:
+        for one, broken in zip(trackers, searches, strict=True):
             self.pending = max(self.pending, len(one.pending))
             self.labels = max(self.labels, len(one.labels))
             self.kept = max(self.kept, len(broken._kept) if broken else 0)

@@ -8,9 +8,8 @@ import pytest
 
 from parley._lbm import keys as cells
 from parley._lbm.codec import encode
-from parley._node.journal.audit import track
-from parley._node.journal.audit.compact import event_rows
-from parley._node.journal.audit.content import read_content, single_events
+from parley._node.journal.audit import direction as tracker
+from parley._node.journal.audit.content import event_rows, read_content, single_events
 from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
 from parley._node.protocol.batch_event import serialise_batch
 from parley._node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
@@ -53,7 +52,7 @@ def recorded() -> Records:
     return records_of(made.journals[1].segments)
 
 
-def told(audited: Audited) -> list[dict[str, Any]]:
+def reported(audited: Audited) -> list[dict[str, Any]]:
     """The rows of what came on streams, with the columns that all readers see."""
     return [
         row
@@ -71,7 +70,7 @@ def of(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
 def test_each_event_is_a_row_and_has_the_place_of_the_batch_and_its_own() -> None:
     audited = Audited(recorded())
     assert audited.findings == []
-    rows = told(audited)
+    rows = reported(audited)
     first, second = rows[:4], rows[4:]
     assert of(first, "inside", "async_id", "type", "topic", "status") == [
         (0, 7, "call", "add", "ok"),
@@ -92,9 +91,9 @@ def test_each_event_is_a_row_and_has_the_place_of_the_batch_and_its_own() -> Non
 
 def test_without_a_key_or_altered_a_batch_is_one_row() -> None:
     records = recorded()
-    dark = told(Audited(records, key=False))
+    dark = reported(Audited(records, key=False))
     assert of(dark, "inside", "type", "status") == [(None, None, "ok")] * 3  # Open as well
-    altered = told(Audited(flipped(records, received(records)[1])))
+    altered = reported(Audited(flipped(records, received(records)[1])))
     assert of(altered, "inside", "type", "status")[:1] == [(None, None, "bad-chain")]
     assert [row["inside"] for row in altered[1:]] == [0, 1, 1, 2]
 
@@ -138,7 +137,7 @@ def test_events_of_batches_that_wait_for_a_seal_count_one_by_one_and_their_bytes
     made.end()
     records = records_of(made.journals[1].segments)
     for most, status in ((fits, "ok"), (less, "unsealed")):
-        monkeypatch.setattr(track, f"MAX_{limit}", most)
+        monkeypatch.setattr(tracker, f"MAX_{limit}", most)
         audited = Audited(records)
-        assert of(told(audited), "inside", "status") == [(at, status) for at in range(4)]
+        assert of(reported(audited), "inside", "status") == [(at, status) for at in range(4)]
         assert audited.pending <= 4

@@ -6,9 +6,11 @@ import pytest
 
 from parley._crypto.streamkeys import StreamKey
 from parley._node.journal import keys
-from parley._node.journal.audit import keyring, search, segment, track
-from parley._node.journal.audit.keyring import Lanes
-from parley._node.journal.fields import EVENT, EVENT_HEAD
+from parley._node.journal.audit import broken_chain as search
+from parley._node.journal.audit import direction as tracker
+from parley._node.journal.audit import keyring, segment
+from parley._node.journal.audit.keyring import EpochKeys
+from parley._node.journal.record_types import EVENT, EVENT_HEAD
 from tests.node.journal.audit.audited import (
     PREFIX_AT,
     SUITE,
@@ -68,7 +70,7 @@ def test_a_copy_that_is_remembered_no_more_is_a_finding_of_another_kind(
     places = received(records)
     records.insert(places[70], records[places[49]])
     assert Audited(records).kinds == ["duplicate"]
-    monkeypatch.setattr(track, "_REMEMBERED", 8)
+    monkeypatch.setattr(tracker, "_REMEMBERED", 8)
     forgotten = Audited(records)
     assert [(one.kind, one.count) for one in forgotten.findings] == [("bad-chain", 1)]
     assert len(forgotten.rows) == events_in(records)
@@ -96,13 +98,13 @@ def test_as_many_counters_are_tried_as_there_may_be_and_a_wrong_one_is_never_kep
     secret, stream, form = bytes(32), bytes(4), b"\0"
     sender = StreamKey(SUITE, secret, 0)
     blobs = [sender.encrypt(b"%d" % number, stream + form) for number in range(200)]
-    lane = Lanes(SUITE)
-    lane.secret = secret
-    assert lane.decrypt(stream, blobs[5], form) is None  # nothing is said to be missing
-    lane.guess = True
-    assert lane.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) is None
-    assert lane.decrypt(stream, blobs[keyring.TRIED_COUNTERS - 1], form) == b"63"
-    assert lane.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) == b"64"
+    key = EpochKeys(SUITE)
+    key.secret = secret
+    assert key.decrypt(stream, blobs[5], form) is None  # nothing is said to be missing
+    key.guess = True
+    assert key.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) is None
+    assert key.decrypt(stream, blobs[keyring.TRIED_COUNTERS - 1], form) == b"63"
+    assert key.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) == b"64"
 
 
 # Events that wait, and those of unknown sessions.
@@ -132,7 +134,7 @@ def test_rows_that_wait_for_a_seal_are_given_out_when_they_are_too_many(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     assert Audited(unsealed()).pending > 10
-    monkeypatch.setattr(track, limit, most)
+    monkeypatch.setattr(tracker, limit, most)
     audited = Audited(unsealed())
     assert 0 < audited.pending <= 10
     assert audited.statuses["unsealed"] == len(received(unsealed()))
@@ -150,19 +152,21 @@ def test_a_seal_that_comes_too_late_vouches_for_what_still_waits(
     made.end()
     records = records_of(made.journals[1].segments)
     assert set(Audited(records).statuses) == {"ok"}
-    monkeypatch.setattr(track, "MAX_PENDING", 10)
+    monkeypatch.setattr(tracker, "MAX_PENDING", 10)
     audited = Audited(records)
     assert len(audited.rows) == events_in(records)
     assert audited.findings == []
-    told = {row.payload: row.status for row in audited.rows if row.content.type == "application"}
-    assert told == {b"%d" % n: "unsealed" if n < 22 else "ok" for n in range(25)}
+    reported = {
+        row.payload: row.status for row in audited.rows if row.content.type == "application"
+    }
+    assert reported == {b"%d" % n: "unsealed" if n < 22 else "ok" for n in range(25)}
 
 
 def test_rows_that_wait_are_bounded_behind_a_foreign_event_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It belongs nowhere, so the search for its place goes on while all others fit."""
-    monkeypatch.setattr(track, "MAX_PENDING", 10)
+    monkeypatch.setattr(tracker, "MAX_PENDING", 10)
     records = list(unsealed())
     at = received(records)[5]
     body = records[at][1].body

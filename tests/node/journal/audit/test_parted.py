@@ -8,7 +8,7 @@ import pytest
 
 from parley._node.journal import keys
 from parley._node.journal.audit.output import LONGEST_TEXT
-from parley._node.journal.bodies import SessionParted, SessionResumed
+from parley._node.journal.record_types import SessionParted, SessionResumed
 from parley._node.journal.session_log import LONGEST_REASON
 from tests.node.journal.audit.audited import Audited, Records, first_of, put
 from tests.node.journal.recorded import Recorded, records_of
@@ -67,8 +67,8 @@ def test_reading_that_begins_at_a_block_has_those_behind_it() -> None:
         audited = Audited(records[block:])
         assert audited.findings == []
         behind = [one.kind for _, one in records[block:] if one.kind in (keys.PARTED, keys.RESUMED)]
-        told = [row for row in audited.sessions if row.what in ("parted", "resumed")]
-        assert len(told) == len(behind) > 0
+        reported = [row for row in audited.sessions if row.what in ("parted", "resumed")]
+        assert len(reported) == len(behind) > 0
 
 
 def test_a_reader_that_does_not_know_them_reads_on() -> None:

@@ -10,9 +10,7 @@ import pytest
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
 from parley._node.journal.audit.rows import Finding
-from parley._node.journal.bodies import SessionEnd
-from parley._node.journal.fields import EVENT, EVENT_HEAD
-from parley._node.journal.sessions import SessionStart
+from parley._node.journal.record_types import EVENT, EVENT_HEAD, SessionEnd, SessionStart
 from tests.node.journal.audit.audited import PREFIX_AT, Audited, Records, first_of, put, received
 from tests.node.journal.recorded import Recorded, records_of
 

@@ -7,7 +7,7 @@ import pytest
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
 from tests.node.journal.audit.audited import Audited, Records, first_of, put
-from tests.node.journal.joined_tunnels import TRACE, join, server, told
+from tests.node.journal.joined_tunnels import TRACE, join, server, tunnel_record
 from tests.node.journal.recorded import AUDITOR, NOW, Recorded, records_of
 
 
@@ -19,7 +19,7 @@ def with_tunnels() -> Records:
     for number in range(12):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pump()
-        join(journal, told(forward=number))
+        join(journal, tunnel_record(forward=number))
         if number in (3, 9):
             journal.roll()
         if number == 6:

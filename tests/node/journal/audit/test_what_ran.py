@@ -93,12 +93,12 @@ def test_names_that_look_alike_are_told_apart() -> None:
     audit = audit_of(made.journals[0].segments, AUDITOR)
     assert audit.take_findings() == []
     rows = [dict(zip(EVENT_COLUMNS, row, strict=True)) for row in audit.take_events()]
-    told = [
+    reported = [
         (row["topic"], row["namespace"], row["label"], row["items"])
         for row in rows
         if row["category"] in (codes.SIM, codes.NAMED, 64)
     ]
-    assert sorted(told, key=repr) == sorted(
+    assert sorted(reported, key=repr) == sorted(
         [
             ("c", "a.b", None, 1),
             ("b.c", "a", None, 1),

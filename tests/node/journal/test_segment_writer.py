@@ -1,4 +1,4 @@
-"""Tests of node/journal/writer.py: writes that are taken in part, or fail within a record."""
+"""Tests of node/journal/segment_writer.py: partial and failed writes."""
 
 import os
 import time
@@ -10,13 +10,18 @@ import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
-from parley._node.journal import keys, writer
-from parley._node.journal.bodies import SegmentEnd
-from parley._node.journal.buffer import RecordBuffer, Turn
-from parley._node.journal.names import SegmentName, run_start
+from parley._node.journal import keys
+from parley._node.journal import segment_writer as writer
 from parley._node.journal.options import JournalOptions, parse_auditors
+from parley._node.journal.record_types import SegmentEnd
 from parley._node.journal.records import Record, encode_record, read_records
-from parley._node.journal.writer import AT_ONCE, Writer
+from parley._node.journal.segment_writer import (
+    AT_ONCE,
+    RecordBuffer,
+    SegmentBoundary,
+    SegmentWriter,
+)
+from parley._node.journal.segments import SegmentName, run_start
 
 AUDITORS = parse_auditors(AuditorPrivateKey.create().public)
 NAME = SegmentName(Identity.create().node_id.text, run_start(0), 0)
@@ -33,11 +38,11 @@ class Scene:
         settings = JournalOptions(
             directory, AUDITORS, 2**26, 3600.0, 2**23, "interval", 1.0, "alarm", lambda: 7
         )
-        self.writer = Writer(self.buffer, settings, lambda: None, self.failed.set)
+        self.writer = SegmentWriter(self.buffer, settings, lambda: None, self.failed.set)
 
     def end(self) -> None:
         """End the segment and the thread."""
-        self.buffer.append(Turn((), self.buffer.parts, None))
+        self.buffer.append(SegmentBoundary((), self.buffer.parts, None))
         self.buffer.wake()
         assert self.writer.join(10)
 

@@ -212,10 +212,10 @@ def test_every_event_is_verified_and_read(suite: str, local: str) -> None:
         for place, opened in enumerate(sent, 1):
             head = {name: opened[name] for name in HEAD}
             event = Event(**head, payload=bytes.fromhex(opened["payload"]))
-            told = [row for row in found if row["place"] == place]
-            insides = [row["inside"] for row in told]
-            assert insides == ([None] if len(told) == 1 else list(range(len(told))))
-            for row, one in zip(told, meant(event), strict=True):
+            reported = [row for row in found if row["place"] == place]
+            insides = [row["inside"] for row in reported]
+            assert insides == ([None] if len(reported) == 1 else list(range(len(reported))))
+            for row, one in zip(reported, meant(event), strict=True):
                 assert [row[name] for name in HEAD] == [getattr(one, name) for name in HEAD]
                 assert row["payload"] == (one.payload or b"\0")
     # The responder's last Result is sealed, the initiator's Close too.

@@ -2,10 +2,8 @@
 
 import pytest
 
-from parley._node.journal.bodies import KeyUpdate, SessionEnd
 from parley._node.journal.errors import JournalFormatError
-from parley._node.journal.fields import LARGEST_COUNT
-from parley._node.journal.sessions import Generation
+from parley._node.journal.record_types import LARGEST_COUNT, Generation, KeyUpdate, SessionEnd
 
 H = bytes(32)
 

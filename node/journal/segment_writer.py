@@ -1,40 +1,142 @@
-"""The writer's thread: takes records from the buffer, writes and syncs segments.
+"""The thread that writes, syncs and closes segments, and the buffer it takes records from.
 
-A segment has complete records only. After a write that failed, the part of a record
-that it left is cut off, and nothing is written after it.
+A segment contains complete records only: after a failed write a partial record is cut off, and
+nothing is written after it.
 """
 
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
 
 from parley._node.journal import keys
-from parley._node.journal.bodies import SegmentEnd
-from parley._node.journal.buffer import RecordBuffer, Turn
-from parley._node.journal.names import LIVE, SegmentName
 from parley._node.journal.options import JournalOptions
+from parley._node.journal.record_types import SegmentEnd
 from parley._node.journal.records import encode_record
-from parley._node.journal.segments import walk_heads
+from parley._node.journal.segments import LIVE, SegmentName, sync_directory, walk_heads
 
 logger = logging.getLogger("parley.journal")
 
-# How many pieces one system call takes: at least 16 by POSIX, 1,024 on Linux and macOS.
+# Pieces per system call: at least 16 by POSIX, 1,024 on Linux and macOS.
 AT_ONCE: Final = min(1024, max(16, os.sysconf("SC_IOV_MAX")))
-# Seconds for which the writer lets records gather: each time it wakes it takes the interpreter
-# from the loop, and one long write costs the system less than several short ones.
+# Seconds for which the writer gathers records: each time it wakes it takes the GIL from the loop,
+# and one long write is cheaper than several short ones.
 LINGER: Final = 0.01
-# Items of at most so many bytes, on average, are joined before they are written: below that a
-# copy takes less time than another piece in the system call.
+# Items of at most this average size are joined before they are written: a copy is then faster than
+# another piece in the system call.
 _SMALL: Final = 1024
 
 _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
+NEVER: Final = 1 << 62
 
-class Writer:
-    """The thread of one run, and the segment that it writes.
+
+@dataclass(frozen=True, slots=True)
+class SegmentBoundary:
+    """A mark between two records: a segment ends here, and `following` begins, if any.
+
+    `blocks` are the offsets of the block records of the segment that ends; `parts` is the
+    buffer's count when it ended.
+    """
+
+    blocks: tuple[int, ...]
+    parts: int
+    following: SegmentName | None
+
+
+class RecordBuffer:
+    """The records and positions that the loop's thread and the writer's thread share.
+
+    Each attribute is set by one thread only, so that no event takes a lock; appending to a list and
+    deleting its head are atomic in CPython. The loop's thread sets `pending` (at its end),
+    `appended`, `mark`, `on_mark_reached`, `parts`, `watched` and `sync_wanted`; the writer's thread
+    sets `written`, `synced`, `items`, `segments`, `idle` and `failed`. Positions count the bytes of
+    records since the beginning of the run.
+    """
+
+    __slots__ = (
+        "_wakes",
+        "append",
+        "appended",
+        "failed",
+        "idle",
+        "items",
+        "mark",
+        "on_mark_reached",
+        "parts",
+        "pending",
+        "segments",
+        "sync_wanted",
+        "synced",
+        "watched",
+        "written",
+    )
+
+    def __init__(self) -> None:
+        self.pending: list[bytes | SegmentBoundary] = []
+        self.append: Callable[[bytes | SegmentBoundary], None] = self.pending.append
+        self.appended = 0
+        self.mark = NEVER
+        self.parts = 0  # how many items of `pending` so far were a record's second part
+        self.on_mark_reached: Callable[[], None] = _nothing
+        self.watched = False  # the loop is notified of the writer's progress
+        self.sync_wanted = 0
+        self.written = 0  # passed to the operating system
+        self.synced = 0  # on the disk
+        self.items = 0
+        self.segments = 0
+        self.idle = False  # the writer sleeps until it is woken
+        self.failed: OSError | None = None
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+
+    @property
+    def records(self) -> int:
+        """About how many records are written."""
+        return max(0, self.items - self.parts)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not written yet."""
+        return max(0, self.appended - self.written)
+
+    def put(self, record: bytes) -> None:
+        """Append a record and wake the writer. `SessionLog.event` inlines this."""
+        self.append(record)
+        self.appended += len(record)
+        if self.idle:
+            self.wake()
+
+    def close(self) -> None:
+        """Discard what is appended from now on."""
+        self.append = _ignore
+
+    def wake(self) -> None:
+        """Wake the writer, from the loop's thread."""
+        self.idle = False
+        self._wakes.put(None)
+
+    def sleep(self, timeout: float | None) -> None:
+        """Wait for `wake`, at most `timeout` seconds, in the writer's thread."""
+        try:
+            self._wakes.get(timeout=timeout)
+        except Empty:
+            return
+
+
+def _ignore(record: bytes | SegmentBoundary) -> None:
+    return
+
+
+def _nothing() -> None:
+    return
+
+
+class SegmentWriter:
+    """The thread of one run and the segment that it writes.
 
     `on_progress` and `on_failed` are called in this thread.
     """
@@ -63,15 +165,13 @@ class Writer:
 
     def start(self, first: SegmentName) -> None:
         """Create the first segment and start the thread; raises OSError."""
-        self._open(first)
+        self._open_segment(first)
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait until the last segment is closed; returns whether it is."""
+        """Wait until the last segment is closed. Returns False on timeout."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
-
-    # The thread.
 
     def _run(self) -> None:
         try:
@@ -88,7 +188,7 @@ class Writer:
             items = pending[:AT_ONCE]
             if items:
                 del pending[: len(items)]
-                self._take(items)
+                self._write_items(items)
             synced = self._sync_is_due()
             if synced:
                 self._sync()
@@ -104,17 +204,17 @@ class Writer:
                 buffer.sleep(self._until_sync())
             buffer.idle = False
 
-    def _take(self, items: "list[bytes | Turn]") -> None:
-        # Turns are rare: they are looked for only if there is one.
+    def _write_items(self, items: list[bytes | SegmentBoundary]) -> None:
+        # Boundaries are rare: they are searched for only if there is one.
         try:
-            self._write(items)  # type: ignore[arg-type] # a Turn has no length
+            self._write(items)  # type: ignore[arg-type] # a boundary has no length
         except TypeError:
             records: list[bytes] = []
             for item in items:
-                if isinstance(item, Turn):
+                if isinstance(item, SegmentBoundary):
                     self._write(records)
                     records = []
-                    self._turn(item)
+                    self._rotate(item)
                 else:
                     records.append(item)
             self._write(records)
@@ -130,7 +230,7 @@ class Writer:
             if done < size:
                 self._write_rest(pieces, done)
         except OSError:
-            self._cut()
+            self._truncate()
             raise
         self._count += count
         buffer = self._buffer
@@ -138,46 +238,45 @@ class Writer:
         buffer.written += size
 
     def _joined(self, records: Sequence[bytes]) -> Sequence[bytes]:
-        """The records, in one piece if they are small."""
-        # Judged by all that waits: adding up their lengths would cost half of the gain.
+        """Join the records if they are small."""
+        # Estimated from the whole buffer: adding up the lengths would cost half of the gain.
         buffer = self._buffer
         small = buffer.waiting <= _SMALL * (len(records) + len(buffer.pending))
         return (b"".join(records),) if small else records
 
     def _write_rest(self, pieces: Sequence[bytes], done: int) -> None:
-        """Write what is left: a full disk takes a part, and fails only at the next call."""
+        """Write the rest: a full disk accepts a part and fails at the next call."""
         rest = memoryview(b"".join(pieces))[done:]
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
-    def _cut(self) -> None:
-        """After a write that failed: leave complete records only, if the system lets us."""
+    def _truncate(self) -> None:
+        """Cut off a partial record after a failed write."""
         try:
             os.ftruncate(self._file, walk_heads(self._path).end)
         except OSError:
             logger.exception(
-                "the journal's segment may end in part of a record", extra={"event": "journal.torn"}
+                "cannot cut off a partial record at the end of the journal's segment",
+                extra={"event": "journal.torn"},
             )
 
-    # Segments.
-
-    def _turn(self, turn: Turn) -> None:
-        self._close(turn)
-        if turn.following is None:
+    def _rotate(self, boundary: SegmentBoundary) -> None:
+        self._close_segment(boundary)
+        if boundary.following is None:
             self._ended = True
         else:
-            self._open(turn.following)
+            self._open_segment(boundary.following)
 
-    def _open(self, name: SegmentName) -> None:
+    def _open_segment(self, name: SegmentName) -> None:
         self._path = self._directory / str(name._replace(state=LIVE))
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         self._count = 0
         self._buffer.segments += 1
         self._sync_directory()
 
-    def _close(self, turn: Turn) -> None:
-        body = SegmentEnd(self._count - (turn.parts - self._parts), turn.blocks).encode()
-        self._parts = turn.parts
+    def _close_segment(self, boundary: SegmentBoundary) -> None:
+        body = SegmentEnd(self._count - (boundary.parts - self._parts), boundary.blocks).encode()
+        self._parts = boundary.parts
         written = self._buffer.written
         self._write([encode_record(keys.SEGMENT_END, self._clock(), body)])
         self._buffer.written = written  # positions count what the loop's thread appended
@@ -188,8 +287,6 @@ class Writer:
         self._path.rename(self._path.with_suffix(""))
         self._sync_directory()
 
-    # Syncing.
-
     def _sync_is_due(self) -> bool:
         buffer = self._buffer
         if buffer.synced >= buffer.written:
@@ -199,32 +296,23 @@ class Writer:
         return self._fsync == "interval" and self._until_sync() == 0
 
     def _until_sync(self) -> float | None:
-        """Seconds until what is written has to be synced; None if nothing has."""
+        """Seconds until the next sync is due; None if there is nothing to sync."""
         if self._fsync == "never" or self._buffer.synced >= self._buffer.written:
             return None
-        return max(0.0, self._synced_at + self._interval - _monotonic())
+        return max(0.0, self._synced_at + self._interval - _now())
 
     def _sync(self) -> None:
         written = self._buffer.written
         if self._file >= 0:
             _sync_data(self._file)
-        self._synced_at = _monotonic()
+        self._synced_at = _now()
         self._buffer.synced = written
 
     def _sync_directory(self) -> None:
-        """Sync the directory: a new name, too, is on the disk only then."""
-        if self._fsync == "never":
-            return
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    # Failure.
+        if self._fsync != "never":
+            sync_directory(self._directory)
 
     def _failed(self, error: OSError) -> None:
-        """Write nothing more."""
         buffer = self._buffer
         if self._file >= 0:
             os.close(self._file)
@@ -233,6 +321,6 @@ class Writer:
         self._on_failed()
 
 
-def _monotonic() -> float:
-    # The loop's time cannot be asked for in another thread.
+def _now() -> float:
+    # The loop's clock belongs to another thread.
     return time.monotonic()  # noqa: TID251 - see above

@@ -15,47 +15,59 @@ from parley._crypto.hashing import SHA256
 from parley._crypto.registry import PARAMETERS, Suite
 from parley._lbm.codec import encode
 from parley._node.journal import keys
+from parley._node.journal.audit.direction import DirectionTracker
 from parley._node.journal.audit.output import SessionOutput
-from parley._node.journal.audit.track import Track
-from parley._node.journal.bodies import SessionEnd
 from parley._node.journal.errors import JournalFormatError
 from parley._node.journal.keys import RECEIVED, SENT
-from parley._node.journal.sessions import DirectionCheckpoint, Generation, SessionFacts
+from parley._node.journal.record_types import (
+    DirectionCheckpoint,
+    Generation,
+    SessionEnd,
+    SessionFacts,
+)
 
 
-def beside_checkpoint(track: Track, state: DirectionCheckpoint, time: int, offset: int) -> None:
+def report_checkpoint_mismatch(
+    tracker: DirectionTracker, state: DirectionCheckpoint, time: int, offset: int
+) -> None:
     """The finding for a checkpoint that contradicts what was found of a direction."""
-    missing = state.place - track.place
+    missing = state.place - tracker.place
     if missing > 0:
         what = f"{missing} events are missing before this checkpoint"
-        track.out.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
+        tracker.out.finding(
+            "gap", tracker.direction, tracker.place + 1, time, offset, what, missing
+        )
         return
     what = (
         f"the checkpoint's place {state.place}, epoch {state.epoch} and chain value are not "
-        f"those that were found (place {track.place}, epoch {track.epoch})"
+        f"those that were found (place {tracker.place}, epoch {tracker.epoch})"
     )
-    track.out.finding("checkpoint-mismatch", track.direction, track.place, time, offset, what)
+    tracker.out.finding("checkpoint-mismatch", tracker.direction, tracker.place, time, offset, what)
 
 
-def beside_end(track: Track, place: int, chain: bytes, time: int, offset: int) -> None:
+def report_end_mismatch(
+    tracker: DirectionTracker, place: int, chain: bytes, time: int, offset: int
+) -> None:
     """The finding for an end that contradicts what was found of a direction, if it does."""
-    missing = place - track.place
+    missing = place - tracker.place
     if missing > 0:
         what = f"{missing} events are missing at the end of the session"
-        track.out.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
-    elif missing or chain != track.chain.value:
-        what = f"the end says place {place}; place {track.place}, or another chain, was found"
-        track.out.finding("end-mismatch", track.direction, track.place, time, offset, what)
+        tracker.out.finding(
+            "gap", tracker.direction, tracker.place + 1, time, offset, what, missing
+        )
+    elif missing or chain != tracker.chain.value:
+        what = f"the end says place {place}; place {tracker.place}, or another chain, was found"
+        tracker.out.finding("end-mismatch", tracker.direction, tracker.place, time, offset, what)
 
 
-def contradiction(end: SessionEnd, tracks: Sequence[Track]) -> str | None:
+def close_contradiction(end: SessionEnd, trackers: Sequence[DirectionTracker]) -> str | None:
     """How an end contradicts what was sealed, as a sentence; None if it does not, as far as is
     known."""
     claimed, other = (SENT, RECEIVED)[:: -1 if end.remote else 1]
-    closed = tracks[claimed].closed
-    if closed is None and any(track.unread.last == track.place for track in tracks):
+    closed = trackers[claimed].closed
+    if closed is None and any(tracker.unread.last == tracker.place for tracker in trackers):
         return None  # the last event may have been the Close
-    if closed is None and tracks[other].closed is not None:
+    if closed is None and trackers[other].closed is not None:
         who, did = ("the other side", "sent") if end.remote else ("this side", "received")
         return f"the end says that {who} closed; the sealed Close was {did}"
     if closed is None:
@@ -95,7 +107,7 @@ def suite_of(facts: SessionFacts) -> Suite:
         raise JournalFormatError(f"an unknown suite: {error}") from error
 
 
-def constant_of(facts: SessionFacts, th1: bytes, th2: bytes, started: int) -> bytes:
+def constants_digest(facts: SessionFacts, th1: bytes, th2: bytes, started: int) -> bytes:
     """A digest of what never changes in a session."""
     cells = {**facts.cells(), keys.TH1: th1, keys.TH2: th2, keys.STARTED: started}
     return SHA256.digest(encode(cells))

@@ -7,9 +7,8 @@ tells altered events from missing ones.
 
 from typing import Final
 
+from parley._node.journal.audit.direction import DirectionTracker, WireEvent
 from parley._node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
-from parley._node.journal.audit.track import Track
-from parley._node.journal.audit.wire import WireEvent
 
 # How many events are tried in other orders, and kept until the next checkpoint.
 MAX_TRIED: Final = 64
@@ -17,7 +16,7 @@ MAX_KEPT: Final = 2**16
 MAX_KEPT_SIZE: Final = 2**27  # bytes
 
 
-class Search:
+class BrokenChain:
     """The events of a direction since its chain broke before `first`.
 
     `damaged`: the break has a finding already (a wrong CRC).
@@ -29,22 +28,24 @@ class Search:
         "_marks",
         "_overflow",
         "_place",
+        "_reported",
         "_size",
-        "_told",
-        "_track",
+        "_tracker",
         "_unread",
     )
 
-    def __init__(self, track: Track, first: WireEvent | None, *, damaged: bool) -> None:
-        self._track = track
-        self._place = track.place + 1
+    def __init__(
+        self, tracker: DirectionTracker, first: WireEvent | None, *, damaged: bool
+    ) -> None:
+        self._tracker = tracker
+        self._place = tracker.place + 1
         self._kept: list[WireEvent] = []
         self._marks: set[bytes] = set()
         self._unread = 0  # events that could not be parsed
         self._overflow = 0
         self._size = 0
         self._damaged = damaged
-        self._told = False
+        self._reported = False
         if first is None:
             self._unread = 1
         else:
@@ -52,74 +53,74 @@ class Search:
 
     def take(self, wire: WireEvent | None) -> bool:
         """Take the next event; returns whether the chain is whole again."""
-        track = self._track
+        tracker = self._tracker
         if wire is None:
             self._unread += 1
             return False
-        if wire.mark in track.recent or wire.mark in self._marks:
-            report_copy(track, wire)
+        if wire.mark in tracker.recent or wire.mark in self._marks:
+            report_copy(tracker, wire)
             return False
-        value = track.fits(wire)
+        value = tracker.fits(wire)
         if value is not None:
-            track.accept(wire, value)
+            tracker.accept(wire, value)
             return self._kept_ones_follow()
         if self._first_was_marked_wrongly(wire):
             return True
         self._keep(wire)
         return False
 
-    def is_told(self) -> None:
+    def mark_reported(self) -> None:
         """Events taken so far have rows and a finding from an earlier reading."""
         self._overflow += len(self._kept)
         self._kept = []
-        self._told = True
+        self._reported = True
 
     @property
     def unplaced(self) -> int:
         """How many events have no place, and were not told of by an earlier reading."""
-        return 0 if self._told else len(self._kept) + self._unread + self._overflow
+        return 0 if self._reported else len(self._kept) + self._unread + self._overflow
 
     def leave(self) -> None:
         """Nothing more is read: give out rows for what has no place, without a finding."""
-        self._track.lanes.guess = True
+        self._tracker.epoch_keys.guess = True
         for wire in self._kept:
-            self._track.refuse(wire, None, BAD_CHAIN)
+            self._tracker.refuse(wire, None, BAD_CHAIN)
 
     def end(self, place: int | None, chain: bytes | None) -> bool:
         """No more events come before a checkpoint or end that says `place` and `chain` (None
         without one); returns whether the chain is whole after all."""
-        track = self._track
+        tracker = self._tracker
         kept = self._kept
-        if place == track.place + 1 and len(kept) == 1 and not self._unread + self._overflow:
-            value = track.value_after(kept[0])
+        if place == tracker.place + 1 and len(kept) == 1 and not self._unread + self._overflow:
+            value = tracker.value_after(kept[0])
             if value == chain:
                 self._marked_wrongly(kept[0], value)
                 return True
         have = len(kept) + self._unread + self._overflow
         status, kind, count = BAD_CHAIN, "bad-chain", max(have, 1)
-        first_place: int | None = track.place + 1
+        first_place: int | None = tracker.place + 1
         if place is None:
             evidence = "the chain does not lead on, and no later checkpoint tells why"
-        elif place == track.place + have:
+        elif place == tracker.place + have:
             evidence = (
-                f"bytes were altered at place {track.place + 1}: from here to the next checkpoint "
-                f"{have} events cannot be verified"
+                f"bytes were altered at place {tracker.place + 1}: from here to the next "
+                f"checkpoint {have} events cannot be verified"
             )
-        elif place > track.place + have:
-            missing = place - track.place - have
+        elif place > tracker.place + have:
+            missing = place - tracker.place - have
             status, kind, count = GAP, "gap", missing
             evidence = f"{missing} events are missing before {have} that cannot be verified"
             first_place = place - have + 1
         else:
-            extra = track.place + have - place
+            extra = tracker.place + have - place
             evidence = f"{extra} events are not part of the chain"
-            first_place = None if place == track.place else first_place
+            first_place = None if place == tracker.place else first_place
         # A single damaged record was told already; what comes after it was not.
-        if not self._told and (not self._damaged or kind == "gap" or have > 1):
+        if not self._reported and (not self._damaged or kind == "gap" or have > 1):
             first = kept[0] if kept else None
-            track.out.finding(
+            tracker.out.finding(
                 kind,
-                track.direction,
+                tracker.direction,
                 self._place,
                 first.time if first else None,
                 first.offset if first else 0,
@@ -127,10 +128,10 @@ class Search:
                 count,
                 first.segment if first else None,
             )
-        track.lanes.guess = True
+        tracker.epoch_keys.guess = True
         for number, wire in enumerate(kept):
             at = None if first_place is None else first_place + number
-            track.refuse(wire, at, status)
+            tracker.refuse(wire, at, status)
         return False
 
     # Inside.
@@ -142,27 +143,27 @@ class Search:
             self._marks.add(wire.mark)
         else:
             self._overflow += 1
-            self._track.refuse(wire, None, BAD_CHAIN)
+            self._tracker.refuse(wire, None, BAD_CHAIN)
 
     def _kept_ones_follow(self) -> bool:
         """After an event that fitted: place those that came too early; returns whether all are."""
-        track, early = self._track, 0
+        tracker, early = self._tracker, 0
         first = self._kept[0] if self._kept else None
         again = len(self._kept) <= MAX_TRIED
         while again and self._kept:
             again = False
             for wire in self._kept:
-                value = track.fits(wire)
+                value = tracker.fits(wire)
                 if value is not None:
-                    track.accept(wire, value, BAD_CHAIN)
+                    tracker.accept(wire, value, BAD_CHAIN)
                     self._kept.remove(wire)
                     early += 1
                     again = True
                     break
         if early and first is not None:
-            track.out.finding(
+            tracker.out.finding(
                 "reordered",
-                track.direction,
+                tracker.direction,
                 self._place,
                 first.time,
                 first.offset,
@@ -174,49 +175,49 @@ class Search:
 
     def _first_was_marked_wrongly(self, wire: WireEvent) -> bool:
         """Whether the first event's 16 bytes (or seal) are wrong, but not its blob."""
-        track = self._track
-        if len(self._kept) != 1 or self._unread or self._place != track.place + 1:
+        tracker = self._tracker
+        if len(self._kept) != 1 or self._unread or self._place != tracker.place + 1:
             return False
         first = self._kept[0]
-        before = track.chain.value
-        track.chain.value = value = track.value_after(first)
-        after = track.fits(wire)
-        track.chain.value = before
+        before = tracker.chain.value
+        tracker.chain.value = value = tracker.value_after(first)
+        after = tracker.fits(wire)
+        tracker.chain.value = before
         if after is None:
             return False
         self._marked_wrongly(first, value)
-        track.accept(wire, after)
+        tracker.accept(wire, after)
         return True
 
     def _marked_wrongly(self, wire: WireEvent, value: bytes) -> None:
         """The chain goes on after `wire`, which shows another value, or has a wrong seal."""
-        track = self._track
-        status, kind = (BAD_SEAL, "bad-seal") if track.each else (BAD_CHAIN, "bad-chain")
-        if not self._damaged and not self._told:
-            what = "the seal" if track.each else "the 16 bytes of the chain value"
-            track.out.finding(
+        tracker = self._tracker
+        status, kind = (BAD_SEAL, "bad-seal") if tracker.each else (BAD_CHAIN, "bad-chain")
+        if not self._damaged and not self._reported:
+            what = "the seal" if tracker.each else "the 16 bytes of the chain value"
+            tracker.out.finding(
                 kind,
-                track.direction,
+                tracker.direction,
                 self._place,
                 wire.time,
                 wire.offset,
                 f"{what} in the event are not those of the chain, which goes on after it",
                 segment=wire.segment,
             )
-        track.accept_marked_wrongly(wire, value, status)
+        tracker.accept_marked_wrongly(wire, value, status)
 
 
-def report_copy(track: Track, wire: WireEvent) -> None:
+def report_copy(tracker: DirectionTracker, wire: WireEvent) -> None:
     """Report an event that is in the journal a second time."""
     place = None
-    if wire.mark in track.recent:  # each accepted event left one mark
-        place = track.place - (len(track.recent) - 1 - track.recent.index(wire.mark))
-    track.out.finding(
+    if wire.mark in tracker.recent:  # each accepted event left one mark
+        place = tracker.place - (len(tracker.recent) - 1 - tracker.recent.index(wire.mark))
+    tracker.out.finding(
         "duplicate",
-        track.direction,
+        tracker.direction,
         place,
         wire.time,
         wire.offset,
         "the same event is in the journal already",
     )
-    track.refuse(wire, None, DUPLICATE)
+    tracker.refuse(wire, None, DUPLICATE)

@@ -1,4 +1,4 @@
-"""Tests of node/journal/log.py: when blocks and segments begin, with a loop that a test turns."""
+"""Tests of node/journal/record_log.py: when blocks and segments begin."""
 
 from pathlib import Path
 from typing import cast
@@ -8,11 +8,11 @@ import pytest
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
-from parley._node.journal.bodies import SegmentHead, parse_block
-from parley._node.journal.buffer import NEVER, RecordBuffer, Turn
-from parley._node.journal.log import Log
 from parley._node.journal.options import JournalOptions, parse_auditors
+from parley._node.journal.record_log import RecordLog
+from parley._node.journal.record_types import SegmentHead, parse_block
 from parley._node.journal.records import encode_record, read_records
+from parley._node.journal.segment_writer import NEVER, RecordBuffer, SegmentBoundary
 from parley._node.transport.loop import Loop
 from tests.node.transport.test_driver import FakeLoop
 
@@ -23,7 +23,7 @@ AUDITORS = parse_auditors(AuditorPrivateKey.create().public)
 class FakeSession:
     """A session with a checkpoint of some size."""
 
-    def __init__(self, log: Log, size: int) -> None:
+    def __init__(self, log: RecordLog, size: int) -> None:
         self.log = log
         self.size = size
         self.number = log.enter(self)
@@ -55,7 +55,7 @@ class Scene:
             lambda: 7,
         )
         head = SegmentHead(NODE, 0, 0, tuple(map(bytes, AUDITORS)), "test")
-        self.log = Log(self.buffer, head, cast(Loop, self.loop), settings)
+        self.log = RecordLog(self.buffer, head, cast(Loop, self.loop), settings)
         self.log.begin()
 
     def record(self, size: int) -> None:
@@ -66,7 +66,7 @@ class Scene:
         """The kinds of records, segment by segment."""
         segments: list[list[int]] = [[]]
         for item in self.buffer.pending:
-            if isinstance(item, Turn):
+            if isinstance(item, SegmentBoundary):
                 segments.append([])
             else:
                 segments[-1] += [record.kind for record in read_records(item)]
@@ -81,7 +81,7 @@ def test_a_block_begins_in_a_turn_of_the_loop_s_own() -> None:
     assert scene.segments() == [[keys.SEGMENT, keys.BLOCK, 200, 200]]
     scene.loop.turn()
     assert scene.segments()[0][4:] == [keys.BLOCK, keys.CHECKPOINT]
-    blocks = [item for item in scene.buffer.pending if not isinstance(item, Turn)]
+    blocks = [item for item in scene.buffer.pending if not isinstance(item, SegmentBoundary)]
     assert parse_block(next(read_records(blocks[4])).body) == (1, 1)
     scene.log.leave(session.number)
     scene.record(keys.BLOCK_SIZE)
@@ -110,7 +110,7 @@ def test_a_segment_is_closed_when_it_is_long_enough() -> None:
     scene.record(8192)
     scene.loop.turn()
     assert scene.segments() == [[keys.SEGMENT, keys.BLOCK, 200], [keys.SEGMENT, keys.BLOCK]]
-    (turn,) = [item for item in scene.buffer.pending if isinstance(item, Turn)]
+    (turn,) = [item for item in scene.buffer.pending if isinstance(item, SegmentBoundary)]
     assert turn.following == scene.log.name
     assert scene.log.name.number == 1
     first = cast(bytes, scene.buffer.pending[0])

@@ -1,8 +1,4 @@
-"""One direction of a session, followed event by event: chain, seals, keys, rows.
-
-An event is `ok` only if the chain leads to it and a valid seal at or after it vouches
-for that chain. What happens when the chain breaks is in `search`.
-"""
+"""An event of a journal, split into its parts (protocol.md, section 6). Only sizes are checked."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -16,17 +12,187 @@ from parley._crypto.signing import Verifier
 from parley._lbm.cells import read_text
 from parley._lbm.codec import decode
 from parley._lbm.keys import TEXT
-from parley._node.journal.audit.compact import PROOF, UNREAD, CompactRow
-from parley._node.journal.audit.content import read_content, single_events
-from parley._node.journal.audit.keyring import Keyring, Lanes
-from parley._node.journal.audit.labels import Label, add_label
+from parley._node.journal.audit.content import (
+    PROOF,
+    UNREAD,
+    CompactRow,
+    Label,
+    add_label,
+    read_content,
+    single_events,
+)
+from parley._node.journal.audit.keyring import MOST_UPDATES, EpochKeys, Keyring
 from parley._node.journal.audit.output import SessionOutput
 from parley._node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
-from parley._node.journal.audit.tallies import BadSeals, Unread
-from parley._node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, WireEvent
-from parley._node.journal.fields import EVENT_HEAD
-from parley._node.journal.sessions import DirectionCheckpoint
+from parley._node.journal.record_types import EVENT_HEAD, DirectionCheckpoint
 from parley._node.protocol import codes
+
+HEAD: Final = 21  # stream, form and prefix, in sealing `chain`
+PREFIX: Final = 16
+LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
+
+
+class WireEvent:
+    """One event as it is in the journal; with sealing `each` it has no `prefix`."""
+
+    __slots__ = (
+        "blob",
+        "damaged",
+        "form",
+        "head",
+        "offset",
+        "prefix",
+        "seal",
+        "size",
+        "stream4",
+        "time",
+    )
+
+    def __init__(
+        self,
+        head: tuple[str, ...],
+        offset: int,
+        time: int,
+        wire: bytes,
+        each: bool,
+        seal_size: int,
+    ) -> None:
+        """Split an event; raises ValueError if it is too short for its form."""
+        self.head = head  # the first columns of its row
+        self.damaged = False  # its record's CRC is wrong
+        self.offset = offset
+        self.time = time
+        self.size = size = len(wire)
+        self.stream4 = wire[:4]
+        self.prefix = b""
+        self.seal: bytes | None = None
+        self.form = 1
+        start = 4
+        if not each:
+            self.form = wire[4] if size > 4 else 2
+            self.prefix = wire[5:HEAD]
+            start = HEAD
+        if self.form == 1:
+            self.seal = wire[start : start + seal_size]
+            start += seal_size
+        if self.form > 1 or size < start + LEAST_BLOB:
+            raise ValueError(f"an event of {size:,} bytes has form {self.form} or is too short")
+        self.blob = wire[start:]
+
+    @property
+    def segment(self) -> str:
+        """The segment of the event."""
+        return self.head[1]
+
+    @property
+    def mark(self) -> bytes:
+        """16 bytes that are unique among the events of the direction."""
+        return self.prefix or (self.seal or b"")[:PREFIX]
+
+
+class BadSeals:
+    """The wrong seals since the last right one: where the first is, and how many. They are one
+    finding, told when a right one comes or nothing more is read."""
+
+    __slots__ = ("_count", "_direction", "_first", "_out")
+
+    def __init__(self, out: SessionOutput, direction: int) -> None:
+        self._out = out
+        self._direction = direction
+        self._first: tuple[int, int, int, str] | None = None  # place, time, offset, segment
+        self._count = 0
+
+    def add(self, place: int, wire: WireEvent) -> None:
+        """The seal of an event is wrong; if its CRC is wrong too, that was told already."""
+        if self._first is None and wire.damaged:
+            return
+        if self._first is None:
+            self._first = place, wire.time, wire.offset, wire.segment
+        self._count += 1
+
+    def report(self, *, mended: bool = False) -> None:
+        """The finding, if there is one; `mended` by a right seal."""
+        if self._first is None:
+            return
+        place, time, offset, segment = self._first
+        what = "the signature over the chain at this place is not that of the sender"
+        if self._count > 1:
+            what += f", nor are those of the {self._count - 1} seals after it"
+        if not mended:
+            what += "; no valid one follows in what was read: the chain may have been rebuilt"
+        self._out.finding(
+            "bad-seal", self._direction, place, time, offset, what, self._count, segment
+        )
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget them."""
+        self._first = None
+        self._count = 0
+
+
+_UPDATES: Final = f"after more than {MOST_UPDATES:,} key updates of a generation"
+
+
+class UndecryptableEvents:
+    """Events that do not open although the auditor's key opens their session: one finding, with
+    the reason for the first. A session for which there is no key has a finding of its own.
+
+    `last` is the place of the last event that did not open, for whatever reason.
+    """
+
+    __slots__ = ("_count", "_direction", "_first", "_keyring", "_out", "_why", "last")
+
+    def __init__(self, out: SessionOutput, direction: int, keyring: Keyring | None) -> None:
+        self._out = out
+        self._direction = direction
+        self._keyring = keyring
+        self._first: tuple[int, int, int] | None = None  # place, time, offset
+        self._why = ""
+        self._count = 0
+        self.last: int | None = None
+
+    def add(
+        self,
+        place: int,
+        time: int,
+        offset: int,
+        epoch_keys: EpochKeys,
+        generation: int,
+        *,
+        reported: bool,
+    ) -> None:
+        """The event at a place does not open; `reported` by an earlier reading."""
+        keyring = self._keyring
+        if reported or keyring is None or not keyring.is_open:
+            return
+        if self._first is None:
+            self._first = place, time, offset
+            if epoch_keys.secret is not None:
+                self._why = "where events are missing before"
+            elif keyring.has(generation):
+                self._why = _UPDATES
+            else:
+                self._why = f"without the secret of generation {generation}"
+        self._count += 1
+
+    def report(self) -> None:
+        """The finding, if there is one."""
+        if self._first is None or self.last is None:
+            return
+        place, time, offset = self._first
+        self._out.finding(
+            "undecryptable",
+            self._direction,
+            place,
+            time,
+            offset,
+            f"{self._count} events from place {place} to {self.last} do not open, {self._why}, "
+            "though the auditor's key opens the session",
+            self._count,
+        )
+        self._first, self._count = None, 0
+
 
 # Offsets in the body of an event's record.
 _FORM_AT: Final = EVENT_HEAD + 4
@@ -47,7 +213,7 @@ _NOTE_SIZE: Final = 64  # of memory, beside its bytes
 
 
 @dataclass(frozen=True, slots=True)
-class TrackContext:
+class DirectionContext:
     """What both directions of a session share: its suite, the commitment to its secret, its
     secrets as far as they are known, the labels of its streams, and where findings go."""
 
@@ -58,7 +224,7 @@ class TrackContext:
     out: SessionOutput
 
 
-class Track:
+class DirectionTracker:
     """A direction. `chain`, `place`, `generation` and `updates` are as in a checkpoint; `pending`
     are the rows of events for which no seal has vouched yet."""
 
@@ -74,12 +240,12 @@ class Track:
         "direction",
         "each",
         "epoch",
+        "epoch_keys",
         "generation",
         "head",
         "initiator",
         "keyring",
         "labels",
-        "lanes",
         "out",
         "pending",
         "place",
@@ -94,7 +260,7 @@ class Track:
 
     def __init__(
         self,
-        context: TrackContext,
+        context: DirectionContext,
         direction: int,
         head: tuple[str, ...],
         verifier: Verifier,
@@ -119,9 +285,9 @@ class Track:
         self._pending_size = 0  # bytes of their events
         self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
         self.silent = False  # these events have their rows already
-        self.lanes = Lanes(suite)
+        self.epoch_keys = EpochKeys(suite)
         self.closed: tuple[int, str] | None = None  # code and text of a Close that was seen
-        self.unread = Unread(out, direction, context.keyring)
+        self.unread = UndecryptableEvents(out, direction, context.keyring)
         self.bad_seals = BadSeals(out, direction)
         self.sealed_ns: int | None = None  # the time of the first valid seal
         self.adopt(state, rekey_commit)
@@ -135,8 +301,8 @@ class Track:
         self.epoch = state.epoch
         self.generation = state.generation
         self.updates = state.updates
-        self.lanes.begin(state.counters)
-        self.lanes.guess = False
+        self.epoch_keys.begin(state.counters)
+        self.epoch_keys.guess = False
         self.find_secret()
 
     def is_at(self, state: DirectionCheckpoint) -> bool:
@@ -151,7 +317,7 @@ class Track:
 
     def forget_ended(self, state: DirectionCheckpoint) -> None:
         """Free the keys of streams that are not in a checkpoint, since they have ended."""
-        self.lanes.keep(state.counters)
+        self.epoch_keys.keep(state.counters)
 
     def parse(self, offset: int, time: int, wire: bytes) -> WireEvent:
         """Parse an event; raises ValueError if it is too short for its form."""
@@ -166,7 +332,7 @@ class Track:
             return value if self._seal_is_valid(wire, value) else None
         return value if value[:PREFIX] == wire.prefix else None
 
-    def take_usual(self, offset: int, time: int, body: bytes) -> bool:
+    def take_in_sequence(self, offset: int, time: int, body: bytes) -> bool:
         """Take the next event if it is of the usual kind, as most are: unsealed and in its
         place. `body` is that of its record. Does what `accept` does, in less time. Returns
         whether it took the event; otherwise nothing changed.
@@ -229,7 +395,7 @@ class Track:
                 hash = self._suite.hash_algorithm
                 self.chain.value = chain_rekey(hash, self.chain.value, commit)
         self.epoch = epoch
-        self.lanes.begin({})
+        self.epoch_keys.begin({})
         self.find_secret()
 
     def give_up_pending(self) -> None:
@@ -244,7 +410,7 @@ class Track:
         self._pending_size = 0
         return rows
 
-    def now_loud(self) -> None:
+    def start_reporting(self) -> None:
         """Events get rows from here on."""
         self.silent = False
         self.take_pending()
@@ -256,7 +422,7 @@ class Track:
     def find_secret(self) -> None:
         """Look for the key of the present epoch."""
         keyring = self.keyring
-        self.lanes.secret = (
+        self.epoch_keys.secret = (
             None
             if keyring is None
             else keyring.secret(self.generation, self.updates, self.initiator)
@@ -277,7 +443,7 @@ class Track:
             self.out.rows([row._replace(status=status) for row in rows])
 
     def _sealed(self, wire: WireEvent, own: list[CompactRow]) -> None:
-        self.bad_seals.tell(mended=True)
+        self.bad_seals.report(mended=True)
         if self.sealed_ns is None:
             self.sealed_ns = wire.time
         rows = self.take_pending()
@@ -326,7 +492,7 @@ class Track:
     ) -> list[CompactRow]:
         """The row of an event, or of each in a batch; none while it is silent."""
         stream, blob_size = int.from_bytes(stream4, "big"), len(blob)
-        plain = self.lanes.decrypt(stream4, blob, form)
+        plain = self.epoch_keys.decrypt(stream4, blob, form)
         if plain is None:
             if place and self.keyring is not None:
                 status = self._unread(place, time, offset, status)
@@ -372,5 +538,5 @@ class Track:
         self.unread.last = place
         if status != OK:
             return status
-        self.unread.add(place, time, offset, self.lanes, self.generation, told=self.silent)
+        self.unread.add(place, time, offset, self.epoch_keys, self.generation, reported=self.silent)
         return UNDECRYPTABLE

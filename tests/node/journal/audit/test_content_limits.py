@@ -9,13 +9,13 @@ from parley._crypto.ciphers import XChaCha20Poly1305
 from parley._crypto.schedule import application_secrets, next_secret
 from parley._lbm.codec import encode
 from parley._node.journal import keys
-from parley._node.journal.audit import keyring, labels, session
-from parley._node.journal.audit.claims import suite_of
-from parley._node.journal.audit.keyring import Boxes, Keyring, labels_key
-from parley._node.journal.audit.labels import LONGEST_TOPIC
-from parley._node.journal.bodies import Secret
+from parley._node.journal.audit import content as labels
+from parley._node.journal.audit import keyring, session
+from parley._node.journal.audit.assertions import suite_of
+from parley._node.journal.audit.content import LONGEST_TOPIC
+from parley._node.journal.audit.keyring import BoxOpener, Keyring, labels_key
+from parley._node.journal.record_types import Checkpoint, Generation, Secret, SessionStart
 from parley._node.journal.records import Record
-from parley._node.journal.sessions import Checkpoint, Generation, SessionStart
 from tests.node.journal.audit.audited import SUITE, Audited, events_in, first_of, put
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 
@@ -98,8 +98,8 @@ def test_what_a_start_says_is_not_repeated_at_any_length(name: str) -> None:
     at = first_of(records, keys.SESSION_START)
     start = SessionStart.parse(records[at][1].body)
     facts = replace(start.facts, **{name: "x" * 2**16})  # type: ignore[arg-type] # one of texts
-    told = Audited(put(records, at, body=replace(start, facts=facts).encode())).sessions
-    assert sum(len(getattr(row, name)) for row in told) < 2 * 2**16
+    reported = Audited(put(records, at, body=replace(start, facts=facts).encode())).sessions
+    assert sum(len(getattr(row, name)) for row in reported) < 2 * 2**16
 
 
 # Secrets.
@@ -109,7 +109,7 @@ def test_secrets_that_were_opened_are_opened_again_when_they_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(keyring, "_KEPT_SECRETS", 3)
-    boxes = Boxes((AUDITOR,))
+    boxes = BoxOpener((AUDITOR,))
     sealed = [
         Generation(0, ((bytes(AUDITOR.public), AUDITOR.public.seal(bytes([number]) * 32)),))
         for number in range(10)
@@ -121,7 +121,7 @@ def test_secrets_that_were_opened_are_opened_again_when_they_are_forgotten(
 
 
 def a_keyring(generations: int) -> Keyring:
-    made = Keyring(Boxes((AUDITOR,)), SUITE, b"", b"", b"", bytes(32))
+    made = Keyring(BoxOpener((AUDITOR,)), SUITE, b"", b"", b"", bytes(32))
     made.epochs = {number: (bytes([number]) * 32, b"\xff" * 32) for number in range(generations)}
     return made
 
@@ -214,9 +214,9 @@ def test_boxes_of_rekeys_that_never_come_push_others_out_and_no_event_is_lost() 
         if one.kind == keys.SECRET and Secret.parse(one.body).generation == 1
     )
     stem, record = records[at]
-    told = Secret.parse(record.body)
+    reported = Secret.parse(record.body)
     more = [
-        (stem, record._replace(body=Secret(told.session, number, told.boxes).encode()))
+        (stem, record._replace(body=Secret(reported.session, number, reported.boxes).encode()))
         for number in range(2, 2 + session.WAITING_BOXES)
     ]
     few = Audited([*records[: at + 1], *more[:-1], *records[at + 1 :]])

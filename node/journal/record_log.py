@@ -1,8 +1,7 @@
-"""The records of a run, as the loop's thread makes them: sessions, blocks, segments.
+"""The record log of one run: sessions, blocks and segment boundaries, made in the loop's thread.
 
-A block, and with it the checkpoints of all sessions, is made in a turn of the loop of
-its own and never from within a core, so that each session stands between two events. What the
-writer has to do with files is said in `Turn`.
+A block and its checkpoints are made in a separate loop callback, never from within a core, so that
+each session is between two events.
 """
 
 from collections.abc import Callable
@@ -10,31 +9,31 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from parley._node.journal import keys
-from parley._node.journal.bodies import SegmentHead, encode_block
-from parley._node.journal.buffer import NEVER, RecordBuffer, Turn
-from parley._node.journal.names import SegmentName, run_start
 from parley._node.journal.options import JournalOptions
+from parley._node.journal.record_types import SegmentHead, encode_block
 from parley._node.journal.records import encode_record
+from parley._node.journal.segment_writer import NEVER, RecordBuffer, SegmentBoundary
+from parley._node.journal.segments import SegmentName, run_start
 from parley._node.transport.loop import Loop, Timer
 
 _LAST_SESSION: Final = 2**32 - 1
 
 
-class Live(Protocol):
-    """A session as the log needs it."""
+class LoggedSession(Protocol):
+    """An open session of the log."""
 
     def checkpoint(self) -> bytes:
-        """The body of the session's checkpoint."""
+        """Return the body of the session's checkpoint."""
 
     def lost(self) -> None:
-        """The journal ends before the session does."""
+        """End the session, since the journal ends."""
 
 
-class Log:
-    """The records of one run.
+class RecordLog:
+    """The records of one run, whose first segment begins with `head`.
 
-    `head` is that of the first segment. A segment is closed at the next record when it is as
-    long or as old as `settings` say.
+    The next record after a segment reaches its size or age limit closes it. `next_mark` returns a
+    further position at which the buffer calls `on_mark_reached`.
     """
 
     __slots__ = (
@@ -45,6 +44,7 @@ class Log:
         "_head",
         "_loop",
         "_next_block",
+        "_next_mark",
         "_rolling",
         "_segment_age",
         "_segment_size",
@@ -52,7 +52,6 @@ class Log:
         "buffer",
         "clock",
         "next_session",
-        "on_mark",
         "segment_due",
     )
 
@@ -62,6 +61,7 @@ class Log:
         head: SegmentHead,
         loop: Loop,
         settings: JournalOptions,
+        next_mark: Callable[[], int] = lambda: NEVER,
     ) -> None:
         self.buffer = buffer
         self.clock = settings.clock
@@ -69,22 +69,21 @@ class Log:
         self._loop = loop
         self._segment_size = settings.segment_size
         self._segment_age = settings.segment_age
-        self._sessions: dict[int, Live] = {}
+        self._sessions: dict[int, LoggedSession] = {}
         self.next_session = 0
         self._began = 0  # the position of the segment's first byte
-        self.segment_due = NEVER  # the position at which it is to be closed
+        self.segment_due = NEVER  # the position at which it is closed
         self._blocks: list[int] = []
         self._next_block = 0
         self._rolling = True
         self._ended = False
         self._age_timer: Timer | None = None
-        # Another source of the position at which `passed` is called next.
-        self.on_mark: Callable[[], int] = _never
-        buffer.passed = self._passed
+        self._next_mark = next_mark
+        buffer.on_mark_reached = self._mark_reached
 
     @property
     def name(self) -> SegmentName:
-        """The name of the segment that is written."""
+        """The name of the segment being written."""
         return SegmentName(self._head.node_id.text, run_start(self._head.start), self._head.number)
 
     @property
@@ -99,35 +98,33 @@ class Log:
         self.plan()
 
     def end(self) -> None:
-        """End all open sessions, and the segment."""
+        """End all open sessions and the segment."""
         if self._ended:
             return
         for session in list(self._sessions.values()):
             session.lost()
-        self._turn(None)
+        self._rotate(None)
         self.stop()
 
     def stop(self) -> None:
         """Record nothing more."""
         self._ended = self._rolling = True
-        self.on_mark = _never
         self.plan()
         self.buffer.close()
         if self._age_timer is not None:
             self._age_timer.cancel()
             self._age_timer = None
 
-    def enter(self, session: Live) -> int:
-        """A session begins; returns its number."""
+    def enter(self, session: LoggedSession) -> int:
+        """Add a session and return its number."""
         number = self.next_session
         if number > _LAST_SESSION:
-            raise OverflowError(f"session {number:,}: a run of a journal has 2^32 sessions at most")
+            raise OverflowError("a run of a journal cannot have more than 2^32 sessions")
         self.next_session = number + 1
         self._sessions[number] = session
         return number
 
     def leave(self, number: int) -> None:
-        """A session ends."""
         self._sessions.pop(number, None)
 
     def record(self, kind: int, body: bytes) -> int:
@@ -136,19 +133,17 @@ class Log:
         buffer = self.buffer
         buffer.put(encode_record(kind, time, body))
         if buffer.appended >= buffer.mark:
-            buffer.passed()
+            buffer.on_mark_reached()
         return time
 
     def plan(self) -> None:
-        """Set the position at which `passed` is called next."""
-        mark = self.on_mark()
+        """Set the position at which the buffer calls `on_mark_reached` next."""
+        mark = NEVER if self._ended else self._next_mark()
         if not self._rolling:
             mark = min(mark, self._next_block, self.segment_due)
         self.buffer.mark = mark
 
-    # Inside.
-
-    def _passed(self) -> None:
+    def _mark_reached(self) -> None:
         if not self._rolling and self.buffer.appended >= min(self._next_block, self.segment_due):
             self._rolling = True
             self._loop.soon(self.roll)
@@ -159,16 +154,16 @@ class Log:
             return
         if self.buffer.appended >= self.segment_due:
             self._head = replace(self._head, number=self._head.number + 1)
-            self._turn(self.name)
+            self._rotate(self.name)
             self._open_segment()
         else:
             self._open_block()
         self._rolling = False
         self.plan()
 
-    def _turn(self, following: SegmentName | None) -> None:
+    def _rotate(self, following: SegmentName | None) -> None:
         buffer = self.buffer
-        buffer.append(Turn(tuple(self._blocks), buffer.parts, following))
+        buffer.append(SegmentBoundary(tuple(self._blocks), buffer.parts, following))
         if buffer.idle:
             buffer.wake()
 
@@ -195,11 +190,6 @@ class Log:
         self._next_block = began + max(keys.BLOCK_SIZE, taken * keys.CHECKPOINT_PART)
 
     def _aged(self) -> None:
-        """The next record closes the segment."""
         self._age_timer = None
-        self.segment_due = 0
+        self.segment_due = 0  # the next record closes the segment
         self.plan()
-
-
-def _never() -> int:
-    return NEVER
