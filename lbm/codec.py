@@ -1,27 +1,646 @@
-"""Bytes <-> labelled binary maps: the deterministic CBOR subset of section 3.
+"""What a cell may hold, as types of Python.
 
-Every value has exactly one encoding and decoding refuses all others, so
-that each direction is the other's inverse. Encoder and decoder are written by hand: a
-general CBOR library accepts more than we do, and could only be held to the rule by
-encoding everything a second time.
+Decoding makes `Value` and nothing else; encoding also takes what means the
+same (`Encodable`). This file knows no bytes.
 """
 
-from parley._lbm.decoder import decode, decode_value, decode_weighed, peek_text
-from parley._lbm.encoder import encode, encode_slices, encode_value, is_large
-from parley._lbm.heads import encode_head
-from parley._lbm.values import Encodable, Encoded, Value
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "Encodable",
-    "Encoded",
-    "Value",
-    "decode",
-    "decode_value",
-    "decode_weighed",
-    "encode",
-    "encode_head",
-    "encode_slices",
-    "encode_value",
-    "is_large",
-    "peek_text",
-]
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, LbmLimits, most_containers
+
+# What is in an array or a map is checked where it is read (lbm.cells), so it is Any here.
+Value: TypeAlias = int | float | bytes | str | bool | list[Any] | dict[Any, Any] | None
+Encodable: TypeAlias = Value | bytearray | memoryview | tuple[Any, ...] | Mapping[Any, Any]
+
+
+class Encoded:
+    """The encoding of one value, which the encoder copies. Containers in it count as if a payload's
+    map alone were around it."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+def plain(value: object) -> int | float | bytes | str | list[Any]:
+    """Reduce a buffer or an instance of a subclass (say, of IntEnum) to its plain type.
+
+    Reads what the object is made of, not what it says of itself: a subclass's own
+    `__int__` or `__str__` is not asked. Raises LbmEncodeError for any other type.
+    """
+    if isinstance(value, int):
+        return int.__index__(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            return bytes(memoryview(value))
+        except ValueError:
+            raise LbmEncodeError("a memoryview that was released") from None
+    raise LbmEncodeError(f"{type(value).__name__} has no encoding")
+
+
+def plain_key(key: object) -> int | str:
+    """Reduce a map key like `plain`; raises LbmEncodeError for all but integers and text."""
+    if isinstance(key, int | str) and not isinstance(key, bool):
+        return int.__index__(key) if isinstance(key, int) else str.__str__(key)
+    raise LbmEncodeError(f"{type(key).__name__} cannot be a map key")
+
+
+# Major types (RFC 8949, section 3.1); tags (6) are not LBM, and 7 has no argument in it.
+UINT: Final = 0
+NEGATIVE: Final = 1
+BYTES: Final = 2
+TEXT: Final = 3
+ARRAY: Final = 4
+MAP: Final = 5
+
+# Major type 7: the initial bytes of the only values of it that are LBM.
+FALSE: Final = 0xF4
+TRUE: Final = 0xF5
+NULL: Final = 0xF6
+FLOAT: Final = 0xFB
+
+# The only NaN that has an encoding (section 3).
+CANONICAL_NAN: Final = bytes.fromhex("7ff8000000000000")
+
+_pack_16 = Struct(">BH").pack
+_pack_32 = Struct(">BI").pack
+_pack_64 = Struct(">BQ").pack
+
+
+def encode_head(major: int, n: int) -> bytes:
+    """Encode a head of major type 0..5 with an argument of 0..2^64-1, in 1 to 9 bytes.
+
+    Raises LbmEncodeError for a greater argument.
+    """
+    lead = major << 5
+    if n < 24:
+        return bytes((lead | n,))
+    if n < 0x100:
+        return bytes((lead | 24, n))
+    if n < 0x10000:
+        return _pack_16(lead | 25, n)
+    if n < 0x100000000:
+        return _pack_32(lead | 26, n)
+    if n < 0x10000000000000000:
+        return _pack_64(lead | 27, n)
+    raise LbmEncodeError(
+        f"an integer or a size of {n.bit_length()} bits; at most 64 have an encoding"
+    )
+
+
+# Ready-made heads: nearly every integer and size of an event is below 256.
+UINT_HEADS, NEGATIVE_HEADS, BYTES_HEADS, TEXT_HEADS, ARRAY_HEADS, MAP_HEADS = (
+    tuple(encode_head(major, n) for n in range(256)) for major in range(6)
+)
+
+
+_Append: TypeAlias = Callable[[bytes], object]
+
+_MAX_DEPTH: Final = DEFAULT_LIMITS.max_depth
+_BUFFERS: Final = (bytes, bytearray, memoryview)
+_FALSE: Final = bytes((FALSE,))
+_TRUE: Final = bytes((TRUE,))
+_NULL: Final = bytes((NULL,))
+_NAN: Final = bytes((FLOAT,)) + CANONICAL_NAN
+
+_CONTAINERS: Final = frozenset({list, tuple, dict})
+_KEY_TYPES: Final = frozenset({int, str})
+
+_pack_float = Struct(">Bd").pack
+
+
+def encode(cells: Mapping[int, Encodable]) -> bytes:
+    """Encode a payload: a map from unsigned keys to values, given in any order.
+
+    Tuples count as arrays, bytearrays and memoryviews as byte strings, members of
+    enumerations and other subclasses as what they are made of. Raises LbmEncodeError
+    for everything else that has no encoding: other types, integers of more than 64
+    bits, lone surrogates, keys that are not of one kind, more than 16 levels.
+    """
+    if type(cells) is not dict:
+        if not isinstance(cells, Mapping):
+            raise LbmEncodeError(f"a payload is a map, not {type(cells).__name__}")
+        cells = dict(cells)
+    if 0 in cells and not isinstance(cells[0], _BUFFERS):
+        kind = type(cells[0]).__name__
+        raise LbmEncodeError(f"noise (key 0 of a payload) is a byte string, not {kind}")
+    parts: list[bytes] = []
+    try:
+        _write_map(cells, parts.append, 1)
+    except UnicodeEncodeError as error:
+        raise LbmEncodeError(_surrogate(error)) from None
+    # parts[0] is the map's head, parts[1] the head of its first key.
+    if cells and parts[1] >= b"\x20":
+        raise LbmEncodeError(
+            f"a payload has unsigned keys only, not {ascii(next(iter(cells)))[:40]}"
+        )
+    return b"".join(parts)
+
+
+def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
+    """Encode one value, to be spliced into a payload by the caller.
+
+    `enclosing` is the number of containers that will stand around it and count against
+    the 16 levels; by default the payload's map alone. Raises LbmEncodeError.
+    """
+    if type(value) is bytes:  # most notes; in half the time
+        size = len(value)
+        return (BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size)) + value
+    parts: list[bytes] = []
+    try:
+        _write_items((value,), parts.append, enclosing + 1)
+    except UnicodeEncodeError as error:
+        raise LbmEncodeError(_surrogate(error)) from None
+    return b"".join(parts)
+
+
+def is_large(value: object, most: int) -> bool:
+    """Whether a list, tuple or dict holds more than `most` items, those inside others included."""
+    return type(value) in _CONTAINERS and _count(value, most) > most
+
+
+def encode_slices(value: Encodable, most: int) -> Iterator[bytes]:
+    """Encode a value as `encode_value` does, in pieces of about `most` items each.
+
+    Joined, the pieces are the encoding. The value must not change meanwhile. Raises LbmEncodeError.
+    """
+    try:
+        yield from _slices(value, 2, most)
+    except UnicodeEncodeError:
+        raise LbmEncodeError("text with a lone surrogate") from None
+
+
+def _slices(value: Any, level: int, most: int) -> Iterator[bytes]:
+    """The pieces of a value; if it is a container, it is at `level`."""
+    if not is_large(value, most):
+        yield _joined((value,), level)
+        return
+    if level > _MAX_DEPTH:
+        raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+    is_map = type(value) is dict
+    yield encode_head(MAP if is_map else ARRAY, len(value))
+    run: list[Any] = []
+    left = most
+    for item in _in_order(value) if is_map else value:
+        count = _count(item, most) if type(item) in _CONTAINERS else 1
+        if count > left and run:
+            yield _joined(run, level + 1)
+            run, left = [], most
+        if count > most:
+            yield from _slices(item, level + 1, most)
+        else:
+            run.append(item)
+            left -= count
+    if run:
+        yield _joined(run, level + 1)
+
+
+def _joined(items: Iterable[Any], level: int) -> bytes:
+    parts: list[bytes] = []
+    _write_items(items, parts.append, level)
+    return b"".join(parts)
+
+
+def _count(container: Any, most: int) -> int:
+    """How many items a container has, itself included; counting stops beyond `most`."""
+    count, line = 1, [container]
+    while line and count <= most:
+        one = line.pop()
+        values: Iterable[Any] = one
+        count += len(one)
+        if type(one) is dict:
+            count += len(one)
+            values = one.values()
+        if count <= most:
+            line += [value for value in values if type(value) in _CONTAINERS]
+    return count
+
+
+def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
+    """Append the encodings of `items` one after the other; containers among them are at `level`."""
+    for item in items:
+        kind = type(item)
+        # Exact types: True is an int to isinstance, and must never become one here.
+        if kind is int:
+            if 0 <= item < 256:
+                append(UINT_HEADS[item])
+            elif item >= 0:
+                append(encode_head(UINT, item))
+            elif item >= -256:
+                append(NEGATIVE_HEADS[~item])
+            else:
+                append(encode_head(NEGATIVE, ~item))
+        elif kind is str:
+            text = item.encode()
+            size = len(text)
+            append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
+            append(text)
+        elif kind is bytes:
+            size = len(item)
+            append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
+            append(item)
+        elif kind is list or kind is tuple:
+            if level > _MAX_DEPTH:
+                raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+            count = len(item)
+            append(ARRAY_HEADS[count] if count < 256 else encode_head(ARRAY, count))
+            _write_items(item, append, level + 1)
+        elif kind is dict:
+            _write_map(item, append, level)
+        elif item is None:
+            append(_NULL)
+        elif item is True:
+            append(_TRUE)
+        elif item is False:
+            append(_FALSE)
+        elif kind is float:
+            append(_pack_float(FLOAT, item) if item == item else _NAN)
+        elif kind is Encoded:
+            append(item.data)
+        elif isinstance(item, Mapping):
+            _write_map(dict(item), append, level)
+        else:
+            _write_items((plain(item),), append, level)
+
+
+def _write_map(cells: dict[Any, Any], append: _Append, level: int) -> None:
+    """Append a map, which is itself at `level`."""
+    if level > _MAX_DEPTH:
+        raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+    count = len(cells)
+    append(MAP_HEADS[count] if count < 256 else encode_head(MAP, count))
+    last = -1
+    for key in cells:
+        if type(key) is not int or key <= last:
+            _write_items(_in_order(cells), append, level + 1)
+            return
+        last = key
+    # Unsigned keys in ascending order: how a writer of events lists them, mostly with
+    # short strings and small numbers.
+    for key, item in cells.items():
+        append(UINT_HEADS[key] if key < 256 else encode_head(UINT, key))
+        kind = type(item)
+        if kind is bytes:
+            size = len(item)
+            append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
+            append(item)
+        elif kind is int and item >= 0:
+            append(UINT_HEADS[item] if item < 256 else encode_head(UINT, item))
+        elif kind is str:
+            text = item.encode()
+            size = len(text)
+            append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
+            append(text)
+        else:
+            _write_items((item,), append, level + 1)
+
+
+def _surrogate(error: UnicodeEncodeError) -> str:
+    """What is wrong with text that has no encoding."""
+    near = ascii(error.object[max(error.start - 20, 0) : error.end])
+    return f"text with a lone surrogate at character {error.start}: {near}"
+
+
+def _in_order(cells: dict[Any, Any]) -> Iterable[Any]:
+    """Keys and values in turn, by the encoded keys, which are checked here."""
+    kinds = frozenset(map(type, cells))
+    if not kinds <= _KEY_TYPES:
+        plain_cells = {plain_key(key): value for key, value in cells.items()}
+        if len(plain_cells) != len(cells):
+            raise LbmEncodeError(
+                f"{len(cells)} map keys of which only {len(plain_cells)} differ in more than class"
+            )
+        cells = plain_cells
+        kinds = frozenset(map(type, cells))
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise LbmEncodeError(f"map keys are all unsigned integers or all text, not {names}")
+    keys = sorted(cells)
+    if int in kinds:
+        if keys[0] < 0:
+            raise LbmEncodeError(f"the map key {keys[0]} is negative")
+    elif len(keys) > 1:
+        # Encoded text compares by its size first. Code points and their UTF-8 bytes
+        # compare alike, and sorting is stable.
+        keys.sort(key=len if "".join(keys).isascii() else _utf8_size)
+    return [item for key in keys for item in (key, cells[key])]
+
+
+def _utf8_size(text: str) -> int:
+    return len(text.encode())
+
+
+# How an argument is written whose low five bits are 24..27: its reader, its size in
+# bytes, and the least number that is not shorter in another form.
+_FORMS: Final = (
+    (Struct(">B").unpack_from, 1, 24),
+    (Struct(">H").unpack_from, 2, 0x100),
+    (Struct(">I").unpack_from, 4, 0x10000),
+    (Struct(">Q").unpack_from, 8, 0x100000000),
+)
+
+# What an item of a payload takes in memory besides its bytes, and a container, at most about
+# and in bytes of CPython: an object and its place; an object and its first places.
+ITEM_WEIGHT: Final = 88
+CONTAINER_WEIGHT: Final = 96
+
+# Shorter runs of byte strings are read faster one by one.
+_LEAST_RUN: Final = 8
+
+_unpack_float = Struct(">d").unpack_from
+
+# What data raises that is malformed: our own errors, text that is not UTF-8 and, where it ends
+# early, an index or a length; a compiled slice takes no longer ones than 64 bits have.
+_SHORT: Final = (IndexError, StructError, ValueError)
+
+
+def decode(
+    data: bytes | bytearray | memoryview,
+    limits: LbmLimits = DEFAULT_LIMITS,
+    *,
+    keep_noise: bool = False,
+) -> dict[int, Value]:
+    """Decode a payload; its noise (key 0) is dropped unless `keep_noise`.
+
+    Raises LbmDecodeError for anything but the one encoding of a map with unsigned
+    keys within the limits.
+    """
+    return decode_weighed(data, limits, keep_noise=keep_noise)[0]
+
+
+def decode_weighed(
+    given: bytes | bytearray | memoryview,
+    limits: LbmLimits = DEFAULT_LIMITS,
+    *,
+    keep_noise: bool = False,
+) -> tuple[dict[int, Value], int]:
+    """As `decode`, with about how many bytes of memory the cells take, rather more than less."""
+    size = len(given)
+    if size > limits.max_bytes:
+        raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
+    data = given if isinstance(given, bytes) else bytes(given)
+    # Each container takes a byte at least, so short payloads cannot have too many.
+    containers = size if size < LEAST_CONTAINERS else most_containers(size)
+    budget = [limits.max_items - 1, containers]
+    try:
+        n = data[0] - 0xA0
+        pos = 1
+        if not 0 <= n < 0x20:
+            raise LbmDecodeError(f"a payload is a map, not what begins with 0x{data[0]:02x}")
+        if n >= 24:
+            n, pos = _read_argument(data, pos, n)
+        cells, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
+    except _SHORT as error:
+        raise _malformed(error) from None
+    if end != size:
+        raise LbmDecodeError(
+            f"{size - end} trailing bytes"
+            if end < size
+            else f"the data ends early, after {size} bytes"
+        )
+    # All keys of a decoded map are of one kind, so the first speaks for them.
+    if type(next(iter(cells), 0)) is not int:
+        raise LbmDecodeError(
+            f"a payload has unsigned keys only, not {ascii(next(iter(cells)))[:40]}"
+        )
+    if 0 in cells:
+        if type(cells[0]) is not bytes:
+            kind = type(cells[0]).__name__
+            raise LbmDecodeError(f"noise (key 0 of a payload) is a byte string, not {kind}")
+        if not keep_noise:
+            del cells[0]
+    items = limits.max_items - budget[0]
+    return cells, size + ITEM_WEIGHT * items + CONTAINER_WEIGHT * (containers - budget[1])
+
+
+def peek_text(data: bytes, key: int) -> str | None:
+    """The text of the cell `key` of a payload where that is its first cell but for noise, else
+    None. What follows is not looked at: it costs nothing, and may be malformed."""
+    try:
+        if not 0xA0 <= data[0] < 0xC0:
+            return None
+        _, pos = _read_head(data, 0)
+        if data[pos] == 0 and data[pos + 1] >> 5 == BYTES:
+            size, pos = _read_head(data, pos + 1)
+            pos += size
+        is_uint = data[pos] < 0x20
+        found, pos = _read_head(data, pos)
+        if not is_uint or found != key or data[pos] >> 5 != TEXT:
+            return None
+        size, pos = _read_head(data, pos)
+        return data[pos : pos + size].decode() if size <= len(data) - pos else None
+    except _SHORT:
+        return None
+
+
+def decode_value(data: bytes, limits: LbmLimits = DEFAULT_LIMITS) -> Value:
+    """Decode a single value, a container being at level 1; raises LbmDecodeError."""
+    size = len(data)
+    if size > limits.max_bytes:
+        raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
+    budget = [limits.max_items, 1 + most_containers(size)]  # a payload's map is one
+    value: Value
+    try:
+        (value,), end = _read_body(bytes(data), 0, 1, None, limits.max_depth, budget)
+    except _SHORT as error:
+        raise _malformed(error) from None
+    if end != size:
+        raise LbmDecodeError(
+            f"{size - end} trailing bytes"
+            if end < size
+            else f"the data ends early, after {size} bytes"
+        )
+    return value
+
+
+def _malformed(error: Exception) -> LbmDecodeError:
+    if isinstance(error, LbmDecodeError):
+        return error
+    text = isinstance(error, UnicodeDecodeError)
+    malformed = LbmDecodeError("text is not UTF-8" if text else "the data ends early")
+    malformed.__suppress_context__ = True  # a compiled `raise` takes no `from None`
+    return malformed
+
+
+def _read_body(
+    data: bytes,
+    pos: int,
+    count: int,
+    cells: dict[int | str, Any] | None,
+    levels: int,
+    budget: list[int],
+) -> tuple[Any, int]:
+    """Read `count` pairs into `cells`, or without it elements of an array; with their end.
+
+    `levels` containers may still be inside each other, `budget[0]` items still follow,
+    `budget[1]` containers among them.
+    One long function, and the hottest of the package: a call for each item would
+    double its time. Slices and positions may run past the end of the data; what comes
+    next then raises IndexError or struct.error, and the caller compares the ends.
+    """
+    items = count if cells is None else 2 * count
+    left = budget[0] - items
+    if left < 0:
+        raise LbmDecodeError(f"too many items: {-left} more than the limit, at byte {pos}")
+    if items > len(data) - pos:  # each takes a byte at least
+        raise LbmDecodeError(f"the data ends early: {items} items announced at byte {pos}")
+    budget[0] = left
+    if cells is None and count >= _LEAST_RUN and data[pos] >> 5 == BYTES:
+        run = _read_run(data, pos, count)
+        if run is not None:
+            return run
+    array: list[Any] = []
+    key: int | str = 0
+    value: Any
+    last_uint = last_size = -1
+    last_text = b""
+    for _ in range(count):
+        if cells is not None:
+            head = data[pos]
+            pos += 1
+            if head < 0x20:
+                n = head
+                if n >= 24:
+                    n, pos = _read_argument(data, pos, n)
+                if n <= last_uint:
+                    raise LbmDecodeError(f"map keys do not ascend: {n} after {last_uint}")
+                key = last_uint = n
+            elif 0x60 <= head < 0x80:
+                n = head - 0x60
+                if n >= 24:
+                    n, pos = _read_argument(data, pos, n)
+                end = pos + n
+                text = data[pos:end]
+                # Encoded keys compare by their size, then by their bytes.
+                if n <= last_size and (n < last_size or text <= last_text):
+                    raise LbmDecodeError(f"map keys do not ascend: the text before byte {end}")
+                last_size = n
+                last_text = text
+                key = text.decode()
+                pos = end
+            else:
+                raise LbmDecodeError(
+                    f"a map key that is neither unsigned nor text: 0x{head:02x} before byte {pos}"
+                )
+        head = data[pos]
+        pos += 1
+        if head < 24:
+            value = head
+        elif head < 0xC0:
+            n = head & 31
+            if n < 24:
+                pass
+            elif n == 24:
+                n = data[pos]
+                pos += 1
+                if n < 24:
+                    raise LbmDecodeError(
+                        f"a number that is not in its shortest form: {n} before byte {pos}"
+                    )
+            elif n < 28:  # as _read_argument does
+                unpack, size, least = _FORMS[n - 24]
+                (n,) = unpack(data, pos)
+                pos += size
+                if n < least:
+                    raise LbmDecodeError(
+                        f"a number that is not in its shortest form: {n} before byte {pos}"
+                    )
+            else:
+                raise LbmDecodeError(
+                    f"an indefinite length or a reserved head: 0x{head:02x} before byte {pos}"
+                )
+            if head >= 0x80:
+                if not levels:
+                    raise LbmDecodeError(f"too many levels, at byte {pos}")
+                inner: dict[int | str, Any] | None = {} if head >= 0xA0 else None
+                if n:
+                    budget[1] -= 1
+                    if budget[1] < 0:
+                        raise LbmDecodeError(f"too many arrays and maps, at byte {pos}")
+                    value, pos = _read_body(data, pos, n, inner, levels - 1, budget)
+                else:
+                    value = [] if inner is None else inner
+            elif head >= 0x40:
+                end = pos + n
+                value = data[pos:end]
+                if head >= 0x60:
+                    value = value.decode()
+                pos = end
+            elif head < 0x20:
+                value = n
+            else:
+                value = ~n
+        elif head == NULL:
+            value = None
+        elif head == FALSE:
+            value = False
+        elif head == TRUE:
+            value = True
+        elif head == FLOAT:
+            (value,) = _unpack_float(data, pos)
+            end = pos + 8
+            if value != value and data[pos:end] != CANONICAL_NAN:
+                raise LbmDecodeError(f"a NaN that is not canonical, before byte {end}")
+            pos = end
+        else:
+            raise LbmDecodeError(
+                f"a tag, a short float or another simple value: 0x{head:02x} before byte {pos}"
+            )
+        if cells is None:
+            array.append(value)
+        else:
+            cells[key] = value
+    if last_uint >= 0 <= last_size:
+        raise LbmDecodeError(f"map keys of both kinds before byte {pos}: {last_uint} and a text")
+    return (array if cells is None else cells), pos
+
+
+def _read_head(data: bytes, pos: int) -> tuple[int, int]:
+    """Read the argument of the head at `pos`, whatever its major type; with its end."""
+    info = data[pos] & 31
+    return (info, pos + 1) if info < 24 else _read_argument(data, pos + 1, info)
+
+
+def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:
+    """Read the argument that a head's low five bits (24 or more) announce; with its end."""
+    if info > 27:
+        raise LbmDecodeError(
+            f"an indefinite length or a reserved head: argument {info} before byte {pos}"
+        )
+    unpack, size, least = _FORMS[info - 24]
+    (n,) = unpack(data, pos)
+    if n < least:
+        raise LbmDecodeError(
+            f"a number that is not in its shortest form: {n} before byte {pos + size}"
+        )
+    return n, pos + size
+
+
+def _read_run(data: bytes, pos: int, count: int) -> tuple[list[bytes], int] | None:
+    """Read `count` byte strings of one size, as in Notes; None if their heads differ.
+
+    Compares the heads column by column: three times as fast as reading one by one.
+    """
+    size = data[pos] & 31
+    start = pos + 1
+    if size >= 24:
+        size, start = _read_argument(data, start, size)
+    step = start - pos + size
+    end = pos + step * count
+    if end > len(data):
+        return None
+    for column in range(pos, start):
+        if data[column:end:step] != data[column : column + 1] * count:
+            return None
+    return [data[i : i + size] for i in range(start, start + step * count, step)], end

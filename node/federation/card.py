@@ -9,7 +9,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import ConfigError
 from parley._node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
 from parley._node.federation.limits import CARD_VALID, LARGEST_CARD, MOST_LINKS
-from parley._node.protocol.cells import Cells, Kind, uint
+from parley._node.protocol.cells import Cells, FieldType, uint
 from parley._node.protocol.federation_types import EXPORTS_KIND, is_node_id
 
 KIND: Final = "card"
@@ -38,11 +38,11 @@ _CARD: Final = Cells(
     {
         **CONTENT_CELLS,
         keys.NUMBER: uint(1),
-        keys.LINKS: Kind("an array of [node id, carries], each id once", list, _are_links),
+        keys.LINKS: FieldType("an array of [node id, carries], each id once", list, _are_links),
     },
     {
         keys.EXPORTS: EXPORTS_KIND,
-        keys.ADDRESSES: Kind(
+        keys.ADDRESSES: FieldType(
             "an array of text", list, lambda value: all(type(one) is str for one in value)
         ),
     },

@@ -13,7 +13,7 @@ from parley._crypto.registry import SIGNING
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.cells import BYTES, TEXT, Cells, Kind, exactly, uint
+from parley._node.protocol.cells import BYTES, TEXT, Cells, FieldType, exactly, uint
 from parley._node.protocol.federation_types import NODE_ID_SIZE
 
 _DOMAIN: Final = b"parley1 envelope"
@@ -25,7 +25,7 @@ CONTENT_CELLS: Final = {
     keys.ORIGIN: exactly(NODE_ID_SIZE),
     keys.MADE_MS: uint(),
     keys.EXPIRES_MS: uint(),
-    keys.IDENTITY_KEYS: Kind(
+    keys.IDENTITY_KEYS: FieldType(
         "an array of one key",
         list,
         lambda value: len(value) == 1 and type(value[0]) is list and len(value[0]) == 3,

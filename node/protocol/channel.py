@@ -46,7 +46,7 @@ from parley._node.protocol.observer import DirectionState, Observer
 from parley._node.protocol.outbox import OutgoingEvent
 from parley._node.protocol.rekey import Phase, Rekeying
 from parley._node.protocol.reports import KeysUpdated, Report
-from parley._node.protocol.sealing import OpenedSoFar, Receiver, Sender
+from parley._node.protocol.sealing import OpenedSoFar, RecordReader, RecordWriter
 
 NEVER: Final = float("inf")
 _OVERSLEPT: Final = 1.0  # how late our timer may be before it was we who slept, in seconds
@@ -68,8 +68,8 @@ class SecureChannel:
         self,
         config: CoreConfig,
         agreed: Agreed,
-        sender: Sender,
-        receiver: Receiver,
+        sender: RecordWriter,
+        receiver: RecordReader,
         initiator: bool,
         reports: list[Report],
         observer: Observer | None,

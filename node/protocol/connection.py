@@ -8,28 +8,540 @@ which of them is next. What a caller does is in `Speaker`; ends, and new transpo
 `Lifetime`.
 """
 
+import sys
 from collections.abc import Callable
+
+from parley._node.protocol.account import SHARE, Account
+from parley._node.protocol.attempt import ResumeAttempt
+from parley._node.protocol.flow import Flow
+from parley._node.protocol.foreigners import foreign_name
+from parley._node.protocol.initiator import RejectedError
+from parley._node.protocol.opening import Opening
+from parley._node.protocol.outbox import Outbox, Wire
+from parley._node.protocol.remains import Remains
+from parley._node.protocol.resume import ResumeRequest, spend_mac
+from parley._node.protocol.stream_zero import Farewell
 
 from parley._crypto.randomness import random_bytes
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.account import Account
-from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.codes import DATA, SIM, STREAM, CloseCode
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import (
+    ConnectionClosedError,
     LocalProtocolError,
     RemoteProtocolError,
     SilenceError,
+    check_farewell,
     violation,
 )
-from parley._node.protocol.foreigners import foreign_name
-from parley._node.protocol.lifetime import Lifetime
-from parley._node.protocol.observer import Observer
-from parley._node.protocol.opening import Opening
-from parley._node.protocol.session import Parts
-from parley._node.protocol.states import ASKING, Signal, State
+from parley._node.protocol.frames import FrameReader
+from parley._node.protocol.handshake import known
+from parley._node.protocol.limits import (
+    CLOSE_LINGER,
+    EVENT_COST,
+    HANDSHAKE_EVENT_SIZE,
+    READ_ON,
+    UNWRITTEN_PART,
+    Limits,
+)
+from parley._node.protocol.multiplexer import Multiplexer
+from parley._node.protocol.observer import DirectionState, Observer
+from parley._node.protocol.reports import ConnectionEnded, Parted, Report, Resumed
+from parley._node.protocol.resumption import NEVER, Resumption
+from parley._node.protocol.session import Parts, Session
+from parley._node.protocol.states import ASKING, HANDSHAKE, LIVE, READING, Signal, State, next_state
+
+
+class Speaker:
+    """The caller's side of a connection.
+
+    `answers` is the account of what handlers have made and wait to have written, `unsealed` that of
+    events that wait for a seal (`deliver="sealed"`). `happened` is what `reports` will return,
+    `dropped` counts the events of the other side that nobody took.
+    """
+
+    def __init__(self, config: CoreConfig, state: State, total: Account | None) -> None:
+        self.config = config
+        self.account = Account(config.peer_memory, total, SHARE)
+        self.answers = Account(UNWRITTEN_PART * config.peer_memory, total)
+        self.unsealed = Account(0, total)  # the limit follows when limits are agreed
+        self._state = state
+        self.dropped = 0
+        self.happened: list[Report] = []
+        self.outbox = Outbox(self.account)
+        self.wire = Wire(self.account, self.outbox.waker)
+        self._closing: Farewell = (CloseCode.NORMAL, "")
+        self.session: Session | None = None
+
+    # State, as a caller sees it.
+
+    @property
+    def state(self) -> State:
+        """Where the connection stands."""
+        return self._state
+
+    def reports(self) -> list[Report]:
+        """What happened since the last call."""
+        reports = self.happened[:]
+        self.happened.clear()
+        return reports
+
+    def checkpoint(self) -> tuple[DirectionState, DirectionState]:
+        """Both directions, ours first; raises LocalProtocolError where there is no chain."""
+        if self.session is None:
+            raise LocalProtocolError("there is no chain")
+        return self.session.checkpoint()
+
+    @property
+    def resumption(self) -> Resumption | None:
+        """How the session outlives its transport; None where that was not agreed."""
+        return self.session.resumption if self.session else None
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether it sends less than its transport takes: `resume_buffer` bytes are kept, and
+        nothing but events of stream 0 and Opens goes out until the other side tells more."""
+        session = self.session
+        if session is None or session.resumption is None:
+            return False
+        kept = session.resumption.kept
+        return kept.held >= kept.buffer
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the connection holds, weighed as memory."""
+        kept = self.resumption.kept.uncharged if self.resumption is not None else 0
+        return self.account.held + self.answers.held + self.unsealed.held + kept
+
+    def watch_memory(self, on_charge: Callable[[], None] | None) -> None:
+        """Call `on_charge` whenever `memory` has grown; None ends that."""
+        self.account.on_charge = self.answers.on_charge = self.unsealed.on_charge = on_charge
+
+    # What waits, and what a caller may do.
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of frames that wait, and of events that wait to be encrypted: their payloads,
+        and 64 for each, so that small ones count as what they hold."""
+        outbox = self.outbox
+        return self.wire.size + outbox.size + EVENT_COST * outbox.count
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that were agreed; our own before and after."""
+        return self.session.mux.limits if self.session else self.config.limits
+
+    @property
+    def streams(self) -> Multiplexer:
+        """The streams, for what is asked of them alone; raises ConnectionClosedError."""
+        return self._open().mux
+
+    def flow(self) -> Flow:
+        """Credit and windows of all open streams; none where no connection is open."""
+        return self.session.mux.flow() if self.session else Flow({}, 0, 0, 0)
+
+    def send(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        *,
+        lbm: bool = True,
+        seal: bool = False,
+        releases: int = 0,
+    ) -> int:
+        """Queue an event of category 3 up on stream 1 or an open stream; see `Multiplexer.send`."""
+        session = self.session
+        if session is None or self._state is not State.OPEN:
+            session = self._open()
+        if category < SIM:
+            raise LocalProtocolError(f"events of category {category} are not the caller's")
+        mux = session.mux
+        return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
+
+    def send_data(self, stream: int, data: bytes | memoryview, join: int = 0) -> None:
+        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`. A view
+        is one of bytes that do not change until they were sent. Data that waits last on the stream
+        is made longer instead, up to `join` bytes."""
+        if not data or stream < 2:
+            size = len(data)
+            reason = (
+                f"{size} bytes of Data on stream {stream}: at least 1 byte, on stream 2 or above"
+            )
+            raise LocalProtocolError(reason)
+        mux = self._open().mux
+        before = self.outbox.extend(stream, data, join) if join else 0
+        if before:
+            before += EVENT_COST
+            mux.expected += (before + len(data)) // READ_ON - before // READ_ON
+        else:
+            mux.send(stream, 0, STREAM, DATA, data, False, False)
+
+    def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
+        """Open a stream; returns its id. `window` is what we are ready to hold, `credit` what the
+        other side said it is, in bytes. Raises LocalProtocolError if `max_streams` are open."""
+        return self._open().mux.open_stream(label, window, credit)
+
+    def finish_stream(self, stream: int) -> None:
+        """End our direction of a stream, after what is queued on it; raises as `send`."""
+        self._open().mux.finish(stream)
+
+    def reset_stream(self, stream: int, code: int, text: str = "") -> None:
+        """End both directions of a stream now; nothing happens if it is gone."""
+        self._open().mux.reset(stream, code, text)
+
+    def has_credit(self, stream: int) -> bool:
+        """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
+        return self.credit(stream) > 0
+
+    def credit(self, stream: int) -> int:
+        """What may be sent on `stream`, one from 2 up, in bytes of cost; what waits in the outbox
+        is not taken from it yet."""
+        return self.session.mux.credit(stream) if self.session is not None else 0
+
+    def consume(self, stream: int, cost: int, count: int = 1) -> None:
+        """Give back the `cost` of `count` EventReceived once the application has used them."""
+        if cost and self.session is not None:
+            self.session.mux.consume(stream, cost, count)
+
+    def free(self, cost: int, count: int = 1) -> None:
+        """The caller bounds what it keeps of `count` EventReceived of this `cost` itself: they
+        are charged no more. Their credit goes back with `give_back`."""
+        if cost and self.session is not None:
+            self.session.mux.free(cost, count)
+
+    def give_back(self, stream: int, cost: int) -> None:
+        """Give back the `cost` of what was freed once it is used."""
+        if cost and self.session is not None:
+            self.session.mux.give_back(stream, cost)
+
+    def count_dropped(self, *, charged: bool = True) -> None:
+        """Nobody takes an event of the other side. It is `charged` unless the reason is ours: no
+        room, or an answer that nobody waits for any more. Beyond the allowance the other side's
+        next event ends the connection (`overloaded`)."""
+        self.dropped += 1
+        if charged and self.session is not None:
+            self.session.count_dropped()
+
+    def notify_writable(self, stream: int, *, credit: bool = False) -> None:
+        """Report StreamWritable once, when nothing waits on `stream` any more; with
+        `credit`, if nothing waits already, when it has credit."""
+        self._open().mux.watch(stream, credit=credit)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; PongReceived carries its async id."""
+        return self._open().ping(now)
+
+    def update_keys(self, now: float) -> None:
+        """Go to the next epoch in our direction; KeysUpdated reports it."""
+        self._open().update_keys(now)
+
+    def rekey(self, now: float) -> None:
+        """Agree on fresh keys for both directions; KeysUpdated reports each."""
+        self._open().rekey(now)
+
+    def _open(self) -> Session:
+        if self._state is not State.OPEN or self.session is None:
+            raise ConnectionClosedError(self._closing[0], "the connection is not open")
+        return self.session
+
+
+class Lifetime(Speaker):
+    """The states of a connection, its transports and its end (see `Connection`)."""
+
+    def __init__(self, config: CoreConfig, initiator: bool, total: Account | None) -> None:
+        super().__init__(config, State.EXPECT_REPLY if initiator else State.EXPECT_HELLO, total)
+        self.initiator = initiator
+        # What follows from the state, of which it is asked for every event.
+        self._reading = self.wants_data = True
+        self._live = self._draining = self.ended = False
+        self.unread = self.wants_eof = self.is_parted = False
+        self.frames = FrameReader(HANDSHAKE_EVENT_SIZE)
+        self._deadline = NEVER  # of the handshake, then of closing, or of being parted
+        self.opening: Opening | None = None
+        self._attempt: ResumeAttempt | None = None
+        self._remains: Remains | None = None
+
+    # Without a transport, and over another.
+
+    @property
+    def can_part(self) -> bool:
+        """Whether the session could go on over another transport if it lost the one it has."""
+        resumption = self.resumption
+        return self._live and resumption is not None and resumption.can_part
+
+    def part(self, now: float, reason: str) -> bool:
+        """The transport is gone, or not wanted any more; returns whether the session waits for
+        another. One that cannot has ended, `connection-lost`."""
+        if self.can_part:
+            self._part(now, reason)
+            if self._draining and not self.initiator:
+                self._close_parted(now)
+        elif self._state is State.FAREWELL:
+            self._go(Signal.END)
+        elif self._state is not State.ENDED and not self.is_parted:
+            if self.opening is not None:
+                reason = self.opening.lost_because(reason)
+            self._end(CloseCode.CONNECTION_LOST, reason=reason)
+        return self.is_parted
+
+    def attempt(self, now: float) -> ResumeAttempt:
+        """The core of one attempt to go on over a new transport, for the initiator. A session
+        that has a transport is parted from it; earlier attempts are void.
+
+        Raises:
+            ConnectionClosedError: the connection is over. LocalProtocolError: this side, or this
+                session, cannot.
+        """
+        if self.can_part and self.initiator:
+            self.part(now, "another transport is wanted")
+        resumption = self.resumption
+        if self._state in (State.FAREWELL, State.ENDED):
+            raise ConnectionClosedError(self._closing[0], "the connection is over")
+        if resumption is None or not self.is_parted or not self.initiator:
+            reason = f"this session cannot be resumed from here in state {self._state.name}"
+            raise LocalProtocolError(reason)
+        resume = resumption.next_attempt(self.config.network_key)
+        if self._attempt is not None:
+            self._attempt.give_up()
+        self._attempt = ResumeAttempt(resume, self._resumed, now)
+        return self._attempt
+
+    def accept_resume(self, resume: ResumeRequest, now: float) -> bool:
+        """The other side asks to go on with this session over a new transport; returns whether
+        it does. Otherwise refuse it (section 17); the session may have ended of it."""
+        resumption = self.resumption
+        if resumption is None or self.initiator:
+            spend_mac(resume)
+            return False
+        count = resumption.find_count(resume)
+        if count is None:
+            return False
+        if not resumption.could_have(resume.received):
+            self._fail(violation("a Resume with a position that cannot be"), now)
+            return False
+        if self._live:
+            self._part(now, "the other side came over a new transport")
+        self._go_on(resume.received, resumption.accept(resume, count), now)
+        return True
+
+    def take_remains(self) -> Remains | None:
+        """What the other side may still ask for of a session that was closed here (by the
+        responder), once: whoever knows the connection for longer shall not keep it. None if
+        there is nothing."""
+        remains, self._remains = self._remains, None
+        return remains
+
+    def refuse_resume(self, now: float) -> None:
+        """The answer to ResumeAsked: there is no such session, or it is not to go on."""
+        if self._state is not State.RESUMING:
+            raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
+        self._fail(RemoteProtocolError(CloseCode.UNKNOWN_SESSION, "no such session"), now)
+
+    def hand_over(self) -> bytes:
+        """The answer to ResumeAsked: the session goes on over this transport, and this connection
+        is over without a word or a report. Returns what came after the Resume."""
+        if self._state is not State.RESUMING:
+            raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
+        came = self.frames.rest()
+        self.frames.clear()
+        self.opening = None
+        self._go(Signal.END)
+        return came
+
+    def say_last(self, data: bytes, now: float) -> None:
+        """The answer to ResumeAsked where the session is closed: `data` of its remains, and no
+        more."""
+        if self._state is not State.RESUMING:
+            raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
+        self.wire.write(data)
+        self._say_farewell(now)
+        self._end(CloseCode.NORMAL, reason="the rest of a closed session was sent again")
+
+    def _part(self, now: float, reason: str) -> None:
+        session, resumption = known(self.session), known(self.resumption)
+        session.part(reason, now)
+        self.frames.clear()  # what is not decrypted comes again
+        self.is_parted = True
+        self._live = self._reading = self.wants_data = self.unread = False
+        patience = resumption.closed_patience if self._draining else resumption.patience
+        self._deadline = now + patience
+        self.happened.append(Parted(reason))
+        self.outbox.waker.changed()
+
+    def _resumed(self, attempt: int, received: int, mac: bytes, now: float) -> bool:
+        """A Resumed came; returns whether it is right, and the session goes on."""
+        resumption = self.resumption
+        if resumption is None or not resumption.is_resumed(attempt, received, mac):
+            return False
+        resumption.count += 1
+        self._attempt = None
+        self._go_on(received, b"", now)
+        return True
+
+    def _go_on(self, position: int, first: bytes, now: float) -> None:
+        known(self.session).resume(position, first, now)
+        self.is_parted = False
+        self._live = self._reading = self.wants_data = True
+        if self._draining:
+            self._deadline = now + self.config.close_drain
+        self.happened.append(Resumed(known(self.resumption).count))
+        self.outbox.waker.changed()
+
+    def _close_parted(self, now: float) -> None:
+        """The responder closes without a transport: its remains have the rest."""
+        session = known(self.session)
+        try:
+            flushed = session.flush(sys.maxsize, now)
+        except RemoteProtocolError as error:
+            self._fail(error, now)
+            return
+        for frames in flushed:
+            self.wire.write(frames)
+        self.wire.write(session.close_frames(self._closing, now))
+        self._say_farewell(now)
+        self._end(*self._closing, reason="closed here without a transport")
+
+    # The end, as a caller wants it.
+
+    def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
+        """End gracefully: what is queued goes first. During a handshake, at once.
+
+        Raises:
+            ValueError: `code` is not one that Close may carry, or `text` above 1,024 bytes.
+        """
+        check_farewell(code, text, CloseCode.INTERNAL_ERROR)
+        if self._state in HANDSHAKE:
+            self._end(code, reason="closed during the handshake")
+        elif self._state is State.OPEN:
+            self._closing = code, text
+            resumption = self.resumption
+            if self.is_parted and resumption is not None:
+                self._deadline = min(self._deadline, now + resumption.closed_patience)
+            else:
+                self._deadline = now + self.config.close_drain
+            self._go(Signal.CLOSE_ASKED)
+            if self.is_parted and not self.initiator:
+                self._close_parted(now)
+
+    def abort(self, now: float, code: CloseCode, reason: str) -> None:
+        """End now: what is queued is dropped; Close or Reject carries `code` if it may be sent."""
+        if self._state not in HANDSHAKE and not self._live and not self.is_parted:
+            return
+        if code < 0:
+            self._end(code, reason=reason)
+        else:
+            self._fail(RemoteProtocolError(code, reason), now)
+
+    # Endings.
+
+    def _violated(self, error: RemoteProtocolError, now: float) -> None:
+        """What came may not be; over a new transport it may have come from anybody."""
+        session = self.session
+        if session is not None and session.channel.trial is not None:
+            self._part(now, f"nothing right came over the new transport: {error.reason}")
+        else:
+            self._fail(error, now)
+
+    def _fail(self, error: RemoteProtocolError, now: float) -> None:
+        """A violation, or an end that we decide on: say what the state allows, and end."""
+        if isinstance(error, RejectedError):
+            self._end(error.code, error.text, remote=True, reason=error.reason)
+            return
+        farewell = b""
+        if self.opening is not None:
+            farewell = self.opening.farewell(self._state, error)
+        elif self.session is not None and (self._live or self.is_parted):
+            farewell = self.session.close_frames((error.code, ""), now)
+        if farewell:
+            self.wire.write(farewell)
+            self._say_farewell(now)
+        self._end(error.code, reason=error.reason)
+
+    def _refuse(self, reason: str, now: float) -> None:
+        """The peer of a session is not trusted any more: it is told no more than in a handshake,
+        and nothing where there is no transport."""
+        said = None
+        if self._live:
+            said = CloseCode.AUTHENTICATION_FAILED
+            self.wire.write(known(self.session).close_frames((said, ""), now))
+            self._say_farewell(now)
+            self._remains = None
+        self._end(CloseCode.PEER_NOT_TRUSTED, reason=reason, said=said)
+
+    def _out_of_time(self) -> None:
+        """The time is up of a handshake, of a farewell, or without a transport."""
+        if self._state is State.FAREWELL:
+            self._go(Signal.END)
+        elif self._draining:
+            self._end(*self._closing, reason="closed here; no new transport came")
+        elif self.is_parted:
+            self._end(CloseCode.CONNECTION_LOST, reason="no new transport came in time")
+        else:
+            self._end(CloseCode.TIMEOUT, reason="the handshake took too long")
+
+    def _drained_too_long(self, now: float) -> None:
+        """Go on with Close; if the transport takes not even that, end."""
+        if self.outbox:
+            self.outbox.clear()
+            self._deadline = now + CLOSE_LINGER
+        else:
+            self._end(*self._closing, reason="closed here; the other side does not read")
+
+    def _say_farewell(self, now: float) -> None:
+        """Something was said that is the last; without a transport nobody heard it yet."""
+        resumption = self.resumption
+        if resumption is not None:
+            if not self.initiator:
+                until = now + resumption.closed_patience
+                self._remains = Remains(resumption, self.wire.frames[:], until)
+            self.wire.put_first(resumption.kept.take_again(NEVER))
+        if not self.is_parted:
+            self._go(Signal.SAID_FAREWELL)
+            self._deadline = now + CLOSE_LINGER
+
+    def _end(
+        self,
+        code: int,
+        text: str = "",
+        *,
+        remote: bool = False,
+        reason: str,
+        said: int | None = None,
+    ) -> None:
+        """It is over; a farewell that was said may linger. `said` is the code of our Close, where
+        that is another."""
+        self.is_parted = False
+        if self._state is not State.FAREWELL:
+            self._go(Signal.END)
+        self.frames.clear()
+        self.opening = None
+        self._closing = code, text
+        self.outbox.clear()
+        if self._attempt is not None:
+            self._attempt.give_up()
+        if self.session is not None:
+            session, self.session = self.session, None
+            # And with it every key. What observes a session repeats its Close.
+            session.end(code if said is None else said, text, remote)
+        self.happened.append(ConnectionEnded(int(code), text, remote, reason))
+
+    def _go(self, signal: Signal) -> None:
+        self._state = state = next_state(self._state, signal)
+        self._reading = state in READING and not self.is_parted
+        self._live = state in LIVE and not self.is_parted
+        self._draining = state is State.DRAINING
+        self.unread = self._reading and self.frames.unread
+        self.wants_data = self._reading or state is State.FAREWELL
+        self.wants_eof = state is State.FAREWELL and not self.wire.frames
+        self.ended = state is State.ENDED
+        if self.ended:
+            self.wire.take()
+
 
 FLUSH_SIZE = 256 * 1024
-NEVER = float("inf")
 # In these nothing of the other side was understood yet.
 FIRST = frozenset({State.EXPECT_HELLO, State.EXPECT_REPLY})
 

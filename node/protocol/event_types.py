@@ -5,13 +5,14 @@ federation in `federation_types`); whoever reads an event, a node or an auditor,
 table.
 """
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from parley._lbm import keys
 from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol import codes
-from parley._node.protocol.bus_types import BUS_CELLS
 from parley._node.protocol.cells import (
     ANY,
     BOOL,
@@ -19,8 +20,10 @@ from parley._node.protocol.cells import (
     TEXT,
     TEXT_MAP,
     Cells,
+    FieldType,
     array,
     exactly,
+    text,
     uint,
 )
 from parley._node.protocol.codes import (
@@ -35,10 +38,262 @@ from parley._node.protocol.codes import (
     SIM,
     STREAM,
     TUNNEL,
+    BusType,
 )
-from parley._node.protocol.federation_types import ACCOUNT_CELLS, FEDERATION_CELLS, TUNNEL_CELLS
 from parley._node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT, ONCE_KEY_SIZE
 from parley._node.protocol.requests import LAST_ASYNC_ID
+
+# Characters of a name of an event, of a group and of an idempotency key; of a name to which
+# that of its dead letters can be added.
+LONGEST_NAME: Final = 256
+DEAD: Final = "dead"
+LONGEST_EVENT: Final = LONGEST_NAME - len(f".{DEAD}")
+# What the name of the stream of all events of an API ends with.
+ALL_OF_API: Final = ".*"
+# Characters of an id: two u64 and a hyphen.
+LONGEST_ID: Final = 41
+AFTER_ALL: Final = "$"
+# Characters of what Nack and Bury say.
+LONGEST_ERROR: Final = 500
+# Characters of a node id as text, which goes before a peer's name of a consumer.
+NODE_ID: Final = 52
+LONGEST_CONSUMER: Final = LONGEST_NAME - NODE_ID - 1
+# Of one request: events in a Publish, ids, and what may be asked for.
+LARGEST_COUNT: Final = 1_000
+# Milliseconds that a Read or History may wait, and that idle and delay may be (about 34 years).
+LONGEST_WAIT_MS: Final = 60_000
+LONGEST_TIME_MS: Final = 2**40 - 1
+# The version of an event that is published; a Trim's bounds.
+LARGEST_VERSION: Final = 2**31 - 1
+LARGEST_NUMBER: Final = 2**63 - 1
+
+_EVENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)+")
+_WORD: Final = re.compile(r"[!-~]+")
+_ID: Final = re.compile(r"(0|[1-9][0-9]{0,19})-(0|[1-9][0-9]{0,19})", re.ASCII)
+# Of up to 19 digits each: such numbers are u64 whatever they are.
+_USUAL_ID: Final = re.compile(r"(?:0|[1-9][0-9]{0,18})-(?:0|[1-9][0-9]{0,18})", re.ASCII)
+_LARGEST: Final = 2**64 - 1
+# Names that were looked at and are remembered: each event comes with one of the same few.
+_REMEMBERED: Final = 1_024
+
+
+def is_name(value: object) -> bool:
+    """Whether it may name an event: `API.EVENT`."""
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and _is_name(value)
+
+
+@lru_cache(_REMEMBERED)
+def _is_name(value: str) -> bool:
+    if not _EVENT.fullmatch(value):
+        return False
+    return len(value) <= LONGEST_EVENT or value.endswith(f".{DEAD}")
+
+
+def is_stream_name(value: str) -> bool:
+    """Whether it is the name of an event, or `API.*`."""
+    return is_name(f"{value[:-1]}_" if value.endswith(ALL_OF_API) else value)
+
+
+def is_word(value: object, longest: int = LONGEST_NAME) -> bool:
+    """Whether it may name a group or a consumer, or be an idempotency key."""
+    return isinstance(value, str) and len(value) <= longest and bool(_WORD.fullmatch(value))
+
+
+def is_id(value: object) -> bool:
+    """Whether it is an id as ids are written: both numbers, no leading zeros."""
+    if not isinstance(value, str) or len(value) > LONGEST_ID:
+        return False
+    if _USUAL_ID.fullmatch(value):
+        return True
+    found = _ID.fullmatch(value)
+    return found is not None and int(found[1]) <= _LARGEST and int(found[2]) <= _LARGEST
+
+
+def _is_event(row: object) -> bool:
+    if type(row) is not list or len(row) != 4:
+        return False
+    name, body, key, version = row
+    return (
+        is_name(name)
+        and type(body) is str
+        and (key is None or is_word(key))
+        and type(version) is int
+        and 1 <= version <= LARGEST_VERSION
+    )
+
+
+def _few(value: list[Any]) -> bool:
+    return 1 <= len(value) <= LARGEST_COUNT
+
+
+_ID_KIND: Final = FieldType("an id", str, is_id)
+_IDS_KIND: Final = FieldType(
+    f"1 to {LARGEST_COUNT} ids", list, lambda ids: _few(ids) and all(map(is_id, ids))
+)
+_ONE_ID: Final = FieldType("one id", list, lambda ids: len(ids) == 1 and is_id(ids[0]))
+_POSITION: Final = FieldType("a position", str, lambda value: value == AFTER_ALL or is_id(value))
+_TIME: Final = uint(0, LONGEST_TIME_MS)
+_NUMBER: Final = uint(0, LARGEST_NUMBER)
+
+_NAME: Final = {keys.NAME: FieldType("a name of an event", str, is_name)}
+_BUS_STREAM: Final = {keys.NAME: FieldType("a name of a stream", str, is_stream_name)}
+_GROUP: Final = {keys.GROUP: FieldType("a name of a group", str, is_word)}
+_CONSUMER: Final = {
+    keys.CONSUMER: FieldType("a name of a consumer", str, lambda value: is_word(value, LONGEST_CONSUMER))
+}
+_CONSUMER_OF_GROUP: Final = {**_NAME, **_GROUP, **_CONSUMER}
+_IDS: Final = {keys.IDS: _IDS_KIND}
+_COUNT: Final = {keys.COUNT: uint(1, LARGEST_COUNT)}
+_WAIT: Final = {keys.WAIT_MS: uint(0, LONGEST_WAIT_MS)}
+_AFTER: Final = {keys.AFTER: _POSITION}
+_AFTER_NAME: Final = {keys.AFTER: text(LONGEST_NAME)}
+_SET_ASIDE: Final = {**_CONSUMER_OF_GROUP, keys.IDS: _ONE_ID, keys.TEXT: text(LONGEST_ERROR)}
+_EVENTS: Final = FieldType(
+    f"1 to {LARGEST_COUNT} events", list, lambda rows: _few(rows) and all(map(_is_event, rows))
+)
+
+
+def _request(required: Mapping[int, FieldType], optional: Mapping[int, FieldType] | None = None) -> Cells:
+    return Cells(required, optional, may_be_empty=True)
+
+
+BUS_CELLS: Final[Mapping[BusType, Cells]] = {
+    BusType.ANSWER: Cells(
+        {keys.CODE: uint(0, LAST_CODE)},
+        {
+            keys.TEXT: text(LONGEST_ERROR),
+            keys.IDS: FieldType(
+                f"at most {LARGEST_COUNT} ids",
+                list,
+                lambda ids: len(ids) <= LARGEST_COUNT and all(map(is_id, ids)),
+            ),
+            keys.ROWS: FieldType("rows", list),
+            keys.COUNT: uint(),
+            keys.MORE: BOOL,
+        },
+    ),
+    BusType.PUBLISH: _request({keys.ROWS: _EVENTS}, {keys.DURABLE: BOOL}),
+    BusType.JOIN: _request({**_CONSUMER_OF_GROUP, **_AFTER}),
+    BusType.READ: _request({**_CONSUMER_OF_GROUP, **_COUNT}, _WAIT),
+    BusType.OWN: _request({**_CONSUMER_OF_GROUP, **_COUNT}),
+    BusType.CLAIM: _request({**_CONSUMER_OF_GROUP, **_COUNT, keys.IDLE_MS: _TIME}),
+    BusType.TOUCH: _request({**_CONSUMER_OF_GROUP, **_IDS}),
+    BusType.ACK: _request({**_NAME, **_GROUP, **_IDS}),
+    BusType.NACK: _request({**_SET_ASIDE, keys.DELAY_MS: _TIME}),
+    BusType.RELEASE: _request({**_CONSUMER_OF_GROUP, **_IDS}),
+    BusType.BURY: _request(_SET_ASIDE),
+    BusType.STREAMS: _request({}, _AFTER_NAME),
+    BusType.GROUPS: _request(_BUS_STREAM, _AFTER_NAME),
+    BusType.CONSUMERS: _request({**_BUS_STREAM, **_GROUP}, _AFTER_NAME),
+    BusType.PENDING: _request({**_BUS_STREAM, **_GROUP, **_COUNT, keys.AFTER: _ID_KIND}),
+    BusType.HISTORY: _request({**_BUS_STREAM, **_COUNT, **_AFTER}, {keys.UNTIL: _ID_KIND, **_WAIT}),
+    BusType.REWIND: _request({**_BUS_STREAM, **_GROUP, **_AFTER}),
+    BusType.REDELIVER: _request({**_BUS_STREAM, **_GROUP, **_IDS}),
+    BusType.TRIM: _request(
+        _BUS_STREAM,
+        {
+            keys.MAX_LENGTH: _NUMBER,
+            keys.BEFORE: _ID_KIND,
+            keys.MAX_BYTES: _NUMBER,
+            keys.APPROXIMATE: BOOL,
+        },
+    ),
+    BusType.DROP: _request({**_BUS_STREAM, **_IDS}),
+    BusType.REMOVE_CONSUMERS: _request({**_BUS_STREAM, **_GROUP, keys.IDLE_MS: _TIME}),
+    BusType.REMOVE_GROUP: _request({**_BUS_STREAM, **_GROUP}),
+}
+
+
+NODE_ID_SIZE: Final = 32
+TRACE_SIZE: Final = 16
+# Ids of a path, its origin and its target among them.
+SHORTEST_PATH: Final = 2
+LONGEST_PATH: Final = 8
+# Servers of a federation, and so entries of a Have.
+MOST_SERVERS: Final = 1_024
+# Bytes of envelopes in one Cards; of one of them, at least this many.
+LARGEST_CARDS: Final = 64 * 1024
+_LEAST_ENVELOPE: Final = 64
+# Patterns that a node exports, and characters of each.
+MOST_EXPORTS: Final = 64
+LONGEST_EXPORT: Final = 256
+
+
+def is_node_id(value: object) -> bool:
+    """Whether a value is a node id, as it travels."""
+    return type(value) is bytes and len(value) == NODE_ID_SIZE
+
+
+def node_ids(least: int, most: int) -> FieldType:
+    """An array of so many node ids."""
+    return FieldType(
+        f"an array of {least}..{most} node ids",
+        list,
+        lambda value: least <= len(value) <= most and all(map(is_node_id, value)),
+    )
+
+
+def _is_have(value: list[Any]) -> bool:
+    return len(value) <= MOST_SERVERS and all(
+        type(one) is list
+        and len(one) == 2
+        and is_node_id(one[0])
+        and type(one[1]) is int
+        and one[1] >= 0
+        for one in value
+    )
+
+
+def _is_exports(value: list[Any]) -> bool:
+    return len(value) <= MOST_EXPORTS and all(
+        type(one) is str and len(one) <= LONGEST_EXPORT for one in value
+    )
+
+
+def _are_bytes(value: list[Any]) -> bool:
+    return len(value) <= LARGEST_CARDS // _LEAST_ENVELOPE and all(
+        type(one) is bytes for one in value
+    )
+
+
+def _check_dial(cells: Mapping[int, Any]) -> None:
+    """Where to, or by which way: one of both."""
+    if (keys.TO in cells) is (keys.PATH in cells):
+        has = "both" if keys.TO in cells else "neither"
+        raise LbmDecodeError(f"a Dial has a node to reach or a path; this one has {has}")
+
+
+EXPORTS_KIND: Final = FieldType("an array of patterns", list, _is_exports)
+ENVELOPES_KIND: Final = FieldType("an array of envelopes", list, _are_bytes)
+_ANSWER: Final = {keys.CODE: uint(0, LAST_CODE)}
+
+LOGIN: Final = Cells(
+    {}, {keys.ENVELOPES: ENVELOPES_KIND, keys.EXPORTS: EXPORTS_KIND}, may_be_empty=True
+)
+LOGOUT: Final = Cells({}, may_be_empty=True)
+ACCOUNT_ANSWER: Final = Cells(_ANSWER, {keys.TEXT: TEXT})
+
+TUNNEL_ANSWER: Final = Cells(_ANSWER, {keys.TEXT: TEXT, keys.HOP: uint(0, LONGEST_PATH - 1)})
+DIAL: Final = Cells(
+    {keys.TRACE: exactly(TRACE_SIZE), keys.DEADLINE_MS: uint()},
+    {keys.TO: node_ids(1, 2), keys.PATH: node_ids(SHORTEST_PATH, LONGEST_PATH)},
+    check=_check_dial,
+)
+
+HAVE: Final = Cells({keys.HAVE: FieldType("an array of [node id, number]", list, _is_have)})
+CARDS: Final = Cells({keys.ENVELOPES: ENVELOPES_KIND})
+
+ACCOUNT_CELLS: Final[Mapping[int, Cells]] = {
+    codes.LOGIN: LOGIN,
+    codes.LOGOUT: LOGOUT,
+    codes.ACCOUNT_ANSWER: ACCOUNT_ANSWER,
+}
+TUNNEL_CELLS: Final[Mapping[int, Cells]] = {
+    codes.TUNNEL_ANSWER: TUNNEL_ANSWER,
+    codes.DIAL: DIAL,
+}
+FEDERATION_CELLS: Final[Mapping[int, Cells]] = {codes.HAVE: HAVE, codes.CARDS: CARDS}
+
 
 # In this format of a named event's data it is the value itself, in all others bytes (section 10).
 FORMAT_LBM: Final = 16

@@ -5,30 +5,159 @@ The two sides' own steps are in initiator.py and responder.py; whom to trust, an
 is sent when a handshake fails, is not known here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from threading import Lock
+from typing import Final, NamedTuple, TypeVar, cast
 
-from parley._crypto.errors import IdentityError
+from parley._node.protocol.hello import (
+    MAY_CHANGE,
+    Hello,
+    ReplyRead,
+    check_version,
+    decode_handshake,
+    hello_payload,
+    parse_code_and_text,
+    parse_hello,
+    parse_reply,
+    parse_retry,
+    reply_payload,
+    retry_payload,
+)
+
+from parley._crypto.errors import IdentityError, KeyExchangeError, UnknownAlgorithmError
+from parley._crypto.exchange import EphemeralKey
 from parley._crypto.identity import PublicIdentity
-from parley._crypto.registry import Suite
+from parley._crypto.registry import KEX, PARAMETERS, Suite
 from parley._crypto.schedule import (
+    HELLO_LABEL,
+    RESUME_LABEL,
     ApplicationSecrets,
     HandshakeSecrets,
     chain_bind,
     chain_start_initiator,
     chain_start_responder,
+    check_network_mac,
     handshake_secrets,
 )
-from parley._lbm.codec import Value
+from parley._lbm import keys
+from parley._lbm.cells import read_array, read_bytes, read_text_map
+from parley._lbm.codec import Value, decode_value, encode, encode_value
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.codes import CONNECTION, PROOF, CloseCode
+from parley._node.protocol.codes import (
+    CLOSE,
+    CONNECTION,
+    HELLO,
+    PROOF,
+    REJECT,
+    REPLY,
+    RETRY,
+    CloseCode,
+)
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import RemoteProtocolError, violation
-from parley._node.protocol.event import Event, parse_raw
-from parley._node.protocol.limits import FRAME_HEADER_SIZE, Limits, control_buffer, frame_limit
-from parley._node.protocol.proofs import keep, read_proof, refuse
-from parley._node.protocol.sealing import Receiver, Sender
+from parley._node.protocol.event import Event, handshake_event, parse_raw
+from parley._node.protocol.frames import frame
+from parley._node.protocol.limits import (
+    FRAME_HEADER_SIZE,
+    NODE_INFO_SIZE,
+    Limits,
+    control_buffer,
+    frame_limit,
+)
+from parley._node.protocol.resume import ResumeRequest, read_resume
+from parley._node.protocol.sealing import RecordReader, RecordWriter
+
+Offer = Mapping[str, Sequence[str]]
+
+
+class NoCommonAlgorithmError(RemoteProtocolError):
+    """Nothing in common for one parameter, which Reject names."""
+
+    def __init__(self, parameter: str) -> None:
+        super().__init__(CloseCode.NO_COMMON_ALGORITHM, f"no common {parameter} algorithm")
+        self.parameter = parameter
+
+
+class Choice(NamedTuple):
+    """The responder's choice; `retry` means that no share for the kex came yet."""
+
+    suite: Suite
+    retry: bool
+
+
+def choose(config: CoreConfig, offer: Offer, shared: Mapping[str, bytes]) -> Choice:
+    """The responder's choice among `offer`; `shared` holds the kex shares that came.
+
+    Raises:
+        NoCommonAlgorithmError: names the first parameter without a common name.
+    """
+    picked: dict[str, str] = {}
+    retry = False
+    for parameter in PARAMETERS:
+        common = [name for name in config.names(parameter) if name in offer[parameter]]
+        if not common:
+            raise NoCommonAlgorithmError(parameter)
+        picked[parameter] = common[0]
+        if parameter == "kex":
+            ready = [name for name in common if name in shared]
+            retry = not ready
+            picked[parameter] = (ready or common)[0]
+    return Choice(Suite.of(picked), retry)
+
+
+# To check a key costs as much as to verify a signature; each takes 16 KiB at most.
+KEPT_PROOFS: Final = 128
+
+kept_proofs: "dict[bytes, Proof]" = {}  # the one that was met longest ago first
+_lock: Final = Lock()  # nodes may run in several threads
+
+
+class Proof(NamedTuple):
+    """What the payload of a Proof shows; `kept` says that it was met before."""
+
+    identity: PublicIdentity
+    encoded_info: bytes
+    kept: bool = False
+
+    def info(self) -> dict[str, Value]:
+        """The node information, decoded anew: an application may change what it gets."""
+        return cast(dict[str, Value], decode_value(self.encoded_info))
+
+
+def read_proof(payload: bytes) -> Proof:
+    """What a Proof shows, its keys checked. Follow with `keep` or `refuse`.
+
+    Raises:
+        LbmDecodeError, IdentityError: malformed, weak, bound wrongly, or too much.
+    """
+    return kept_proofs.get(payload) or _check(payload)
+
+
+def keep(payload: bytes, proof: Proof) -> None:
+    """The Proof's seal is right: its keys need no check when they come again."""
+    met = proof if proof.kept else proof._replace(kept=True)
+    with _lock:
+        kept_proofs.pop(payload, None)
+        kept_proofs[payload] = met
+        if len(kept_proofs) > KEPT_PROOFS:
+            del kept_proofs[next(iter(kept_proofs))]
+
+
+def refuse(payload: bytes, proof: Proof) -> None:
+    """Its seal is wrong: take the time that checking it would have taken."""
+    if proof.kept:
+        _check(payload)
+
+
+def _check(payload: bytes) -> Proof:
+    cells = decode_handshake(payload)
+    identity = PublicIdentity.parse(read_array(cells, keys.IDENTITY_KEYS))
+    info = encode_value(read_text_map(cells, keys.NODE_INFO, default={}))
+    if len(info) > NODE_INFO_SIZE:
+        raise LbmDecodeError(f"{len(info)} bytes of node information; at most {NODE_INFO_SIZE}")
+    return Proof(identity, info)
+
 
 T = TypeVar("T")
 
@@ -93,8 +222,8 @@ class Handshake:
         self.remote_role = ""
         self.identity: PublicIdentity | None = None
         self.info: Mapping[str, Value] = {}
-        self.sender: Sender | None = None
-        self.receiver: Receiver | None = None
+        self.sender: RecordWriter | None = None
+        self.receiver: RecordReader | None = None
         self.secrets: HandshakeSecrets | None = None
         self._th1 = b""
         self.responder_proof = b""
@@ -123,18 +252,18 @@ class Handshake:
         covered = hash.digest(self.transcript + self.responder_proof)
         return chain_start_initiator(hash, covered, secrets.commit)
 
-    def make_sender(self, secret: bytes, chain: bytes) -> Sender:
+    def make_sender(self, secret: bytes, chain: bytes) -> RecordWriter:
         """Our direction, under the key of our Proof."""
         suite, secrets = self._derived()
         key = self.config.identity.key(suite.signing)
-        self.sender = Sender(suite, secret, chain, secrets.commit, key)
+        self.sender = RecordWriter(suite, secret, chain, secrets.commit, key)
         return self.sender
 
-    def make_receiver(self, secret: bytes, chain: bytes) -> Receiver:
+    def make_receiver(self, secret: bytes, chain: bytes) -> RecordReader:
         """The other side's direction, under the key of its Proof."""
         suite, secrets = self._derived()
         limits = self.agreed_limits()
-        self.receiver = Receiver(
+        self.receiver = RecordReader(
             suite, secret, chain, secrets.commit, limits.seal_events, _admit_none
         )
         return self.receiver
@@ -281,3 +410,250 @@ def without_frame(framed: bytes) -> bytes:
 
 def _refused(reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, reason)
+
+
+class RejectedError(RemoteProtocolError):
+    """The responder answered Reject; `code` is its code, `text` its sentence."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(CloseCode.PROTOCOL_ERROR, f"rejected: {text}")
+        self.code = code
+        self.text = text
+
+
+class Initiator(Handshake):
+    """The side that dials."""
+
+    def __init__(self, config: CoreConfig, random: bytes) -> None:
+        super().__init__(config, random)
+        self._retried = False
+        self._keys: dict[str, EphemeralKey] = {}
+
+    def hello(self) -> bytes:
+        """The frame of the first Hello: one share, for the first kex."""
+        if self.config.plaintext == "only":
+            return self._hello()
+        return self._hello(self.config.names("kex")[0])
+
+    def receive(self, data: bytes) -> bytes | None:
+        """Take a raw event. Returns a second Hello's frame, or None after a Reply.
+
+        Raises:
+            RejectedError: the responder refused. RemoteProtocolError: anything wrong.
+        """
+        if not self.transcript:
+            # As long as there are no keys of ours, a Reply in plain would pass for the answer
+            # to a Hello in plain.
+            raise violation(f"an answer of {len(data)} bytes before our Hello")
+        event = raw_handshake_event(data)
+        try:
+            cells = decode_handshake(event.payload)
+            if event.subcategory == REJECT:
+                raise RejectedError(*parse_code_and_text(cells))
+            if event.subcategory == RETRY:
+                return self._retry(data, parse_retry(cells))
+            if event.subcategory != REPLY:
+                raise violation(f"event 1/{event.subcategory}, neither Reply nor Retry nor Reject")
+            check_version(cells)
+            self._reply(data, parse_reply(cells))
+        except (LbmDecodeError, UnknownAlgorithmError) as error:
+            raise violation(f"a malformed answer to Hello: {error}") from error
+        return None
+
+    def keep_proof(self, event: bytes) -> None:
+        """The responder's Proof, which our own chain covers."""
+        self.responder_proof = event
+
+    def finish(self) -> tuple[bytes, Agreed]:
+        """The responder is trusted: our Proof's frame, and what was agreed."""
+        secrets = known(self.secrets)
+        self.make_sender(secrets.hs_initiator, self.initiator_chain())
+        proof = self.proof_frame()
+        self.initiator_proof = without_frame(proof)
+        application = self.bind()
+        known(self.sender).switch(application.ap_initiator)
+        known(self.receiver).switch(application.ap_responder)
+        return proof, self.agreed(application)
+
+    def _hello(self, *kexes: str) -> bytes:
+        self._keys = {kex: KEX[kex].generate() for kex in kexes}
+        shares = {kex: key.share for kex, key in self._keys.items()}
+        event = handshake_event(HELLO, hello_payload(self.config, self.random, shares))
+        self.transcript += event
+        return frame(event)
+
+    def _retry(self, data: bytes, kex: str) -> bytes:
+        if self._retried:
+            raise violation(f"a second Retry, for kex {ascii(kex)[:80]}")
+        if not self._keys:
+            raise violation(f"a Retry for kex {ascii(kex)[:80]} to an unencrypted Hello")
+        if kex not in self.config.names("kex") or kex in self._keys:
+            asked = ascii(kex)[:80]
+            raise violation(f"a Retry for kex {asked}, which was not offered or had its share")
+        self._retried = True
+        self.transcript += data
+        return self._hello(kex)
+
+    def _reply(self, data: bytes, reply: ReplyRead) -> None:
+        if (reply.suite is None) != (not self._keys):
+            kinds = ("unencrypted", "encrypted")
+            reply_kind, hello_kind = kinds[reply.suite is not None], kinds[bool(self._keys)]
+            raise violation(f"an {reply_kind} Reply to an {hello_kind} Hello")
+        self.transcript += data
+        self.remote_role = reply.role
+        self.limits = self.config.limits.agreed_with(reply.limits)
+        self.resume_ms = min(self.config.resume_ms, reply.resume_ms)
+        if reply.suite is None or reply.share is None:
+            return
+        self._check_offered(reply.suite)
+        try:
+            shared_secret = self._keys[reply.suite.kex].derive(reply.share)
+        except KeyExchangeError as error:
+            raise violation(str(error)) from error
+        self._keys = {}
+        self.derive(reply.suite, shared_secret)
+        self.make_receiver(known(self.secrets).hs_responder, self.responder_chain())
+
+    def _check_offered(self, suite: Suite) -> None:
+        for parameter, name in suite.names().items():
+            if name not in self.config.names(parameter):
+                raise violation(f"a Reply with a {parameter} that was not offered")
+        if suite.kex not in self._keys:
+            raise violation(f"a Reply with kex {suite.kex}, which had no share")
+
+
+class Responder(Handshake):
+    """The side that is dialled."""
+
+    def __init__(self, config: CoreConfig, random: bytes) -> None:
+        super().__init__(config, random)
+        self._asked: str | None = None  # the kex of our Retry
+        self._first = b""  # the first Hello's cells, but for those that may change
+        self.may_speak = config.network_key is None
+        # The initiator has a network key and this node has none, so that no Proof will open.
+        self.lacks_network_key = False
+
+    def receive(self, data: bytes) -> tuple[bytes, bool]:
+        """Take a Hello. Returns the frames that answer it, and whether Reply is among them.
+
+        Raises:
+            RemoteProtocolError: with the code that Reject carries, if `may_speak`.
+        """
+        event = raw_handshake_event(data)
+        if event.subcategory != HELLO:
+            raise violation(f"event 1/{event.subcategory} in place of Hello")
+        try:
+            cells = decode_handshake(event.payload)
+            self._check_network_mac(cells, HELLO_LABEL)
+            self._check_repeated(cells)
+            check_version(cells)
+            hello = parse_hello(cells)
+        except LbmDecodeError as error:
+            raise violation(f"a malformed Hello: {error}") from error
+        self._check_kind(hello)
+        self.transcript += data
+        self.remote_role = hello.role
+        self.limits = self.config.limits.agreed_with(hello.limits)
+        self.resume_ms = min(self.config.resume_ms, hello.resume_ms)
+        if hello.plaintext:
+            reply = handshake_event(REPLY, reply_payload(self.config, self.random, None, None))
+            return frame(reply), True
+        return self._answer(cells, hello)
+
+    def receive_resume(self, data: bytes) -> ResumeRequest:
+        """Take a Resume in place of the first Hello.
+
+        Raises:
+            RemoteProtocolError: as `receive`; `unknown-session` where nothing is ever resumed.
+        """
+        event = raw_handshake_event(data)
+        if self._asked is not None:
+            raise violation(f"a Resume in place of the second Hello, with kex {self._asked}")
+        try:
+            cells = decode_handshake(event.payload)
+            self._check_network_mac(cells, RESUME_LABEL)
+            resume = read_resume(cells)
+        except LbmDecodeError as error:
+            raise violation(f"a malformed Resume: {error}") from error
+        if not self.config.resume_ms:
+            raise RemoteProtocolError(
+                CloseCode.UNKNOWN_SESSION, "no session is resumed here: resume_ms is 0"
+            )
+        return resume
+
+    def keep_proof(self, event: bytes) -> None:
+        """The initiator's Proof, the end of the transcript."""
+        self.initiator_proof = event
+
+    def finish(self) -> Agreed:
+        """The initiator is trusted: go to epoch 0."""
+        application = self.bind()
+        known(self.sender).switch(application.ap_responder)
+        known(self.receiver).switch(application.ap_initiator)
+        return self.agreed(application)
+
+    def refusal(self) -> bytes:
+        """Close `authentication-failed` under epoch 0: the one answer to a refused Proof."""
+        application = self.bind()
+        sender = known(self.sender)
+        sender.switch(application.ap_responder)
+        payload = encode({keys.CODE: CloseCode.AUTHENTICATION_FAILED})
+        return sender.protect(0, 0, CONNECTION, CLOSE, payload, True)
+
+    def _check_network_mac(self, cells: Mapping[int, Value], label: bytes) -> None:
+        key = self.config.network_key
+        if key is None:
+            self.lacks_network_key = keys.NETWORK_MAC in cells
+            return
+        self.may_speak = False  # a second Hello has to earn it anew
+        mac = read_bytes(cells, keys.NETWORK_MAC, default=b"")
+        covered = encode({k: v for k, v in cells.items() if k != keys.NETWORK_MAC})
+        if not check_network_mac(key, covered, mac, label):
+            other = "another network key" if mac else "no network key"
+            reason = f"a wrong network mac: the other side has {other}"
+            raise RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, reason)
+        self.may_speak = True
+
+    def _check_kind(self, hello: Hello) -> None:
+        if hello.plaintext and self.config.plaintext == "never":
+            reason = f"an unencrypted Hello, and plaintext is {self.config.plaintext!r}"
+            raise RemoteProtocolError(CloseCode.PLAINTEXT_REFUSED, reason)
+        if not hello.plaintext and self.config.plaintext == "only":
+            raise violation(f"an encrypted Hello, and plaintext is {self.config.plaintext!r}")
+
+    def _check_repeated(self, cells: Mapping[int, Value]) -> None:
+        if self._asked is None:
+            return
+        if _lasting(cells) != self._first:
+            raise violation("the second Hello differs from the first")
+        given = list(read_text_map(cells, keys.SHARES))
+        if given != [self._asked]:
+            names = ascii(given)[:80]
+            raise violation(f"the second Hello has shares for {names}, not for {self._asked}")
+
+    def _answer(self, cells: Mapping[int, Value], hello: Hello) -> tuple[bytes, bool]:
+        suite, retry = choose(self.config, hello.offer, hello.shares)
+        if retry:
+            self._asked = suite.kex
+            self._first = _lasting(cells)
+            event = handshake_event(RETRY, retry_payload(suite.kex))
+            self.transcript += event
+            return frame(event), False
+        try:
+            share, shared_secret = KEX[suite.kex].respond(hello.shares[suite.kex])
+        except KeyExchangeError as error:
+            raise violation(str(error)) from error
+        event = handshake_event(REPLY, reply_payload(self.config, self.random, suite, share))
+        self.transcript += event
+        self.derive(suite, shared_secret)
+        secrets = known(self.secrets)
+        self.make_sender(secrets.hs_responder, self.responder_chain())
+        proof = self.proof_frame()
+        self.responder_proof = without_frame(proof)
+        self.make_receiver(secrets.hs_initiator, self.initiator_chain())
+        return frame(event) + proof, True
+
+
+def _lasting(cells: Mapping[int, Value]) -> bytes:
+    """The cells of a Hello that a second one repeats."""
+    return encode({k: v for k, v in cells.items() if k not in MAY_CHANGE})

@@ -130,7 +130,7 @@ class ResumeAsked:
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     """An attempt to resume is over: "resumed", "rejected" with the other side's `code`, or
-    "failed"; the report of an `Attempt`, and its last."""
+    "failed"; the report of an `ResumeAttempt`, and its last."""
 
     outcome: str
     code: int | None = None

@@ -4,7 +4,11 @@ A direction ends with its Finish or its sender's Reset, and when both have
 ended the stream is gone (docs/protocol.md section 8). Writes no events.
 """
 
+from dataclasses import dataclass
+
 from parley._node.protocol.account import STREAM_WEIGHT, Account
+from parley._node.protocol.window import ReceiveWindow, SendCredit
+
 from parley._node.protocol.codes import (
     FIRST_INITIATOR_STREAM,
     FIRST_RESPONDER_STREAM,
@@ -13,7 +17,6 @@ from parley._node.protocol.codes import (
     CloseCode,
 )
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
-from parley._node.protocol.window import ReceiveWindow, SendCredit
 
 
 class StreamState:
@@ -208,3 +211,53 @@ class Streams:
 
     def _is_local(self, stream: int) -> bool:
         return (stream % 2 == 1) == self._initiator
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFlow:
+    """One stream from 2 up.
+
+    `credit` is what we may still send, None once our direction has ended. Of the window
+    that we read under, `left` is what the other side may still send, `consumed` what was
+    used up and is not yet granted again, both 0 once its direction has ended; so what
+    the application holds or was never given back is `held`.
+    """
+
+    credit: int | None
+    window: int
+    left: int
+    consumed: int
+
+    @property
+    def held(self) -> int:
+        """What came and was not given back by `consume`; 0 for a stream at rest."""
+        return self.window - self.left - self.consumed
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """All streams that are not gone, by id.
+
+    `unconsumed` is what was reported on all streams and not yet given back, `committed`
+    the sum of the windows, `queued_events` what waits to be encrypted.
+    """
+
+    streams: dict[int, StreamFlow]
+    unconsumed: int
+    committed: int
+    queued_events: int
+
+
+def stream_flows(streams: Streams) -> dict[int, StreamFlow]:
+    """Each of them as it stands."""
+    return {known.id: _flow(known) for known in streams.open.values()}
+
+
+def _flow(known: StreamState) -> StreamFlow:
+    window = known.window
+    return StreamFlow(
+        known.credit.left if known.local_open else None,
+        window.size if known.remote_open else 0,
+        window.left if known.remote_open else 0,
+        window.consumed if known.remote_open else 0,
+    )

@@ -11,7 +11,7 @@ from typing import Final
 
 from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
-from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CONNECTION, CloseCode
 from parley._node.protocol.config import CoreConfig
 from tests.fuzz.allowed import ALLOWED, APPLICATION
@@ -164,7 +164,7 @@ class Meeting:
         """What was sent has gone nowhere: so has the transport."""
         self._pair.cut()
 
-    def _forged(self, attempt: Attempt) -> None:
+    def _forged(self, attempt: ResumeAttempt) -> None:
         assert attempt.outcome in (None, "failed", "rejected"), "an old answer was taken"
         assert self._pair.a.core.is_parted
         assert self._pair.a.code in (ALIVE, CloseCode.NORMAL)

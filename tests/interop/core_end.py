@@ -11,7 +11,7 @@ from time import perf_counter, sleep
 from typing import Any, Final
 
 from parley._crypto.identity import Identity
-from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.reports import (
@@ -100,7 +100,7 @@ class CoreEnd:
             sleep(_TURN)
             return None
         sock, now = self._dial(), perf_counter()
-        attempt: Attempt = self.core.attempt(now)
+        attempt: ResumeAttempt = self.core.attempt(now)
         sock.settimeout(PATIENCE)
         try:
             sock.sendall(attempt.data_to_send(now))

@@ -13,7 +13,7 @@ import pytest
 from parley._crypto.randomness import random_bytes
 from parley._lbm import keys
 from parley._lbm.codec import decode
-from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CONNECTION, RECEIVED, REJECT, SIM, CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.event import parse_raw
@@ -91,7 +91,7 @@ def test_a_resumed_with_any_bit_changed_is_refused() -> None:
     accept = attempt.accept
     assert accept is not None
     for changed in flipped(resumed):
-        again = Attempt(b"", accept, pair.now)
+        again = ResumeAttempt(b"", accept, pair.now)
         again.receive_data(changed, pair.now)
         assert again.outcome == "failed"
         assert core.is_parted

@@ -6,7 +6,7 @@ initiator dials by `attempt`, the responder's listener finds the session by its 
 
 from typing import Any
 
-from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.observer import Observer
@@ -48,7 +48,7 @@ class CutPair(Pair):
             side.core.receive_eof(self.now)
             side.collect(self.now)
 
-    def ask(self) -> tuple[Attempt, Connection, ResumeAsked | None]:
+    def ask(self) -> tuple[ResumeAttempt, Connection, ResumeAsked | None]:
         """The initiator dials: its attempt, the responder's new connection and its report."""
         attempt = self.a.core.attempt(self.now)
         resume = attempt.data_to_send(self.now)
@@ -83,7 +83,7 @@ class CutPair(Pair):
             fresh.refuse_resume(self.now)
         return fresh.data_to_send(self.now)
 
-    def come_back(self) -> Attempt:
+    def come_back(self) -> ResumeAttempt:
         """Resume, and carry what each side has to say."""
         attempt, fresh, asked = self.ask()
         answer = self.answer(fresh, asked)

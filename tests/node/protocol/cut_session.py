@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CHUNK, NOTIFY, RESULT, SIM, CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.reports import (
@@ -105,7 +105,7 @@ class CutSession:
         attempt = self.pair.a.core.attempt(self.pair.now)
         self.ask(attempt, attempt.data_to_send(self.pair.now))
 
-    def ask(self, attempt: Attempt, resume: bytes) -> None:
+    def ask(self, attempt: ResumeAttempt, resume: bytes) -> None:
         pair = self.pair
         data, cut = self._part_of(resume, there=True)
         fresh = Connection(pair.b.core.config, initiator=False, now=pair.now)
@@ -126,7 +126,7 @@ class CutSession:
             for side in pair.sides:
                 side.core.receive_eof(pair.now)
 
-    def answer(self, attempt: Attempt, data: bytes) -> None:
+    def answer(self, attempt: ResumeAttempt, data: bytes) -> None:
         attempt.receive_data(data, self.pair.now)
 
     def use(self, side: Side) -> None:

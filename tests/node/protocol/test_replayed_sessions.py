@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from parley._lbm import keys
-from parley._node.protocol.attempt import Attempt
+from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CLOSE, CONNECTION, REJECT, RESUMED
 from parley._node.protocol.event import parse_raw
 from tests.node.protocol.cut_session import CutSession, check, uncut
@@ -85,13 +85,13 @@ class Replayed(CutSession):
                 self.replays += 1
         assert state(pair.a) == before
 
-    def answer(self, attempt: Attempt, data: bytes) -> None:
+    def answer(self, attempt: ResumeAttempt, data: bytes) -> None:
         """What it waits for, with a bit changed, comes first."""
         pair, accept = self.pair, attempt.accept
         assert accept is not None
         before = state(pair.a)
         for said in self._changed(data[: 4 + int.from_bytes(data[:4])]):
-            again = Attempt(b"", accept, pair.now)
+            again = ResumeAttempt(b"", accept, pair.now)
             again.receive_data(said, pair.now)
             assert again.outcome != "resumed"
         assert state(pair.a) == before
@@ -119,7 +119,7 @@ class Stolen(CutSession):
         self._random = random
         self.thefts = 0
 
-    def ask(self, attempt: Attempt, resume: bytes) -> None:
+    def ask(self, attempt: ResumeAttempt, resume: bytes) -> None:
         if self._random.random() < 0.6:
             self._steal(resume)
         super().ask(attempt, resume)

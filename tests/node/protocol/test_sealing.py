@@ -11,7 +11,7 @@ from parley._crypto.streamkeys import StreamKey
 from parley._node.protocol.codes import ALWAYS_SEALED, CONNECTION, SEAL, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import Event
-from parley._node.protocol.sealing import Receiver, Sender
+from parley._node.protocol.sealing import RecordReader, RecordWriter
 from tests.node.protocol.pair import ALICE, events_of
 from tests.sweep import sweep
 
@@ -32,8 +32,8 @@ class Line:
     def __init__(self, seal_events: int = 64, signer: Identity = ALICE, **names: str) -> None:
         self.suite = suite = make_suite(**names)
         self.admitted: list[int] = []
-        self.sender = Sender(suite, SECRET, CHAIN, COMMIT, signer.key(suite.signing))
-        self.receiver = Receiver(suite, SECRET, CHAIN, COMMIT, seal_events, self.admitted.append)
+        self.sender = RecordWriter(suite, SECRET, CHAIN, COMMIT, signer.key(suite.signing))
+        self.receiver = RecordReader(suite, SECRET, CHAIN, COMMIT, seal_events, self.admitted.append)
         self.receiver.verifier = ALICE.public.verifier(suite.signing)
 
     def event(

@@ -21,7 +21,7 @@ from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from parley._node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
 from parley._node.protocol.frames import FrameReader
 from parley._node.protocol.limits import NEGOTIATED, Limits, frame_limit
-from parley._node.protocol.sealing import Receiver
+from parley._node.protocol.sealing import RecordReader
 from tests.node.protocol.pair import fed, open_pair, send_raw
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 
@@ -113,9 +113,9 @@ def test_a_limit_that_is_too_small(vector: Vector) -> None:
 # sealed-events.json
 
 
-def receiver(vector: Vector) -> Receiver:
+def receiver(vector: Vector) -> RecordReader:
     suite = Suite(kex="x25519", **vector["suite"])
-    made = Receiver(
+    made = RecordReader(
         suite,
         unhex(vector["secret"]),
         unhex(vector["chain"]),

@@ -13,7 +13,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._lbm.keys import key_name
 
 
-class Kind(NamedTuple):
+class FieldType(NamedTuple):
     """What a cell's value may be: `of` a type (None: any), and what `holds` says of it then."""
 
     wanted: str
@@ -21,34 +21,34 @@ class Kind(NamedTuple):
     holds: Callable[[Any], bool] | None = None
 
 
-ANY: Final = Kind("a value")
-BYTES: Final = Kind("a byte string", bytes)
-TEXT: Final = Kind("a text string", str)
-BOOL: Final = Kind("a boolean", bool)
+ANY: Final = FieldType("a value")
+BYTES: Final = FieldType("a byte string", bytes)
+TEXT: Final = FieldType("a text string", str)
+BOOL: Final = FieldType("a boolean", bool)
 # A decoded map has keys of one kind, so the first speaks for all.
-TEXT_MAP: Final = Kind(
+TEXT_MAP: Final = FieldType(
     "a map with text keys", dict, lambda value: type(next(iter(value), "")) is str
 )
 
 
-def uint(least: int = 0, most: int = MAX_UINT) -> Kind:
+def uint(least: int = 0, most: int = MAX_UINT) -> FieldType:
     """An integer of `least` to `most`."""
-    return Kind(f"an integer of {least}..{most}", int, range(least, most + 1).__contains__)
+    return FieldType(f"an integer of {least}..{most}", int, range(least, most + 1).__contains__)
 
 
-def exactly(size: int) -> Kind:
+def exactly(size: int) -> FieldType:
     """A byte string of so many bytes."""
-    return Kind(f"a byte string of {size} bytes", bytes, lambda value: len(value) == size)
+    return FieldType(f"a byte string of {size} bytes", bytes, lambda value: len(value) == size)
 
 
-def text(longest: int) -> Kind:
+def text(longest: int) -> FieldType:
     """Text of at most so many characters."""
-    return Kind(f"text of up to {longest} characters", str, lambda value: len(value) <= longest)
+    return FieldType(f"text of up to {longest} characters", str, lambda value: len(value) <= longest)
 
 
-def array(most: int) -> Kind:
+def array(most: int) -> FieldType:
     """An array of at most so many elements, whatever they are."""
-    return Kind(f"an array of up to {most} elements", list, lambda value: len(value) <= most)
+    return FieldType(f"an array of up to {most} elements", list, lambda value: len(value) <= most)
 
 
 class Cells:
@@ -62,8 +62,8 @@ class Cells:
 
     def __init__(
         self,
-        required: Mapping[int, Kind],
-        optional: Mapping[int, Kind] | None = None,
+        required: Mapping[int, FieldType],
+        optional: Mapping[int, FieldType] | None = None,
         *,
         check: Callable[[Mapping[int, Any]], object] | None = None,
         may_be_empty: bool = False,
@@ -71,7 +71,7 @@ class Cells:
         self.required = tuple(required)
         self._check = check
         self._may_be_empty = may_be_empty
-        self.kinds: Mapping[int, Kind] = {**required, **(optional or {})}
+        self.kinds: Mapping[int, FieldType] = {**required, **(optional or {})}
 
     def read(self, payload: bytes) -> dict[int, Any]:
         """The cells of this type that a payload has; empty bytes mean no payload.

@@ -7,14 +7,41 @@ encrypted at once into `Wire`.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from parley._node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
 from parley._node.protocol.batch_event import HEAD_SIZE, serialise_batch
+
+from parley._node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
 from parley._node.protocol.codes import BATCH, DATA, STREAM
 from parley._node.protocol.limits import BATCH_COUNT, BATCH_SIZE, EVENT_COST
-from parley._node.protocol.waker import Waker
 from parley._node.protocol.window import SendCredit
+
+
+def _nobody() -> None:
+    """No driver serves the core: whoever made it asks for its bytes."""
+
+
+class Waker:
+    """`wake` is called when at least `count` events, or `size` bytes, wait to be written.
+
+    The driver sets both: to 0 while it sleeps, to what it writes at once while its next flush is
+    due, and to infinity while it works, since it then looks at everything afterwards.
+    """
+
+    __slots__ = ("count", "size", "wake")
+
+    def __init__(self) -> None:
+        self.count = 0.0
+        self.size = 0.0
+        self.wake: Callable[[], None] = _nobody
+
+    def changed(self) -> None:
+        """Wake a driver that sleeps for something other than an event: frames that are ready,
+        a report, or room to read on."""
+        if not self.count:
+            self.wake()
+
 
 # Events and Batches that are taken at a time.
 TAKEN: Final = 64

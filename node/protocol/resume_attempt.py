@@ -25,7 +25,7 @@ NEVER: Final = float("inf")
 Accept = Callable[[int, int, bytes, float], bool]
 
 
-class Attempt:
+class ResumeAttempt:
     """The core of one attempt; 5 s are all it has.
 
     `outcome` is None, "resumed" (the session has gone on already: its driver gets the transport,

@@ -1,7 +1,7 @@
 """One direction of an encrypted connection: stream keys, hash chain, seals (section 6).
 
 What goes into the chain is the bytes on the wire, never a re-encoding.
-`Sender` turns an event into a frame, `Receiver` a frame's event back. Which stream
+`RecordWriter` turns an event into a frame, `RecordReader` a frame's event back. Which stream
 may be used and what an event means is not known here.
 """
 
@@ -106,7 +106,7 @@ class Direction:
         return lane
 
 
-class Sender(Direction):
+class RecordWriter(Direction):
     """Our direction. `events_sent` and `bytes_sent` (of blobs) count within the epoch."""
 
     __slots__ = ("_signing_key", "bytes_sent", "events_sent")
@@ -165,7 +165,7 @@ class OpenedSoFar(NamedTuple):
     counters: dict[int, int]
 
 
-class Receiver(Direction):
+class RecordReader(Direction):
     """The other side's direction.
 
     `admit` is asked before a key is made for a stream, and raises if the stream may not
