@@ -30,7 +30,7 @@ ALLOWED = {
     "crypto/selftest.py: compared in variable time: hashing.digest(b'abc').hex() != expected",
     "crypto/selftest.py: compared in variable time: ours.derive(share) == secret",
     # The first lines of files.
-    "crypto/auditor_file.py: label in no document: parley1 auditor key",
+    "crypto/keyfile.py: label in no document: parley1 auditor key",
     "crypto/keyfile.py: label in no document: parley1 key file",
     # The function that returns a text in any case.
     "node/errors.py: reads strerror",

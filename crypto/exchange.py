@@ -2,7 +2,7 @@
 
 An ephemeral key serves one exchange, whether it succeeds or not, and anything
 wrong with a peer's share is a `KeyExchangeError`. The raw secret goes to
-`crypto.schedule`, never to a cipher.
+`crypto.key_schedule`, never to a cipher.
 
 X25519 goes through libsodium, whose multiplication of the base point takes half the time
 of OpenSSL's; ML-KEM is OpenSSL's.

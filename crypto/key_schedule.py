@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from parley._crypto.errors import CryptoError
-from parley._crypto.hashing import SHA256, HashAlgorithm
-from parley._crypto.kdf import extract, label
+from parley._crypto.hashing import SHA256, HashAlgorithm, extract, label
 
 NETWORK_KEY_SIZE = 32
 SESSION_ID_SIZE = 32

@@ -1,7 +1,7 @@
 """Key files: one identity in one file, readable by its owner only (section 4).
 
 Every byte of the payload is checked on reading; the file around it is a container's
-(`crypto.container`). Has no default place and never asks for a passphrase.
+(`crypto.keyfile`). Has no default place and never asks for a passphrase.
 
     magic   = "parley1 key file\n"
     payload = LBM, key 256: [[algorithm, private key, public key], ..], the primary first
@@ -291,16 +291,16 @@ def _key(entry: object, path: PathLike) -> SigningKey:
     return key
 
 
-MAGIC: Final = b"parley1 auditor key\n"
+AUDITOR_MAGIC: Final = b"parley1 auditor key\n"
 
-_FILE: Final = Container(MAGIC, "an auditor's key file")
+_AUDITOR_FILE: Final = Container(AUDITOR_MAGIC, "an auditor's key file")
 
 
 def is_auditor_file(path: PathLike) -> bool:
     """Return whether a file begins as an auditor's key file does; False if it can't be read."""
     try:
         with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(len(AUDITOR_MAGIC)) == AUDITOR_MAGIC
     except OSError:
         return False
 
@@ -317,7 +317,7 @@ def save_auditor_key(
     KeyFileExistsError if anything is at `path`, KeyFileUnreadableError if the system
     refuses, PassphraseError for an empty passphrase.
     """
-    _FILE.save(path, key.private_bytes() + key.public, passphrase, cost)
+    _AUDITOR_FILE.save(path, key.private_bytes() + key.public, passphrase, cost)
 
 
 def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> AuditorPrivateKey:
@@ -326,7 +326,7 @@ def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> Auditor
     KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
     PassphraseNeededError or WrongPassphraseError.
     """
-    payload = _FILE.load(path, passphrase)
+    payload = _AUDITOR_FILE.load(path, passphrase)
     if len(payload) != 2 * AUDITOR_KEY_SIZE:
         raise malformed(
             path, f"it has {len(payload)} bytes of keys in place of {2 * AUDITOR_KEY_SIZE}"

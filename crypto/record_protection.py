@@ -11,8 +11,7 @@ from parley._crypto.errors import (
     SignatureError,
     WrongSizeError,
 )
-from parley._crypto.hashing import HashAlgorithm
-from parley._crypto.kdf import label
+from parley._crypto.hashing import HashAlgorithm, label
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey, Verifier
 
@@ -97,7 +96,7 @@ class HashChain:
     __slots__ = ("hash", "value")
 
     def __init__(self, hash: HashAlgorithm, value: bytes) -> None:
-        """Start from d[-1], which `crypto.schedule` makes.
+        """Start from d[-1], which `crypto.key_schedule` makes.
 
         `value` may be set anew: binding and rekey replace it (`chain_bind`, `chain_rekey`).
         """

@@ -2,7 +2,7 @@
 
 A public key is checked when its verifier is built, a signature's form before its
 mathematics, and both fail with `SignatureError` or its `InvalidKeyError`. The domain
-prefixes of what is signed belong to `crypto.chain` and `crypto.identity`.
+prefixes of what is signed belong to `crypto.record_protection` and `crypto.identity`.
 
 Ed25519 goes through libsodium, which takes about half the time of OpenSSL here and
 refuses non-canonical S and small-order R by itself.

@@ -25,8 +25,7 @@ from nacl.bindings import (
 )
 
 from parley._crypto.errors import KeyExchangeError
-from parley._crypto.hashing import SHA256
-from parley._crypto.kdf import expand, extract
+from parley._crypto.hashing import SHA256, expand, extract
 from parley._crypto.randomness import random_bytes
 
 SHARE_SIZE: Final = 32

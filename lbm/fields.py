@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from parley._lbm.codec import Value
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.keys import key_name
-from parley._lbm.values import Value
 
 MAX_UINT: Final = 2**64 - 1
 

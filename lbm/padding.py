@@ -8,8 +8,8 @@ knows a map's head and its first key, and nothing of the rest.
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from parley._lbm.codec import BYTES, MAP, encode_head
 from parley._lbm.errors import LbmError
-from parley._lbm.heads import BYTES, MAP, encode_head
 
 SMALLEST_PADDED: Final = 32
 LARGEST_BUCKET: Final = 64 * 1024 * 1024

@@ -6,7 +6,7 @@ the same node. Nothing is random here: the caller draws the fraction.
 from dataclasses import dataclass
 
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import Seconds, check_types
+from parley._node.protocol.config_types import Seconds, check_types
 
 # More doublings than this change nothing, and would overflow at last.
 _MOST_DOUBLINGS = 64

@@ -9,8 +9,8 @@ from parley._node.errors import ConfigError
 from parley._node.meeting import Meeting
 from parley._node.messaging.once import OnceMemory
 from parley._node.peer.endpoint import Host
-from parley._node.protocol.account import Account
 from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.sessions import SessionTable
 from parley._node.trust.accept_hook import AcceptHook, Decider, decider
 from parley._node.trust.admission import Admission
@@ -27,7 +27,7 @@ class Changing(Meeting):
     _host: Host  # once it runs
     _core_config: CoreConfig
     _unresumed: CoreConfig | None
-    _held: Account
+    _held: MemoryBudget
     _once: OnceMemory
     _admission: Admission
     _sessions: SessionTable

@@ -11,13 +11,13 @@ from typing import Annotated, Final, get_type_hints
 from parley._crypto.identity import Identity
 from parley._crypto.registry import NAMES
 from parley._lbm.codec import Value, encode_value
-from parley._lbm.noise import NO_PADDING, Padding, parse_padding
+from parley._lbm.padding import NO_PADDING, Padding, parse_padding
 from parley._node.errors import ConfigError
 from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
 from parley._node.protocol import limits as fixed
 from parley._node.protocol.config import CoreConfig, Deliver, Plaintext
+from parley._node.protocol.config_types import check_types, is_reloadable, setting
 from parley._node.protocol.limits import Limits
-from parley._node.protocol.typed import check_types, is_reloadable, setting
 from parley._node.tuning import LEAST_ONCE_MEMORY, Tuning
 
 # Twice the protocol's own default (docs/protocol.md section 5): with that, two pieces of bulk data

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from parley._node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.rate_limit import Rate, TokenBucket
 
 # Of what requests cause, of one kind: lines at once, and from then on for each second.
 LINES: Final = 100
@@ -62,7 +62,7 @@ class LogRation:
     __slots__ = ("_allowance", "silent")
 
     def __init__(self, burst: int = LINES, per_second: float = LINES_PER_SECOND) -> None:
-        self._allowance = Allowance(Rate(burst, 1 / per_second))
+        self._allowance = TokenBucket(Rate(burst, 1 / per_second))
         self.silent = 0
 
     def has_room(self, now: float) -> bool:

@@ -31,7 +31,7 @@ from parley._node.peer.dialling import (
     stream_dial,
 )
 from parley._node.peer.peer import Peer
-from parley._node.protocol.typed import require_number
+from parley._node.protocol.config_types import require_number
 from parley._node.remote.redialling import Dial, Redialling
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend, Listener

@@ -24,11 +24,11 @@ from parley._node.peer.endpoint import Endings, Host
 from parley._node.peer.local import LOCAL_NAME, open_local
 from parley._node.peer.peer import Peer
 from parley._node.peer.readings import ConnectionReadings
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.observer import Observer
 from parley._node.remote.sessions import SessionTable
 from parley._node.transport.backend import Backend
@@ -108,7 +108,7 @@ class Node(Changing):
             )
         self._observer = observer
         self.journal = journal
-        self._held = Account(self.config.memory)
+        self._held = MemoryBudget(self.config.memory)
         self._once = OnceMemory(
             b"",
             results=self.config.tuning.once_results,

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from parley._node.errors import ConfigError
 from parley._node.protocol import limits as fixed
-from parley._node.protocol.typed import Count, Seconds, check_types
+from parley._node.protocol.config_types import Count, Seconds, check_types
 
 # The least memory that remembered calls can have: one call and its result.
 LEAST_ONCE_MEMORY: Final = 128 * 1024

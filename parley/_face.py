@@ -1,8 +1,13 @@
 """The names that `parley` itself has; it loads this module when the first of them is used."""
 
-from parley._crypto.container import PathLike
 from parley._crypto.identity import Identity, NodeId, PublicIdentity
-from parley._crypto.keyfile import PassphraseCost, describe_keyfile, load_identity, save_identity
+from parley._crypto.keyfile import (
+    PassphraseCost,
+    PathLike,
+    describe_keyfile,
+    load_identity,
+    save_identity,
+)
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey
 from parley._node.backoff import Pauses

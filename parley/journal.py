@@ -1,7 +1,7 @@
 """Journals: keeping one, the auditor's keys, and reading it back."""
 
 from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
-from parley._crypto.auditor_file import load_auditor_key, save_auditor_key
+from parley._crypto.keyfile import load_auditor_key, save_auditor_key
 from parley._node.journal.audit import Audit
 from parley._node.journal.audit.content import CompactRow
 from parley._node.journal.audit.rows import (

@@ -1,10 +1,9 @@
 """The wire itself, for observers, auditors and the authors of another implementation."""
 
-from parley._crypto.chain import HashChain, check_seal
 from parley._crypto.hashing import HashAlgorithm
-from parley._crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from parley._crypto.key_schedule import chain_bind, chain_start_initiator, chain_start_responder
+from parley._crypto.record_protection import HashChain, StreamKey, check_seal
 from parley._crypto.signing import Verifier
-from parley._crypto.streamkeys import StreamKey
 from parley._lbm.codec import Encodable, Value, decode, encode
 from parley._lbm.limits import LbmLimits
 from parley._node.protocol.handshake import Agreed

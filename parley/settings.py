@@ -1,6 +1,6 @@
 """Settings from a TOML file and the environment, and those of each part of a node."""
 
-from parley._lbm.noise import Padding, parse_padding
+from parley._lbm.padding import Padding, parse_padding
 from parley._node.settings import (
     BusSettings,
     DialectSettings,

@@ -16,7 +16,7 @@ import pytest
 # A module of each package that is compiled.
 CORE: Final = (
     "parley._lbm.codec",
-    "parley._crypto.streamkeys",
+    "parley._crypto.record_protection",
     "parley._node.protocol.session",
     "parley._node.messaging.calls",
 )

@@ -18,8 +18,8 @@ from parley._node.node import Node
 from parley._node.peer.answer_stream import AnswerStream
 from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import Subscription
-from parley._node.protocol.account import Account
 from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.sessions import SessionTable
 from parley._node.server.federation import Federation
 from parley._node.streams.event import StreamEvent
@@ -51,7 +51,7 @@ def once_of(node: Node) -> OnceMemory:
     return node._once
 
 
-def memory_of(node: Node) -> Account:
+def memory_of(node: Node) -> MemoryBudget:
     """Return the account of the bytes that the node buffers for all peers."""
     return node._held
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.pipeline.journals import make_journals
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 
 
 def small(count: int, cores: int) -> dict[str, float]:

@@ -51,7 +51,7 @@ from parley._node.bus.retry import publish_again
 from parley._node.bus.schemas import Schemas, When
 from parley._node.bus.store import Store
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import require_number
+from parley._node.protocol.config_types import require_number
 from parley._node.transport.backend import Backend
 from parley._node.transport.options import require_callable
 from parley._node.transport.waiting import is_async

@@ -10,7 +10,7 @@ from msgspec import Meta
 from parley._node.bus.names import check_word
 from parley._node.bus.redis.format import RedisFormat
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import Count, Seconds, check_types
+from parley._node.protocol.config_types import Count, Seconds, check_types
 
 # How events look in Redis by default.
 _USUAL: Final = RedisFormat()

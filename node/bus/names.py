@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Final
 
 from parley._node.bus.errors import InvalidEventError
-from parley._node.protocol.bus_types import DEAD as DEAD
-from parley._node.protocol.bus_types import LONGEST_EVENT as LONGEST_EVENT
-from parley._node.protocol.bus_types import LONGEST_NAME as LONGEST_NAME
-from parley._node.protocol.bus_types import is_name, is_word
+from parley._node.protocol.event_types import DEAD as DEAD
+from parley._node.protocol.event_types import LONGEST_EVENT as LONGEST_EVENT
+from parley._node.protocol.event_types import LONGEST_NAME as LONGEST_NAME
+from parley._node.protocol.event_types import is_name, is_word
 
 LONGEST_KEY: Final = LONGEST_NAME
 # The name of the stream of all events of an API ends so, where a store has such a stream.

@@ -13,7 +13,7 @@ from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.store import Store
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import LogRation, one_line
-from parley._node.protocol.typed import require_number
+from parley._node.protocol.config_types import require_number
 from parley._node.transport.loop import Loop
 from parley._node.transport.waiting import pause
 

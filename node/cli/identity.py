@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
-from parley._crypto.auditor_file import is_auditor_file, load_auditor_key
 from parley._crypto.identity import Identity
-from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
+from parley._crypto.keyfile import (
+    describe_keyfile,
+    is_auditor_file,
+    load_auditor_key,
+    load_identity,
+    save_identity,
+)
 from parley._node.cli.algorithm_lists import parse_names
 from parley._node.cli.given_files import read_passphrase
 from parley._node.cli.journal.keygen import show_auditor_key

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
-from parley._crypto.auditor_file import load_auditor_key, save_auditor_key
+from parley._crypto.keyfile import load_auditor_key, save_auditor_key
 from parley._node.apps.simulate.plan import Plan, Traffic
 from parley._node.apps.simulate.tally import Counts, Tally, count
 from parley._node.apps.simulate.world import Keeping, simulate

@@ -8,12 +8,12 @@ serves these too. A dialect adds what the bytes mean.
 from abc import ABC, abstractmethod
 from collections import deque
 
-from parley._node.protocol.account import FRAMES_WEIGHT, Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import ConnectionClosedError, RemoteProtocolError
 from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.protocol.memory_budget import FRAMES_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
-from parley._node.protocol.waker import Waker
+from parley._node.protocol.send_queue import Waker
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")
@@ -41,7 +41,7 @@ class ForeignCore(ABC):
         "outbox",
     )
 
-    def __init__(self, now: float, write_buffer: int, account: Account) -> None:
+    def __init__(self, now: float, write_buffer: int, account: MemoryBudget) -> None:
         self.account = account
         self.happened: list[object] = []
         self.outbox = ByteQueue(account)
@@ -179,7 +179,7 @@ class ByteQueue:
 
     __slots__ = ("_account", "_queue", "count", "size", "waker")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: MemoryBudget) -> None:
         self._account = account
         self._queue: deque[bytes | memoryview] = deque()
         self.count = 0

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from parley._node.protocol.typed import check_types, setting
+from parley._node.protocol.config_types import check_types, setting
 
 LARGEST_FRAME: Final = 1 << 30
 _LEAST_BUFFER: Final = 1_024

@@ -9,8 +9,8 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import ConfigError
 from parley._node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
 from parley._node.federation.limits import CARD_VALID, LARGEST_CARD, MOST_LINKS
-from parley._node.protocol.cells import Cells, FieldType, uint
-from parley._node.protocol.federation_types import EXPORTS_KIND, is_node_id
+from parley._node.protocol.event_types import EXPORTS_KIND, is_node_id
+from parley._node.protocol.payload_schema import Cells, FieldType, uint
 
 KIND: Final = "card"
 

@@ -17,7 +17,7 @@ from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError
 from parley._node.federation.card import Card
 from parley._node.federation.limits import CARDS_OF_ORIGIN, CLOCK_AHEAD, NUMBER_KEPT
-from parley._node.protocol.federation_types import MOST_SERVERS
+from parley._node.protocol.event_types import MOST_SERVERS
 
 _CLOCK_AHEAD_MS: Final = int(CLOCK_AHEAD * 1000)
 _NUMBER_KEPT_MS: Final = int(NUMBER_KEPT * 1000)

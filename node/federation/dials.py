@@ -24,9 +24,9 @@ from parley._node.federation.limits import (
     TUNNELS_OF_LINK,
 )
 from parley._node.federation.paths import Path
-from parley._node.protocol.allowance import Allowance
 from parley._node.protocol.codes import ResultCode
-from parley._node.protocol.federation_types import DIAL
+from parley._node.protocol.event_types import DIAL
+from parley._node.protocol.rate_limit import TokenBucket
 
 
 class AccountLookup(Protocol):
@@ -142,7 +142,7 @@ class Dials:
         self._links = links
         self._carry = carry
         self._accounts = accounts
-        self._allowances: dict[NodeId, Allowance] = {}
+        self._allowances: dict[NodeId, TokenBucket] = {}
         self._tunnels: dict[_Place, FairSlots[Tunnel]] = {}
 
     def change(self, members: Collection[NodeId], carry: Collection[NodeId]) -> None:
@@ -245,7 +245,7 @@ class Dials:
                 if len(self._allowances) >= MOST_DIALLERS:
                     return False
             is_link = neighbour in self._links
-            allowance = Allowance(DIALS_OF_LINK if is_link else DIALS_OF_ACCOUNT)
+            allowance = TokenBucket(DIALS_OF_LINK if is_link else DIALS_OF_ACCOUNT)
             self._allowances[neighbour] = allowance
         return allowance.take(now)
 

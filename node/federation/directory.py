@@ -10,8 +10,8 @@ from typing import Final
 
 from parley._crypto.errors import SignatureError
 from parley._crypto.identity import NODE_ID_SIZE, Identity, NodeId
-from parley._lbm.cells import MAX_UINT
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import MAX_UINT
 from parley._node.errors import ConfigError
 from parley._node.federation.attempts import Attempts
 from parley._node.federation.card import Card, read_card, sign_card

@@ -13,8 +13,8 @@ from parley._crypto.registry import SIGNING
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.cells import BYTES, TEXT, Cells, FieldType, exactly, uint
-from parley._node.protocol.federation_types import NODE_ID_SIZE
+from parley._node.protocol.event_types import NODE_ID_SIZE
+from parley._node.protocol.payload_schema import BYTES, TEXT, Cells, FieldType, exactly, uint
 
 _DOMAIN: Final = b"parley1 envelope"
 

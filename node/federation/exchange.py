@@ -16,7 +16,7 @@ from parley._node.federation.card import Card
 from parley._node.federation.cards import Cards
 from parley._node.protocol import codes
 from parley._node.protocol.errors import violation
-from parley._node.protocol.federation_types import CARDS, HAVE, LARGEST_CARDS
+from parley._node.protocol.event_types import CARDS, HAVE, LARGEST_CARDS
 
 # Of a Cards: the head of its map, its key and the head of its array; of each envelope, its head.
 _AROUND: Final = 8

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from parley._node.errors import ConfigError
-from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS
+from parley._node.protocol.event_types import LONGEST_EXPORT, MOST_EXPORTS
 
 WILDCARD: Final = "*"
 

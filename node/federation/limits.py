@@ -4,7 +4,7 @@ unless the name says otherwise; those of the wire's shapes are in `node/protocol
 
 from typing import Final
 
-from parley._node.protocol.allowance import Rate
+from parley._node.protocol.rate_limit import Rate
 
 # Cards.
 LARGEST_CARD: Final = 8 * 1024

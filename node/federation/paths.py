@@ -14,7 +14,7 @@ from parley._node.federation.card import Card
 from parley._node.federation.cards import Cards
 from parley._node.federation.limits import AVOIDED, MOST_AVOIDED
 from parley._node.protocol.codes import ResultCode
-from parley._node.protocol.federation_types import LONGEST_PATH
+from parley._node.protocol.event_types import LONGEST_PATH
 
 # The ids from the server that wrote it to the target, both among them.
 Path: TypeAlias = tuple[NodeId, ...]

@@ -13,8 +13,8 @@ import anyio
 
 from parley._node.errors import ParleyError
 from parley._node.gateways.guest import Guest
-from parley._node.protocol.account import Account
 from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from parley._node.transport.gateway import Gateway
@@ -32,7 +32,7 @@ class DialectServer(ABC, Generic[G]):
     errors. What they make it hold together is charged to `account`, of `memory` bytes."""
 
     def __init__(self, what: str, clients: int, memory: int) -> None:
-        self.account = Account(memory)
+        self.account = MemoryBudget(memory)
         self._what = what
         self._most_clients = clients
         self._gateway: Gateway | None = None

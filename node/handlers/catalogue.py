@@ -19,8 +19,8 @@ from parley._node.handlers.registry import LONGEST_NAME, Entry, Handlers
 from parley._node.handlers.rules import Rule
 from parley._node.handlers.topic import Topic
 from parley._node.messaging.topics import PUBLISH
-from parley._node.protocol.allowance import Rate
 from parley._node.protocol.codes import ResultCode, Supercategory, supercategory
+from parley._node.protocol.rate_limit import Rate
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call
 from parley._node.typed.data_type import DataType

@@ -23,9 +23,9 @@ from parley._node.messaging.kept import TopicPosition, make_kept
 from parley._node.messaging.kept_by_key import KeptByKey
 from parley._node.messaging.notes import encode_note, read_headers
 from parley._node.protocol.codes import ResultCode, Supercategory
+from parley._node.protocol.config_types import require_number
 from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.event_types import EPOCH_SIZE
-from parley._node.protocol.typed import require_number
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Request
 from parley._node.transport.loop import Loop

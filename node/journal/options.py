@@ -10,7 +10,7 @@ from msgspec import Meta
 from parley._crypto.auditor import AUDITOR_KEY_SIZE, AuditorKey
 from parley._crypto.errors import InvalidKeyError
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import Seconds, check_types
+from parley._node.protocol.config_types import Seconds, check_types
 
 Fsync = Literal["always", "interval", "never"]
 Clock = Callable[[], int]  # ns since the epoch, UTC

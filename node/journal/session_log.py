@@ -10,11 +10,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from parley._crypto.auditor import AuditorKey
-from parley._crypto.chain import HashChain
 from parley._crypto.ciphers import XCHACHA20_POLY1305
-from parley._crypto.kdf import label
-from parley._crypto.randomness import random_bytes
-from parley._crypto.schedule import (
+from parley._crypto.hashing import label
+from parley._crypto.key_schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
@@ -22,6 +20,8 @@ from parley._crypto.schedule import (
     rekey_root,
     rekey_secrets,
 )
+from parley._crypto.randomness import random_bytes
+from parley._crypto.record_protection import HashChain
 from parley._lbm import keys as cells
 from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError

@@ -19,7 +19,6 @@ from parley._node.messaging.pending import IncomingCall, OnFinal, untold
 from parley._node.messaging.subscription_turns import SubscriptionTurns
 from parley._node.messaging.usual import read_usual_call
 from parley._node.protocol import event_types
-from parley._node.protocol.account import REQUEST_WEIGHT
 from parley._node.protocol.codes import (
     CALL,
     CHUNK,
@@ -38,10 +37,11 @@ from parley._node.protocol.errors import (
     RemoteProtocolError,
     violation,
 )
+from parley._node.protocol.flow_control import SendCredit
 from parley._node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT
 from parley._node.protocol.reports import EventReceived, WindowReceived
-from parley._node.protocol.requests import LAST_ASYNC_ID, IncomingRequests
-from parley._node.protocol.window import SendCredit
+from parley._node.protocol.request_ids import LAST_ASYNC_ID, IncomingRequests
 
 # Bytes of a payload that are read before it is asked whether the request may run.
 SHORT_PAYLOAD: Final = 1_024

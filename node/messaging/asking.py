@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from parley._lbm import keys
-from parley._lbm.cells import MAX_UINT
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._lbm.fields import MAX_UINT
 from parley._node.messaging.chunks import ChunkInbox
 from parley._node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
 from parley._node.messaging.kept import TopicPosition
@@ -33,7 +33,7 @@ from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event_types import EPOCH_SIZE
 from parley._node.protocol.limits import LARGEST_CREDIT
 from parley._node.protocol.reports import EventReceived
-from parley._node.protocol.requests import OutgoingRequests
+from parley._node.protocol.request_ids import OutgoingRequests
 from parley._node.typed.data_type import plain_cells
 from parley._node.typed.models import Model
 

@@ -14,9 +14,9 @@ from parley._node.messaging.notes import (
     numbered_payload,
     read_headers,
 )
-from parley._node.protocol.account import BATCH_WEIGHT, NOTE_WEIGHT
 from parley._node.protocol.codes import NOTIFY
 from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.memory_budget import BATCH_WEIGHT, NOTE_WEIGHT
 
 
 class Batch:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from parley._lbm import keys
 from parley._lbm.codec import Value
 from parley._node.protocol import event_types
-from parley._node.protocol.account import REPLY_WEIGHT, Account
+from parley._node.protocol.flow_control import ReceiveWindow
 from parley._node.protocol.limits import EVENT_COST
-from parley._node.protocol.window import ReceiveWindow
+from parley._node.protocol.memory_budget import REPLY_WEIGHT, MemoryBudget
 
 
 class ChunkInbox:
@@ -29,7 +29,7 @@ class ChunkInbox:
         size: int,
         on_chunk: Callable[[], None],
         grant: Callable[[int], None],
-        account: Account,
+        account: MemoryBudget,
     ) -> None:
         self._account = account
         self._window = ReceiveWindow(size)

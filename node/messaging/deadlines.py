@@ -7,7 +7,7 @@ early.
 from heapq import heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
-from parley._node.protocol.typed import require_number
+from parley._node.protocol.config_types import require_number
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from parley._lbm.codec import Encodable
 from parley._node.messaging.finals import FinalAnswer, named_final
 from parley._node.messaging.payloads import Payload
 from parley._node.messaging.pending import IncomingCall, OutgoingCall
-from parley._node.protocol.account import REPLY_WEIGHT, Account
 from parley._node.protocol.codes import EMIT, NAMED
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.memory_budget import REPLY_WEIGHT, MemoryBudget
 
 # What may wait unread for one event of ours: bytes of cost (a reply and 64), and of memory.
 REPLIES_SIZE: Final = 1 << 20
@@ -58,7 +58,7 @@ class OutgoingEmit(OutgoingCall):
 
     def __init__(self, on_done: Callable[[], None]) -> None:
         super().__init__(on_done)
-        self.account = Account(REPLIES_MEMORY)
+        self.account = MemoryBudget(REPLIES_MEMORY)
         self.replies: deque[tuple[Any, int]] = deque()
         self.cost = 0
         self._costs: deque[int] = deque()

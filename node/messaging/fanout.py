@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from parley._node.messaging.batch import Batch
 from parley._node.messaging.kept import Kept
 from parley._node.messaging.notes import BATCH_ROOM, Headers
-from parley._node.protocol.account import Account
 from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
+from parley._node.protocol.memory_budget import MemoryBudget
 
 Slow = Literal["unsubscribe", "drop-oldest"]
 
@@ -59,7 +59,7 @@ class Feed(ABC):
         fanout: "Fanout",
         owner: object,
         on_closed: Callable[[Any], None],
-        account: Account,
+        account: MemoryBudget,
     ) -> None:
         self._account = account
         self._fanout = fanout

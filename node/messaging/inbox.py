@@ -14,8 +14,8 @@ from parley._lbm.codec import Value
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.notes import DROPPED_HEADER, NO_HEADERS
 from parley._node.protocol import event_types
-from parley._node.protocol.account import EVENT_WEIGHT, Account
 from parley._node.protocol.codes import NOTES
+from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget
 
 # Notes that come on stream 1, where no credit bounds them: bytes of memory that may wait.
 UNPAID_LIMIT: Final = 256 * 1024
@@ -41,7 +41,10 @@ class NoteInbox:
     )
 
     def __init__(
-        self, on_note: Callable[[], None], consume: Callable[[int, int], None], account: Account
+        self,
+        on_note: Callable[[], None],
+        consume: Callable[[int, int], None],
+        account: MemoryBudget,
     ) -> None:
         self._account = account
         self._on_note = on_note

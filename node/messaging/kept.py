@@ -12,8 +12,8 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import ConfigError
 from parley._node.messaging.batch import Batch
 from parley._node.messaging.notes import Headers
+from parley._node.protocol.config_types import require_number
 from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
-from parley._node.protocol.typed import require_number
 
 # Bytes of cost that a topic remembers which says how many notes, but not how long they are.
 KEEP_BYTES: Final = 16 << 20

@@ -15,8 +15,7 @@ from parley._node.messaging.asking import Asking
 from parley._node.messaging.deadlines import within_reason
 from parley._node.messaging.finals import FinalAnswer
 from parley._node.messaging.pending import OutgoingCall
-from parley._node.protocol import federation_types
-from parley._node.protocol.cells import Cells
+from parley._node.protocol import event_types as federation_types
 from parley._node.protocol.codes import (
     ACCOUNT,
     ACCOUNT_ANSWER,
@@ -26,6 +25,7 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.connection import Connection
+from parley._node.protocol.payload_schema import Cells
 from parley._node.protocol.reports import EventReceived
 
 # Answers a Login with these exports; with None, a Logout.

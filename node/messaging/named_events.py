@@ -19,10 +19,10 @@ from parley._node.messaging.finals import named_final
 from parley._node.messaging.payloads import Payload, read_cells
 from parley._node.messaging.pending import IncomingCall
 from parley._node.protocol import event_types
-from parley._node.protocol.account import REQUEST_WEIGHT, Account
 from parley._node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import EventReceived
 
 # What `find` says of an event that nobody handles.
@@ -79,7 +79,7 @@ class NamedEvents:
         """Send an event on stream 1; `emit` gets its replies. Raises as `emit`, and
         LocalProtocolError if 65,535 requests wait already."""
         body = encode_event(payload, name, namespace)
-        emit.account = Account(REPLIES_MEMORY, self._connection.account)
+        emit.account = MemoryBudget(REPLIES_MEMORY, self._connection.account)
         self._asking.ask(emit, NAMED, EMIT, body, now, within_reason(timeout))
 
     def encode_reply(

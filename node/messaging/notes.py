@@ -8,10 +8,19 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from parley._lbm import keys
-from parley._lbm.cells import MAX_UINT, read_text_map
-from parley._lbm.codec import Encodable, Value, decode, encode, encode_value
+from parley._lbm.codec import (
+    ARRAY,
+    MAP,
+    UINT,
+    Encodable,
+    Value,
+    decode,
+    encode,
+    encode_head,
+    encode_value,
+)
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError
-from parley._lbm.heads import ARRAY, MAP, UINT, encode_head
+from parley._lbm.fields import MAX_UINT, read_text_map
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, NOTIFY
 from parley._node.protocol.limits import NOTES_COUNT

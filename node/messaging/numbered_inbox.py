@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from parley._lbm import keys
-from parley._lbm.cells import MAX_UINT
 from parley._lbm.codec import Value
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import MAX_UINT
 from parley._node.messaging.inbox import NoteInbox
 from parley._node.messaging.kept import Beginning, TopicPosition
 from parley._node.messaging.notes import NO_HEADERS
 from parley._node.protocol import event_types
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import NOTES
+from parley._node.protocol.memory_budget import MemoryBudget
 
 LAST_NUMBER: Final = MAX_UINT
 
@@ -37,7 +37,7 @@ class NumberedInbox(NoteInbox):
         self,
         on_note: Callable[[], None],
         consume: Callable[[int, int], None],
-        account: Account,
+        account: MemoryBudget,
         begins: Beginning,
         after: TopicPosition | None,
     ) -> None:

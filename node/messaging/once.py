@@ -13,9 +13,9 @@ from parley._crypto.hashing import SHA256
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Encodable, encode_value
 from parley._node.messaging.finals import FinalAnswer, sim_final
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ONCE_KEPT, ONCE_RESULT
+from parley._node.protocol.memory_budget import MemoryBudget
 
 # The entry in the node information of a node that remembers, and its size.
 ONCE_INFO: Final = "once"
@@ -87,7 +87,7 @@ class _Asker:
 
     __slots__ = ("account", "calls", "line", "node_id", "running")
 
-    def __init__(self, node_id: NodeId, account: Account) -> None:
+    def __init__(self, node_id: NodeId, account: MemoryBudget) -> None:
         self.node_id = node_id
         self.account = account
         self.calls: dict[bytes, OnceCall] = {}
@@ -112,14 +112,14 @@ class OnceMemory:
         results: int,
         peer_memory: int,
         memory: int,
-        total: Account | None = None,
+        total: MemoryBudget | None = None,
     ) -> None:
         self.epoch = epoch
         self.running = 0  # handlers
         self.on_ended: Callable[[], None] = lambda: None  # one of them is over
         self._results = results
         self._peer_memory = peer_memory
-        self.total = Account(memory, total)
+        self.total = MemoryBudget(memory, total)
         self.askers: dict[NodeId, _Asker] = {}
         self._answered: deque[OnceCall] = deque()  # the oldest first
 
@@ -153,7 +153,7 @@ class OnceMemory:
         longest Result. To be followed by `answer` and `end`."""
         asker = self.askers.get(who)
         if asker is None:
-            account = Account(self._peer_memory, self.total)
+            account = MemoryBudget(self._peer_memory, self.total)
             if not account.has_room(ONCE_ID_WEIGHT + ONCE_WEIGHT + weight + ONCE_RESULT):
                 return None
             account.charge(ONCE_ID_WEIGHT)
@@ -238,7 +238,7 @@ class OnceMemory:
 
     # Inside.
 
-    def _may_grow(self, account: Account, size: int) -> bool:
+    def _may_grow(self, account: MemoryBudget, size: int) -> bool:
         """Whether a node id of which something is remembered may hold `size` bytes more."""
         left = self.total.limit - (self.total.held - account.held)
         return ONCE_PART * (account.held + size) <= left and account.has_room(size)

@@ -13,7 +13,7 @@ from parley._node.messaging.deadlines import NO_SLOT
 from parley._node.messaging.finals import FinalAnswer, sim_final
 from parley._node.messaging.kept import TopicPosition
 from parley._node.protocol.codes import SIM
-from parley._node.protocol.window import SendCredit
+from parley._node.protocol.flow_control import SendCredit
 
 NO_CELLS: Final[Mapping[int, Any]] = {}
 

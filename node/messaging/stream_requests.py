@@ -12,7 +12,6 @@ from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.deadlines import NO_SLOT, Deadlines, within_reason
 from parley._node.protocol import event_types
-from parley._node.protocol.account import EVENT_WEIGHT
 from parley._node.protocol.codes import (
     CALL,
     CANCEL,
@@ -26,8 +25,9 @@ from parley._node.protocol.codes import (
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import LocalProtocolError, violation
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.memory_budget import EVENT_WEIGHT
 from parley._node.protocol.reports import EventReceived
-from parley._node.protocol.requests import IncomingRequests, OutgoingRequests
+from parley._node.protocol.request_ids import IncomingRequests, OutgoingRequests
 
 # Requests of the base protocol, which take their ids from the same table.
 _BASE_REQUESTS: Final = frozenset(

@@ -18,10 +18,10 @@ from parley._node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
 from parley._node.messaging.pending import IncomingCall
 from parley._node.messaging.stream_feed import StreamFeed
 from parley._node.protocol import event_types
-from parley._node.protocol.account import EVENT_WEIGHT
 from parley._node.protocol.codes import NOTES, CloseCode, ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.memory_budget import EVENT_WEIGHT
 from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 
 LABEL: Final = "topic:"

@@ -8,10 +8,16 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from parley._lbm import keys
-from parley._lbm.codec import Encodable, decode_value, encode, encode_head, encode_value
-from parley._lbm.decoder import ITEM_WEIGHT
+from parley._lbm.codec import (
+    ITEM_WEIGHT,
+    UINT,
+    Encodable,
+    decode_value,
+    encode,
+    encode_head,
+    encode_value,
+)
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError
-from parley._lbm.heads import UINT
 from parley._node.typed.models import Model
 
 # A topic of that many characters or bytes is short enough to be kept, or read, here.

@@ -38,16 +38,16 @@ from parley._node.protocol.reports import (
     EventReceived,
     HandshakeCompleted,
     KeysUpdated,
-    Parted,
     PeerIdentified,
     PongReceived,
     Report,
-    ResumeAsked,
     Resumed,
+    ResumeRequested,
     StreamFinished,
     StreamOpened,
     StreamReset,
     StreamWritable,
+    Suspended,
     WindowReceived,
 )
 from parley._node.remote import access
@@ -300,11 +300,11 @@ class Endpoint:
                     self.calls.answering.stream_writable(report.stream)
             case WindowReceived():
                 self.calls.answering.window_received(report)
-            case Parted(reason):
+            case Suspended(reason):
                 live.parted(reason)
             case Resumed():
                 live.resumed()
-            case ResumeAsked(resume):
+            case ResumeRequested(resume):
                 self._sessions.asked(live, resume)
             case KeysUpdated(sent, _, rekey):
                 if rekey:

@@ -13,7 +13,7 @@ from parley._node.metrics import catalogue
 from parley._node.metrics.families import MetricFamily, family, labelled
 from parley._node.peer.counting import direction
 from parley._node.peer.peer import Peer
-from parley._node.protocol.account import Account
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.sessions import SessionTable
 from parley._node.trust.admission import Admission
 
@@ -49,7 +49,7 @@ class ConnectionReadings:
         peers: Set[Peer],
         admission: Admission,
         sessions: SessionTable,
-        held: Account,
+        held: MemoryBudget,
         once: OnceMemory,
     ) -> None:
         self._config = config

@@ -21,10 +21,10 @@ from parley._node.handlers.running import log_failure
 from parley._node.logs import one_line
 from parley._node.messaging.application_events import ANSWERING, APPLICATION
 from parley._node.messaging.topics import LABEL
-from parley._node.protocol.account import STREAM_HANDLER_WEIGHT
 from parley._node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.memory_budget import STREAM_HANDLER_WEIGHT
 from parley._node.remote import access
 from parley._node.remote.access import log_refused
 from parley._node.remote.live import LiveConnection

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from parley._crypto.errors import KeyExchangeError
-from parley._crypto.schedule import chain_rekey, next_secret
+from parley._crypto.key_schedule import chain_rekey, next_secret
 from parley._lbm import keys
 from parley._lbm.codec import encode
-from parley._node.protocol.allowance import Allowance
 from parley._node.protocol.codes import (
     CLOSE,
     CONNECTION,
@@ -43,10 +42,11 @@ from parley._node.protocol.limits import (
     SEAL_GRACE,
 )
 from parley._node.protocol.observer import DirectionState, Observer
-from parley._node.protocol.outbox import OutgoingEvent
+from parley._node.protocol.rate_limit import TokenBucket
+from parley._node.protocol.record_layer import ReaderCheckpoint, RecordReader, RecordWriter
 from parley._node.protocol.rekey import Phase, Rekeying
 from parley._node.protocol.reports import KeysUpdated, Report
-from parley._node.protocol.sealing import OpenedSoFar, RecordReader, RecordWriter
+from parley._node.protocol.send_queue import OutgoingEvent
 
 NEVER: Final = float("inf")
 _OVERSLEPT: Final = 1.0  # how late our timer may be before it was we who slept, in seconds
@@ -82,7 +82,7 @@ class SecureChannel:
         self._reports = reports
         self._observer = observer
         self.rekeying = Rekeying(suite, known(agreed.rekey), initiator, config.rekey_allowance)
-        self._idle_seals = Allowance(IDLE_EVENTS)
+        self._idle_seals = TokenBucket(IDLE_EVENTS)
         self._seal_events = agreed.limits.seal_events
         self._seal_delay = agreed.limits.seal_delay_ms / 1000
         self.seal_due = NEVER
@@ -98,7 +98,7 @@ class SecureChannel:
         self.seals_flushes = not agreed.limits.seal_delay_ms
         # One event from the wire, and its seal.
         self.open = receiver.open
-        self.trial: OpenedSoFar | None = None
+        self.trial: ReaderCheckpoint | None = None
         self.tapped = observer is not None  # or what may come next is bounded
         self._plan()
         if observer is not None:

@@ -161,7 +161,7 @@ class BusType(IntEnum):
     REMOVE_GROUP = 22
 
 
-# 5 Account
+# 5 MemoryBudget
 LOGIN: Final = 1
 LOGOUT: Final = 2
 ACCOUNT_ANSWER: Final = 3

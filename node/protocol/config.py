@@ -15,11 +15,11 @@ from parley._crypto.identity import Identity
 from parley._crypto.registry import NAMES, PARAMETERS, require_name
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode, encode_value
-from parley._lbm.noise import Padding, parse_padding
+from parley._lbm.padding import Padding, parse_padding
 from parley._node.protocol import limits as fixed
 from parley._node.protocol.codes import ROLES
+from parley._node.protocol.config_types import Count, Seconds, check_types
 from parley._node.protocol.limits import Limits
-from parley._node.protocol.typed import Count, Seconds, check_types
 
 Plaintext = Literal["never", "only", "both"]
 Deliver = Literal["opened", "sealed"]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_typ
 
 import msgspec
 
-from parley._lbm.values import Value
+from parley._lbm.codec import Value
 
 _LONGEST_QUOTE: Final = 80  # characters of a wrong value
 # What msgspec calls types, and what Python does.

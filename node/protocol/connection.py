@@ -11,17 +11,6 @@ which of them is next. What a caller does is in `Speaker`; ends, and new transpo
 import sys
 from collections.abc import Callable
 
-from parley._node.protocol.account import SHARE, Account
-from parley._node.protocol.attempt import ResumeAttempt
-from parley._node.protocol.flow import Flow
-from parley._node.protocol.foreigners import foreign_name
-from parley._node.protocol.initiator import RejectedError
-from parley._node.protocol.opening import Opening
-from parley._node.protocol.outbox import Outbox, Wire
-from parley._node.protocol.remains import Remains
-from parley._node.protocol.resume import ResumeRequest, spend_mac
-from parley._node.protocol.stream_zero import Farewell
-
 from parley._crypto.randomness import random_bytes
 from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol.codes import DATA, SIM, STREAM, CloseCode
@@ -34,8 +23,9 @@ from parley._node.protocol.errors import (
     check_farewell,
     violation,
 )
-from parley._node.protocol.frames import FrameReader
-from parley._node.protocol.handshake import known
+from parley._node.protocol.frames import FrameReader, sniff_protocol
+from parley._node.protocol.handshake import RejectedError, known
+from parley._node.protocol.handshake_driver import Opening
 from parley._node.protocol.limits import (
     CLOSE_LINGER,
     EVENT_COST,
@@ -44,12 +34,22 @@ from parley._node.protocol.limits import (
     UNWRITTEN_PART,
     Limits,
 )
+from parley._node.protocol.memory_budget import SHARE, MemoryBudget
 from parley._node.protocol.multiplexer import Multiplexer
 from parley._node.protocol.observer import DirectionState, Observer
-from parley._node.protocol.reports import ConnectionEnded, Parted, Report, Resumed
-from parley._node.protocol.resumption import NEVER, Resumption
-from parley._node.protocol.session import Parts, Session
+from parley._node.protocol.reports import ConnectionEnded, Report, Resumed, Suspended
+from parley._node.protocol.resume_attempt import ResumeAttempt
+from parley._node.protocol.resumption import (
+    NEVER,
+    ClosedSession,
+    ResumeRequest,
+    Resumption,
+    spend_mac,
+)
+from parley._node.protocol.send_queue import SendQueue, Wire
+from parley._node.protocol.session import Farewell, Parts, Session
 from parley._node.protocol.states import ASKING, HANDSHAKE, LIVE, READING, Signal, State, next_state
+from parley._node.protocol.streams import Flow
 
 
 class Speaker:
@@ -60,15 +60,15 @@ class Speaker:
     `dropped` counts the events of the other side that nobody took.
     """
 
-    def __init__(self, config: CoreConfig, state: State, total: Account | None) -> None:
+    def __init__(self, config: CoreConfig, state: State, total: MemoryBudget | None) -> None:
         self.config = config
-        self.account = Account(config.peer_memory, total, SHARE)
-        self.answers = Account(UNWRITTEN_PART * config.peer_memory, total)
-        self.unsealed = Account(0, total)  # the limit follows when limits are agreed
+        self.account = MemoryBudget(config.peer_memory, total, SHARE)
+        self.answers = MemoryBudget(UNWRITTEN_PART * config.peer_memory, total)
+        self.unsealed = MemoryBudget(0, total)  # the limit follows when limits are agreed
         self._state = state
         self.dropped = 0
         self.happened: list[Report] = []
-        self.outbox = Outbox(self.account)
+        self.outbox = SendQueue(self.account)
         self.wire = Wire(self.account, self.outbox.waker)
         self._closing: Farewell = (CloseCode.NORMAL, "")
         self.session: Session | None = None
@@ -251,7 +251,7 @@ class Speaker:
 class Lifetime(Speaker):
     """The states of a connection, its transports and its end (see `Connection`)."""
 
-    def __init__(self, config: CoreConfig, initiator: bool, total: Account | None) -> None:
+    def __init__(self, config: CoreConfig, initiator: bool, total: MemoryBudget | None) -> None:
         super().__init__(config, State.EXPECT_REPLY if initiator else State.EXPECT_HELLO, total)
         self.initiator = initiator
         # What follows from the state, of which it is asked for every event.
@@ -262,7 +262,7 @@ class Lifetime(Speaker):
         self._deadline = NEVER  # of the handshake, then of closing, or of being parted
         self.opening: Opening | None = None
         self._attempt: ResumeAttempt | None = None
-        self._remains: Remains | None = None
+        self._remains: ClosedSession | None = None
 
     # Without a transport, and over another.
 
@@ -327,7 +327,7 @@ class Lifetime(Speaker):
         self._go_on(resume.received, resumption.accept(resume, count), now)
         return True
 
-    def take_remains(self) -> Remains | None:
+    def take_remains(self) -> ClosedSession | None:
         """What the other side may still ask for of a session that was closed here (by the
         responder), once: whoever knows the connection for longer shall not keep it. None if
         there is nothing."""
@@ -335,14 +335,14 @@ class Lifetime(Speaker):
         return remains
 
     def refuse_resume(self, now: float) -> None:
-        """The answer to ResumeAsked: there is no such session, or it is not to go on."""
+        """The answer to ResumeRequested: there is no such session, or it is not to go on."""
         if self._state is not State.RESUMING:
             raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
         self._fail(RemoteProtocolError(CloseCode.UNKNOWN_SESSION, "no such session"), now)
 
     def hand_over(self) -> bytes:
-        """The answer to ResumeAsked: the session goes on over this transport, and this connection
-        is over without a word or a report. Returns what came after the Resume."""
+        """Answer ResumeRequested: the session continues over this transport, and this connection
+        ends silently. Return the bytes that followed the Resume."""
         if self._state is not State.RESUMING:
             raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
         came = self.frames.rest()
@@ -352,7 +352,7 @@ class Lifetime(Speaker):
         return came
 
     def say_last(self, data: bytes, now: float) -> None:
-        """The answer to ResumeAsked where the session is closed: `data` of its remains, and no
+        """The answer to ResumeRequested where the session is closed: `data` of its remains, and no
         more."""
         if self._state is not State.RESUMING:
             raise LocalProtocolError(f"no peer waits to resume in state {self._state.name}")
@@ -368,7 +368,7 @@ class Lifetime(Speaker):
         self._live = self._reading = self.wants_data = self.unread = False
         patience = resumption.closed_patience if self._draining else resumption.patience
         self._deadline = now + patience
-        self.happened.append(Parted(reason))
+        self.happened.append(Suspended(reason))
         self.outbox.waker.changed()
 
     def _resumed(self, attempt: int, received: int, mac: bytes, now: float) -> bool:
@@ -496,7 +496,7 @@ class Lifetime(Speaker):
         if resumption is not None:
             if not self.initiator:
                 until = now + resumption.closed_patience
-                self._remains = Remains(resumption, self.wire.frames[:], until)
+                self._remains = ClosedSession(resumption, self.wire.frames[:], until)
             self.wire.put_first(resumption.kept.take_again(NEVER))
         if not self.is_parted:
             self._go(Signal.SAID_FAREWELL)
@@ -569,7 +569,7 @@ class Connection(Lifetime):
         now: float,
         random: Callable[[int], bytes] = random_bytes,
         observer: Observer | None = None,
-        total: Account | None = None,
+        total: MemoryBudget | None = None,
     ) -> None:
         super().__init__(config, initiator, total)
         self.foreign = ""
@@ -622,7 +622,7 @@ class Connection(Lifetime):
         try:
             return self.frames.take()
         except RemoteProtocolError as error:
-            self.foreign = foreign_name(self.frames.rest())
+            self.foreign = sniff_protocol(self.frames.rest())
             if not self.foreign:
                 raise
             raise RemoteProtocolError(error.code, f"it is {self.foreign}, not a node") from error

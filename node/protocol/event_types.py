@@ -13,19 +13,6 @@ from typing import Any, Final, NamedTuple
 from parley._lbm import keys
 from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol import codes
-from parley._node.protocol.cells import (
-    ANY,
-    BOOL,
-    BYTES,
-    TEXT,
-    TEXT_MAP,
-    Cells,
-    FieldType,
-    array,
-    exactly,
-    text,
-    uint,
-)
 from parley._node.protocol.codes import (
     ACCOUNT,
     BUS,
@@ -41,7 +28,20 @@ from parley._node.protocol.codes import (
     BusType,
 )
 from parley._node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT, ONCE_KEY_SIZE
-from parley._node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.payload_schema import (
+    ANY,
+    BOOL,
+    BYTES,
+    TEXT,
+    TEXT_MAP,
+    Cells,
+    FieldType,
+    array,
+    exactly,
+    text,
+    uint,
+)
+from parley._node.protocol.request_ids import LAST_ASYNC_ID
 
 # Characters of a name of an event, of a group and of an idempotency key; of a name to which
 # that of its dead letters can be added.
@@ -139,7 +139,9 @@ _NAME: Final = {keys.NAME: FieldType("a name of an event", str, is_name)}
 _BUS_STREAM: Final = {keys.NAME: FieldType("a name of a stream", str, is_stream_name)}
 _GROUP: Final = {keys.GROUP: FieldType("a name of a group", str, is_word)}
 _CONSUMER: Final = {
-    keys.CONSUMER: FieldType("a name of a consumer", str, lambda value: is_word(value, LONGEST_CONSUMER))
+    keys.CONSUMER: FieldType(
+        "a name of a consumer", str, lambda value: is_word(value, LONGEST_CONSUMER)
+    )
 }
 _CONSUMER_OF_GROUP: Final = {**_NAME, **_GROUP, **_CONSUMER}
 _IDS: Final = {keys.IDS: _IDS_KIND}
@@ -153,7 +155,9 @@ _EVENTS: Final = FieldType(
 )
 
 
-def _request(required: Mapping[int, FieldType], optional: Mapping[int, FieldType] | None = None) -> Cells:
+def _request(
+    required: Mapping[int, FieldType], optional: Mapping[int, FieldType] | None = None
+) -> Cells:
     return Cells(required, optional, may_be_empty=True)
 
 

@@ -145,7 +145,7 @@ _BEGINNINGS: Final = (
 )
 
 
-def foreign_name(data: bytes) -> str:
+def sniff_protocol(data: bytes) -> str:
     """What begins with `data`, of which 4 bytes are enough, for a sentence; empty if it is nothing
     that is known."""
     return next((name for beginning, name in _BEGINNINGS if data.startswith(beginning)), "")

@@ -10,26 +10,10 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar, cast
 
-from parley._node.protocol.hello import (
-    MAY_CHANGE,
-    Hello,
-    ReplyRead,
-    check_version,
-    decode_handshake,
-    hello_payload,
-    parse_code_and_text,
-    parse_hello,
-    parse_reply,
-    parse_retry,
-    reply_payload,
-    retry_payload,
-)
-
 from parley._crypto.errors import IdentityError, KeyExchangeError, UnknownAlgorithmError
 from parley._crypto.exchange import EphemeralKey
 from parley._crypto.identity import PublicIdentity
-from parley._crypto.registry import KEX, PARAMETERS, Suite
-from parley._crypto.schedule import (
+from parley._crypto.key_schedule import (
     HELLO_LABEL,
     RESUME_LABEL,
     ApplicationSecrets,
@@ -40,10 +24,11 @@ from parley._crypto.schedule import (
     check_network_mac,
     handshake_secrets,
 )
+from parley._crypto.registry import KEX, PARAMETERS, Suite
 from parley._lbm import keys
-from parley._lbm.cells import read_array, read_bytes, read_text_map
 from parley._lbm.codec import Value, decode_value, encode, encode_value
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import read_array, read_bytes, read_text_map
 from parley._node.protocol.codes import (
     CLOSE,
     CONNECTION,
@@ -58,6 +43,20 @@ from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import RemoteProtocolError, violation
 from parley._node.protocol.event import Event, handshake_event, parse_raw
 from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake_messages import (
+    MAY_CHANGE,
+    Hello,
+    ReplyRead,
+    check_version,
+    decode_handshake,
+    hello_payload,
+    parse_code_and_text,
+    parse_hello,
+    parse_reply,
+    parse_retry,
+    reply_payload,
+    retry_payload,
+)
 from parley._node.protocol.limits import (
     FRAME_HEADER_SIZE,
     NODE_INFO_SIZE,
@@ -65,8 +64,8 @@ from parley._node.protocol.limits import (
     control_buffer,
     frame_limit,
 )
-from parley._node.protocol.resume import ResumeRequest, read_resume
-from parley._node.protocol.sealing import RecordReader, RecordWriter
+from parley._node.protocol.record_layer import RecordReader, RecordWriter
+from parley._node.protocol.resumption import ResumeRequest, read_resume
 
 Offer = Mapping[str, Sequence[str]]
 

@@ -11,15 +11,19 @@ from parley._node.protocol.codes import CONNECTION, REJECT, RESUME, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import handshake_event
 from parley._node.protocol.frames import frame
-from parley._node.protocol.handshake import NO_NETWORK_KEY_HERE, Agreed, Handshake, known
-from parley._node.protocol.hello import reject_payload
-from parley._node.protocol.initiator import Initiator
-from parley._node.protocol.negotiate import NoCommonAlgorithmError
-from parley._node.protocol.reports import HandshakeCompleted, PeerIdentified, ResumeAsked
-from parley._node.protocol.responder import Responder
-from parley._node.protocol.resume import ResumeKey
-from parley._node.protocol.resumption import Resumption
-from parley._node.protocol.sent_bytes import SentBytes
+from parley._node.protocol.handshake import (
+    NO_NETWORK_KEY_HERE,
+    Agreed,
+    Handshake,
+    Initiator,
+    NoCommonAlgorithmError,
+    Responder,
+    known,
+)
+from parley._node.protocol.handshake_messages import reject_payload
+from parley._node.protocol.replay_buffer import ReplayBuffer
+from parley._node.protocol.reports import HandshakeCompleted, PeerIdentified, ResumeRequested
+from parley._node.protocol.resumption import ResumeKey, Resumption
 from parley._node.protocol.session import Parts, Session
 from parley._node.protocol.states import Signal, State
 
@@ -59,7 +63,7 @@ class Opening:
             return self._proved(data)
         if self._responder is not None and data[6:8] == _RESUME_TYPE:
             resume = self._responder.receive_resume(data)
-            self._parts.reports.append(ResumeAsked(resume))
+            self._parts.reports.append(ResumeRequested(resume))
             return Signal.RESUME
         if self._initiator is not None:
             frames = self._initiator.receive(data)
@@ -99,7 +103,7 @@ class Opening:
         hash = known(agreed.suite).hash_algorithm
         key = ResumeKey(hash, known(agreed.exporter), known(agreed.session_id))
         # What waits for the transport is of the handshake, and has no position.
-        kept = SentBytes(parts.config.resume_buffer, exempt, parts.wire.size, parts.account)
+        kept = ReplayBuffer(parts.config.resume_buffer, exempt, parts.wire.size, parts.account)
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
 
     def lost_because(self, reason: str) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from parley._crypto.key_schedule import network_mac
 from parley._crypto.registry import PARAMETERS, Suite
-from parley._crypto.schedule import network_mac
 from parley._lbm import keys
-from parley._lbm.cells import (
+from parley._lbm.codec import BYTES_HEADS, MAP_HEADS, UINT_HEADS, Encodable, Value, decode, encode
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import (
     read_bool,
     read_bytes,
     read_map,
@@ -19,9 +21,6 @@ from parley._lbm.cells import (
     read_text_map,
     read_uint,
 )
-from parley._lbm.codec import Encodable, Value, decode, encode
-from parley._lbm.errors import LbmDecodeError
-from parley._lbm.heads import BYTES_HEADS, MAP_HEADS, UINT_HEADS
 from parley._lbm.limits import HANDSHAKE_LIMITS
 from parley._node.protocol.codes import LAST_CODE, ROLES, SENTENCES, VERSION, CloseCode
 from parley._node.protocol.config import CoreConfig

@@ -5,8 +5,8 @@ Any byte received counts as an answer. Sends nothing itself.
 
 from typing import Final
 
-from parley._node.protocol.allowance import Allowance
 from parley._node.protocol.limits import OWN_PINGS, WAITING_PONGS
+from parley._node.protocol.rate_limit import TokenBucket
 
 # Seconds without a byte after which a connection rests.
 REST: Final = 1.0
@@ -41,7 +41,7 @@ class KeepAlive:
         self._timeout = timeout
         self.waiting: dict[int, float] = {}
         self._next_id = 1
-        self._pings = Allowance(OWN_PINGS)
+        self._pings = TokenBucket(OWN_PINGS)
         self.pongs_waiting = 0
 
     def silent_for(self, now: float) -> float:

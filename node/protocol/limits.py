@@ -11,10 +11,10 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from parley._lbm import keys
-from parley._lbm.cells import read_uint
 from parley._lbm.codec import Value
-from parley._node.protocol.allowance import Rate
-from parley._node.protocol.typed import setting
+from parley._lbm.fields import read_uint
+from parley._node.protocol.config_types import setting
+from parley._node.protocol.rate_limit import Rate
 
 # Frames (section 2).
 FRAME_HEADER_SIZE: Final = 4

@@ -29,7 +29,7 @@ PLACE_WEIGHT: Final = 1_024  # a consumer for which a stream `bus` speaks
 SHARE: Final = 64 * 1024
 
 
-class Account:
+class MemoryBudget:
     """Bytes that are `held` for one connection, at most about `limit`.
 
     With `total`, an account of which this is a part, they count there as well; up to `share`
@@ -38,7 +38,7 @@ class Account:
 
     __slots__ = ("_share", "_total", "held", "limit", "on_charge")
 
-    def __init__(self, limit: int, total: "Account | None" = None, share: int = 0) -> None:
+    def __init__(self, limit: int, total: "MemoryBudget | None" = None, share: int = 0) -> None:
         self.limit = limit
         self.held = 0
         self.on_charge: Callable[[], None] | None = None
@@ -46,7 +46,7 @@ class Account:
         self._share = share
 
     def __repr__(self) -> str:
-        return f"<Account: {self.held:,} of {self.limit:,} bytes>"
+        return f"<MemoryBudget: {self.held:,} of {self.limit:,} bytes>"
 
     def charge(self, size: int) -> None:
         """So many bytes more are held."""
@@ -75,7 +75,7 @@ class Account:
 
     def has_room(self, size: int = 1) -> bool:
         """Whether so many bytes more may be held."""
-        account: Account | None = self
+        account: MemoryBudget | None = self
         while account is not None:
             held = account.held + size
             if held > account.limit:

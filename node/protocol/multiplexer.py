@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode
-from parley._lbm.noise import pad
+from parley._lbm.padding import pad
 from parley._node.protocol import event_types
-from parley._node.protocol.account import EVENT_WEIGHT, Account
 from parley._node.protocol.codes import (
     CHUNK,
     DATA,
@@ -35,9 +34,9 @@ from parley._node.protocol.errors import (
     violation,
 )
 from parley._node.protocol.event import NO_PAYLOAD, Event
-from parley._node.protocol.flow import Flow, stream_flows
+from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
-from parley._node.protocol.outbox import Outbox, OutgoingEvent
+from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import (
     EventReceived,
     Report,
@@ -47,9 +46,9 @@ from parley._node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
-from parley._node.protocol.requests import LAST_ASYNC_ID
-from parley._node.protocol.streams import Streams, StreamState
-from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.protocol.request_ids import LAST_ASYNC_ID
+from parley._node.protocol.send_queue import OutgoingEvent, SendQueue
+from parley._node.protocol.streams import Flow, Streams, StreamState, stream_flows
 
 Control = Callable[[OutgoingEvent], None]
 # Least window that a short memory names in Open.
@@ -77,12 +76,12 @@ class Multiplexer:
         config: CoreConfig,
         limits: Limits,
         streams: Streams,
-        outbox: Outbox,
+        outbox: SendQueue,
         control: Control,
         forget: Callable[[int, bool], None],
         received: list[Report],
         reports: list[Report],
-        account: Account,
+        account: MemoryBudget,
     ) -> None:
         self._config = config
         self._account = account

@@ -7,9 +7,9 @@ or out of range; everything else is as good as absent. Which type has what is in
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from parley._lbm.cells import MAX_UINT
 from parley._lbm.codec import decode_weighed
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import MAX_UINT
 from parley._lbm.keys import key_name
 
 
@@ -43,7 +43,9 @@ def exactly(size: int) -> FieldType:
 
 def text(longest: int) -> FieldType:
     """Text of at most so many characters."""
-    return FieldType(f"text of up to {longest} characters", str, lambda value: len(value) <= longest)
+    return FieldType(
+        f"text of up to {longest} characters", str, lambda value: len(value) <= longest
+    )
 
 
 def array(most: int) -> FieldType:

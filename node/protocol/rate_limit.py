@@ -18,7 +18,7 @@ class Rate(NamedTuple):
     seconds: float
 
 
-class Allowance:
+class TokenBucket:
     """What is left under a rate; at first all of it."""
 
     __slots__ = ("_full_at", "_rate")

@@ -11,11 +11,10 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from parley._crypto.chain import LARGE_BLOB, HashChain, check_seal, make_seal
 from parley._crypto.errors import DecryptError, SignatureError
+from parley._crypto.record_protection import LARGE_BLOB, HashChain, StreamKey, check_seal, make_seal
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey, Verifier
-from parley._crypto.streamkeys import StreamKey
 from parley._node.protocol.codes import ALWAYS_SEALED, CONNECTION, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError, violation
 from parley._node.protocol.event import INNER_HEAD, Event
@@ -156,7 +155,7 @@ class RecordWriter(Direction):
         return b"".join((length, prefix, seal, blob))
 
 
-class OpenedSoFar(NamedTuple):
+class ReaderCheckpoint(NamedTuple):
     """Where a receiver stands: its chain's value and counts, and the streams' counters."""
 
     chain: bytes
@@ -241,11 +240,11 @@ class RecordReader(Direction):
             self.verify(seal)
         return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal
 
-    def standing(self) -> "OpenedSoFar":
+    def standing(self) -> "ReaderCheckpoint":
         """All that `open` changes, as it stands between two events."""
-        return OpenedSoFar(self.chain.value, self.unsealed, self.sealed, self.counters())
+        return ReaderCheckpoint(self.chain.value, self.unsealed, self.sealed, self.counters())
 
-    def go_back(self, standing: "OpenedSoFar") -> None:
+    def go_back(self, standing: "ReaderCheckpoint") -> None:
         """Forget what was opened since, or tried to be, in this epoch."""
         self.chain.value = standing.chain
         self.unsealed, self.sealed = standing.unsealed, standing.sealed

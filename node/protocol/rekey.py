@@ -11,9 +11,8 @@ from enum import Enum, auto
 from typing import Final
 
 from parley._crypto.exchange import EphemeralKey
+from parley._crypto.key_schedule import RekeySecrets, rekey_root, rekey_secrets
 from parley._crypto.registry import Suite
-from parley._crypto.schedule import RekeySecrets, rekey_root, rekey_secrets
-from parley._node.protocol.allowance import Allowance, Rate
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
 from parley._node.protocol.limits import (
@@ -23,6 +22,7 @@ from parley._node.protocol.limits import (
     REKEY_TIMEOUT,
     UPDATES_BETWEEN_REKEYS,
 )
+from parley._node.protocol.rate_limit import Rate, TokenBucket
 
 NEVER: Final = float("inf")
 
@@ -42,7 +42,7 @@ class PlainUpdates:
     __slots__ = ("_allowance", "_most", "left", "stands_at")
 
     def __init__(self, rate: Rate, most: int) -> None:
-        self._allowance = Allowance(rate)
+        self._allowance = TokenBucket(rate)
         self._most = most
         self.left = most
         self.stands_at = NEVER
@@ -88,8 +88,8 @@ class Rekeying:
         self._secret = secret  # `rekey` of the key schedule
         self._initiator = initiator
         rate = Rate(allowance, REKEY_RATE_SECONDS / allowance)
-        self._seen = Allowance(rate)
-        self._made = Allowance(rate)
+        self._seen = TokenBucket(rate)
+        self._made = TokenBucket(rate)
         self._ephemeral: EphemeralKey | None = None
         self._crossed = False  # the other side's offer crossed ours and was ignored
         self._value_after_offer = b""

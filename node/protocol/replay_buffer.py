@@ -9,15 +9,15 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import Final
 
-from parley._node.protocol.account import Account
 from parley._node.protocol.errors import overloaded, violation
 from parley._node.protocol.limits import FRAME_HEADER_SIZE, RESUME_EXEMPT, TELL_BYTES
+from parley._node.protocol.memory_budget import MemoryBudget
 
 # What is kept is charged in steps of so many: a flush that is soon told costs nothing.
 _CHARGE_STEP: Final = 64 * 1024
 
 
-class SentBytes:
+class ReplayBuffer:
     """The bytes from `told` on, the position that the other side told last, to `sent`.
 
     While `buffer` bytes are held nothing but events of stream 0 and Open is encrypted. `chunks` are
@@ -40,7 +40,7 @@ class SentBytes:
         "told",
     )
 
-    def __init__(self, buffer: int, exempt: int, skip: int, account: Account) -> None:
+    def __init__(self, buffer: int, exempt: int, skip: int, account: MemoryBudget) -> None:
         self.buffer = buffer
         # The longest event, which may be begun while there is any room, and `control_buffer`.
         self._exempt = exempt

@@ -12,7 +12,7 @@ from parley._crypto.identity import PublicIdentity
 from parley._lbm.codec import Value
 from parley._node.protocol.codes import SENTENCES, code_name
 from parley._node.protocol.handshake import Agreed
-from parley._node.protocol.resume import ResumeRequest
+from parley._node.protocol.resumption import ResumeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class KeysUpdated:
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class Suspended:
     """The session lost its transport, and waits for another; `reason` is for the local log."""
 
     reason: str
@@ -120,7 +120,7 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeAsked:
+class ResumeRequested:
     """On a new transport the other side asks for a session that it has with us. Find it by the
     tag, and ask it to `accept_resume`; then `hand_over` this connection, or `refuse_resume`."""
 
@@ -165,9 +165,9 @@ Report = (
     | WindowReceived
     | PongReceived
     | KeysUpdated
-    | Parted
+    | Suspended
     | Resumed
-    | ResumeAsked
+    | ResumeRequested
     | AttemptEnded
     | ConnectionEnded
 )

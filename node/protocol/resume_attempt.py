@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Final
 
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import REJECT, RESUMED, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError, violation
 from parley._node.protocol.frames import FrameReader
 from parley._node.protocol.handshake import raw_handshake_event
-from parley._node.protocol.hello import decode_handshake, parse_code_and_text
+from parley._node.protocol.handshake_messages import decode_handshake, parse_code_and_text
 from parley._node.protocol.limits import HANDSHAKE_EVENT_SIZE, RESUME_TIMEOUT
-from parley._node.protocol.outbox import Outbox
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import AttemptEnded
-from parley._node.protocol.resume import read_resumed
+from parley._node.protocol.resumption import read_resumed
+from parley._node.protocol.send_queue import SendQueue
 
 NEVER: Final = float("inf")
 # Given number, position and mac of a Resumed, and the time: whether the session goes on.
@@ -38,7 +38,7 @@ class ResumeAttempt:
         self.accept: Accept | None = accept
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self._deadline = now + RESUME_TIMEOUT
-        self.outbox = Outbox(Account(0))
+        self.outbox = SendQueue(MemoryBudget(0))
         self.happened: list[AttemptEnded] = []
         self.wants_data = True
         self.ended = self.unread = self.wants_eof = False

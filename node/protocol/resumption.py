@@ -1,33 +1,30 @@
-"""How one session outlives its transports: its key, its counts, and both directions' positions.
+"""How a session outlives its transports (docs/protocol.md section 17).
 
-What is sent is kept until the other side has told that it took it (`SentBytes`); what was taken is
-told by rules of its own, so that idle sides do not answer each other for ever (docs/protocol.md
-section 17).
+`ResumeKey` makes and checks the tag and macs of Resume and Resumed, `Resumption` is the state of
+one session, `ClosedSession` answers for a few seconds after a session was closed.
 """
 
 import hmac
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from parley._node.protocol.hello import decode_handshake
-
-from parley._crypto.hashing import SHA256, HashAlgorithm
-from parley._crypto.kdf import label
-from parley._crypto.schedule import RESUME_LABEL, network_mac
+from parley._crypto.hashing import SHA256, HashAlgorithm, label
+from parley._crypto.key_schedule import RESUME_LABEL, network_mac
 from parley._lbm import keys
-from parley._lbm.cells import read_bytes, read_uint
 from parley._lbm.codec import Value, encode
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import read_bytes, read_uint
 from parley._node.protocol.codes import RESUME, RESUMED
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event import handshake_event
 from parley._node.protocol.frames import frame
+from parley._node.protocol.handshake_messages import decode_handshake
 from parley._node.protocol.limits import (
     CLOSED_PATIENCE,
     RESPONDER_PATIENCE,
     TELL_INTERVAL,
 )
-from parley._node.protocol.sent_bytes import SentBytes
+from parley._node.protocol.replay_buffer import ReplayBuffer
 
 TAG_SIZE: Final = 16
 LAST_ATTEMPT: Final = 2**32 - 1
@@ -165,7 +162,7 @@ class Resumption:
         seconds: float,
         *,
         initiator: bool,
-        kept: SentBytes,
+        kept: ReplayBuffer,
         now: float,
     ) -> None:
         self._key = key
@@ -250,7 +247,7 @@ class Resumption:
         return self._key.resumed_frame(count, resume.attempt, self.received)
 
 
-class Remains:
+class ClosedSession:
     """The bytes of a closed session that the other side may lack, until the time `until`;
     `found_by` are the tags under which its node finds it."""
 

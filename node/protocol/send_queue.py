@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from parley._node.protocol.batch_event import HEAD_SIZE, serialise_batch
-
-from parley._node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
 from parley._node.protocol.codes import BATCH, DATA, STREAM
+from parley._node.protocol.event import HEAD_SIZE, serialise_batch
+from parley._node.protocol.flow_control import SendCredit
 from parley._node.protocol.limits import BATCH_COUNT, BATCH_SIZE, EVENT_COST
-from parley._node.protocol.window import SendCredit
+from parley._node.protocol.memory_budget import FRAMES_WEIGHT, OUTGOING_WEIGHT, MemoryBudget
 
 
 def _nobody() -> None:
@@ -76,7 +75,7 @@ class _Queue:
         self.blocked = False
 
 
-class Outbox:
+class SendQueue:
     """The queues, and whose turn it is; what waits is charged to `account`. `size` counts the
     payload bytes that wait, `count` the events; `turns` are the queues of which something may
     be written now (or whose credit has yet to be looked at); `batch_size` is how long the payload
@@ -96,7 +95,7 @@ class Outbox:
         "waker",
     )
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: MemoryBudget) -> None:
         self.account = account
         self.queues: dict[int, _Queue] = {}  # those that are not empty
         self._main = _Queue(None)  # stream 1's, which is used again and again
@@ -289,7 +288,7 @@ class Wire:
 
     __slots__ = ("_waker", "account", "frames", "size")
 
-    def __init__(self, account: Account, waker: Waker) -> None:
+    def __init__(self, account: MemoryBudget, waker: Waker) -> None:
         self.account = account
         self._waker = waker
         self.frames: list[bytes] = []

@@ -9,13 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parley._node.protocol.batch_event import parse_batch
-from parley._node.protocol.outbox import Outbox, OutgoingEvent, Wire
-
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode
-from parley._node.protocol.account import EVENT_WEIGHT, Account, unsealed_weight
-from parley._node.protocol.allowance import Allowance
 from parley._node.protocol.channel import PlainChannel, SecureChannel
 from parley._node.protocol.codes import (
     BATCH,
@@ -40,7 +35,7 @@ from parley._node.protocol.errors import (
     too_large,
     violation,
 )
-from parley._node.protocol.event import NO_PAYLOAD, Event
+from parley._node.protocol.event import NO_PAYLOAD, Event, parse_batch
 from parley._node.protocol.event_types import EVENT_TYPES
 from parley._node.protocol.frames import FrameReader
 from parley._node.protocol.handshake import Agreed, known
@@ -57,11 +52,14 @@ from parley._node.protocol.limits import (
     TELL_BYTES,
     WAITING_PONGS,
 )
+from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget, unsealed_weight
 from parley._node.protocol.multiplexer import Multiplexer
 from parley._node.protocol.observer import DirectionState, Observer
+from parley._node.protocol.rate_limit import TokenBucket
+from parley._node.protocol.record_layer import RecordReader, RecordWriter
 from parley._node.protocol.reports import PongReceived, Report
 from parley._node.protocol.resumption import NEVER, Resumption
-from parley._node.protocol.sealing import RecordReader, RecordWriter
+from parley._node.protocol.send_queue import OutgoingEvent, SendQueue, Wire
 from parley._node.protocol.streams import Streams
 
 Farewell = tuple[int, str]
@@ -87,8 +85,8 @@ class StreamZero:
         self._wire = wire
         self.unwritten = 0  # bytes of Pongs, Windows and Resets that the transport has not taken
         self._reports = reports
-        self._pings = Allowance(PINGS)
-        self._idle = Allowance(IDLE_EVENTS)
+        self._pings = TokenBucket(PINGS)
+        self._idle = TokenBucket(IDLE_EVENTS)
         self.resumption = resumption
         self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.channel: SecureChannel | PlainChannel = PlainChannel()
@@ -208,9 +206,9 @@ class Parts:
 
     config: CoreConfig
     initiator: bool
-    account: Account
-    unsealed: Account
-    outbox: Outbox
+    account: MemoryBudget
+    unsealed: MemoryBudget
+    outbox: SendQueue
     wire: Wire
     reports: list[Report]
     observer: Observer | None
@@ -238,7 +236,7 @@ class Session(StreamZero):
         self._observer = observer
         # With deliver="sealed" the streams' reports wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []
-        self.drops = Allowance(DROPPED_EVENTS)
+        self.drops = TokenBucket(DROPPED_EVENTS)
         self._flooded = False
         self._unsealed = parts.unsealed
         self._unsealed.limit = unsealed_weight(agreed.limits)

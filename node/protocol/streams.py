@@ -6,9 +6,6 @@ ended the stream is gone (docs/protocol.md section 8). Writes no events.
 
 from dataclasses import dataclass
 
-from parley._node.protocol.account import STREAM_WEIGHT, Account
-from parley._node.protocol.window import ReceiveWindow, SendCredit
-
 from parley._node.protocol.codes import (
     FIRST_INITIATOR_STREAM,
     FIRST_RESPONDER_STREAM,
@@ -17,6 +14,8 @@ from parley._node.protocol.codes import (
     CloseCode,
 )
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
+from parley._node.protocol.flow_control import ReceiveWindow, SendCredit
+from parley._node.protocol.memory_budget import STREAM_WEIGHT, MemoryBudget
 
 
 class StreamState:
@@ -68,7 +67,7 @@ class Streams:
         "open",
     )
 
-    def __init__(self, initiator: bool, maximum: int, account: Account) -> None:
+    def __init__(self, initiator: bool, maximum: int, account: MemoryBudget) -> None:
         self._account = account
         self._initiator = initiator
         self._maximum = maximum

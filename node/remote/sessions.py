@@ -12,8 +12,7 @@ from typing import Final
 
 from parley._crypto.identity import NodeId
 from parley._node.config import NodeConfig
-from parley._node.protocol.remains import Remains
-from parley._node.protocol.resume import ResumeRequest, spend_mac
+from parley._node.protocol.resumption import ClosedSession, ResumeRequest, spend_mac
 from parley._node.remote.live import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.loop import Timer
@@ -43,10 +42,10 @@ class SessionTable:
     def __init__(self, config: NodeConfig, backend: Callable[[], Backend]) -> None:
         self.config = config
         self._backend = backend
-        self._by_tag: dict[bytes, LiveConnection | Remains] = {}
+        self._by_tag: dict[bytes, LiveConnection | ClosedSession] = {}
         # What waits, the longest first.
-        self._waiting: dict[LiveConnection | Remains, _Waiting] = {}
-        self._timers: dict[Remains, Timer] = {}
+        self._waiting: dict[LiveConnection | ClosedSession, _Waiting] = {}
+        self._timers: dict[ClosedSession, Timer] = {}
         self._grown: Timer | None = None  # until memory is looked at
 
     def __len__(self) -> int:
@@ -61,13 +60,13 @@ class SessionTable:
     @property
     def closed(self) -> list[LiveConnection]:
         """The connections of closed sessions of which something is left."""
-        return [its.live for one, its in self._waiting.items() if isinstance(one, Remains)]
+        return [its.live for one, its in self._waiting.items() if isinstance(one, ClosedSession)]
 
     def changed(self, live: LiveConnection) -> None:
         """A connection opened, parted, went on, ended, or was refused."""
         if live.refused is not None:
             for one, its in list(self._waiting.items()):
-                if isinstance(one, Remains) and its.live is live:
+                if isinstance(one, ClosedSession) and its.live is live:
                     self._forget(one)
         resumption = None if live.ended is not None else live.core.resumption
         if live.core.initiator:
@@ -92,7 +91,7 @@ class SessionTable:
         found = self._by_tag.get(resume.tag)
         if found is None:
             spend_mac(resume)
-        elif isinstance(found, Remains):
+        elif isinstance(found, ClosedSession):
             last = found.answer(resume, now)
             if last is not None:
                 self._know(found, found.tags)
@@ -121,7 +120,7 @@ class SessionTable:
 
     # Inside.
 
-    def _know(self, one: LiveConnection | Remains, tags: tuple[bytes, ...]) -> None:
+    def _know(self, one: LiveConnection | ClosedSession, tags: tuple[bytes, ...]) -> None:
         if tags == one.found_by:
             return
         for tag in one.found_by:
@@ -129,7 +128,7 @@ class SessionTable:
         one.found_by = tags
         self._by_tag.update(dict.fromkeys(tags, one))
 
-    def _keep(self, remains: Remains, live: LiveConnection) -> None:
+    def _keep(self, remains: ClosedSession, live: LiveConnection) -> None:
         def forget(reason: str = "") -> None:
             self._forget(remains)
 
@@ -137,14 +136,14 @@ class SessionTable:
         self._timers[remains] = self._backend().at(remains.until, forget)
         self._wait(remains, _Waiting(live, lambda: remains.held, forget))
 
-    def _forget(self, remains: Remains) -> None:
+    def _forget(self, remains: ClosedSession) -> None:
         if remains not in self._timers:
             return
         self._know(remains, ())
         self._waiting.pop(remains, None)
         self._timers.pop(remains).cancel()
 
-    def _wait(self, one: LiveConnection | Remains, waiting: _Waiting) -> None:
+    def _wait(self, one: LiveConnection | ClosedSession, waiting: _Waiting) -> None:
         self._waiting[one] = waiting
         self._trim(waiting.node_id)
 
@@ -165,7 +164,7 @@ class SessionTable:
             its.live.core.watch_memory(None)
             its.end(_TOO_MANY)
 
-    def _surplus(self, node_id: NodeId | None) -> LiveConnection | Remains | None:
+    def _surplus(self, node_id: NodeId | None) -> LiveConnection | ClosedSession | None:
         """The session to end, if there are too many or they take too much memory."""
         waiting, config = self._waiting, self.config
         of_id = [one for one, its in waiting.items() if its.node_id == node_id]

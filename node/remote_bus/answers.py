@@ -34,7 +34,8 @@ from parley._node.bus.model import (
 )
 from parley._node.errors import StreamResetError
 from parley._node.logs import one_line
-from parley._node.protocol.bus_types import (
+from parley._node.protocol.codes import RESULT_SENTENCES, BusType, CloseCode, ResultCode
+from parley._node.protocol.event_types import (
     BUS_CELLS,
     LARGEST_VERSION,
     is_id,
@@ -42,7 +43,6 @@ from parley._node.protocol.bus_types import (
     is_stream_name,
     is_word,
 )
-from parley._node.protocol.codes import RESULT_SENTENCES, BusType, CloseCode, ResultCode
 from parley._node.remote_bus.bus_limits import LONGEST_ERROR
 from parley._node.remote_bus.bus_requests import milliseconds
 

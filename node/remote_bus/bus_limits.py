@@ -5,13 +5,13 @@
 from typing import Final
 
 # What a request's cells may hold is fixed with its types.
-from parley._node.protocol.bus_types import LARGEST_COUNT as LARGEST_COUNT
-from parley._node.protocol.bus_types import LARGEST_NUMBER as LARGEST_NUMBER
-from parley._node.protocol.bus_types import LONGEST_CONSUMER as LONGEST_CONSUMER
-from parley._node.protocol.bus_types import LONGEST_ERROR as LONGEST_ERROR
-from parley._node.protocol.bus_types import LONGEST_ID as LONGEST_ID
-from parley._node.protocol.bus_types import LONGEST_TIME_MS as LONGEST_TIME_MS
-from parley._node.protocol.bus_types import LONGEST_WAIT_MS as LONGEST_WAIT_MS
+from parley._node.protocol.event_types import LARGEST_COUNT as LARGEST_COUNT
+from parley._node.protocol.event_types import LARGEST_NUMBER as LARGEST_NUMBER
+from parley._node.protocol.event_types import LONGEST_CONSUMER as LONGEST_CONSUMER
+from parley._node.protocol.event_types import LONGEST_ERROR as LONGEST_ERROR
+from parley._node.protocol.event_types import LONGEST_ID as LONGEST_ID
+from parley._node.protocol.event_types import LONGEST_TIME_MS as LONGEST_TIME_MS
+from parley._node.protocol.event_types import LONGEST_WAIT_MS as LONGEST_WAIT_MS
 
 # Rows of a whole listing, in many answers, that a client takes.
 LONGEST_LISTING: Final = 1_000_000

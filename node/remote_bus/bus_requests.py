@@ -5,7 +5,7 @@ A field's name says which cell it is (`FIELDS`), its default that the cell may b
 an event's, which names its stream; `stream` may be `API.*` too, as stores call one that has all
 events of an API. Durations are seconds, as in `Store`. Each request has one encoding; a payload
 that is not of its type raises LbmDecodeError, and unknown cells are ignored (section 3). What a
-cell may hold is fixed in `node.protocol.bus_types`.
+cell may hold is fixed in `node.protocol.event_types`.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.bus_types import BUS_CELLS
 from parley._node.protocol.codes import BusType
+from parley._node.protocol.event_types import BUS_CELLS
 from parley._node.remote_bus.bus_limits import LONGEST_TIME_MS, LONGEST_WAIT_MS
 
 

@@ -13,8 +13,13 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.bus.errors import BusError
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.logs import LogRation
-from parley._node.protocol.account import HANDED_WEIGHT, PLACE_WEIGHT, REQUEST_WEIGHT, ROW_WEIGHT
 from parley._node.protocol.codes import BusType, ResultCode
+from parley._node.protocol.memory_budget import (
+    HANDED_WEIGHT,
+    PLACE_WEIGHT,
+    REQUEST_WEIGHT,
+    ROW_WEIGHT,
+)
 from parley._node.remote import access
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus import bus_requests as wire

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from parley._lbm.decoder import CONTAINER_WEIGHT, ITEM_WEIGHT
+from parley._lbm.codec import CONTAINER_WEIGHT, ITEM_WEIGHT
 from parley._node.bus.body import decode_body, encode_body
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusBusyError
 from parley._node.bus.model import Counters, NewEvent, Trim
 from parley._node.bus.schemas import Schemas
 from parley._node.bus.store import Store
-from parley._node.protocol.account import EVENT_WEIGHT, Account
-from parley._node.protocol.bus_types import is_stream_name, is_word
 from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.event_types import is_stream_name, is_word
+from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget
 from parley._node.remote_bus import bus_requests as wire
 from parley._node.remote_bus.answers import (
     Answer,
@@ -55,7 +55,7 @@ class Offer:
 class RequestExecutor:
     """The requests of one stream. What is kept for the peer is charged to `account`."""
 
-    def __init__(self, offer: Offer, loop: Loop, largest: int, account: Account) -> None:
+    def __init__(self, offer: Offer, loop: Loop, largest: int, account: MemoryBudget) -> None:
         """`largest` is the longest payload of an answer, in bytes."""
         self._offer = offer
         self._store = offer.store

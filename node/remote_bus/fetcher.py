@@ -16,7 +16,7 @@ from parley._node.bus.errors import BusError
 from parley._node.bus.model import Delivery, StoredEvent
 from parley._node.bus.names import DEAD
 from parley._node.bus.store import Store
-from parley._node.protocol.account import ROW_WEIGHT, Account
+from parley._node.protocol.memory_budget import ROW_WEIGHT, MemoryBudget
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus.answers import delivery_row, row_cost
 from parley._node.remote_bus.unsettled import Place
@@ -57,7 +57,7 @@ class EventFetcher:
 
     __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_store", "_wanted", "size")
 
-    def __init__(self, store: Store, loop: Loop, largest: int, account: Account) -> None:
+    def __init__(self, store: Store, loop: Loop, largest: int, account: MemoryBudget) -> None:
         self._account = account
         self._store = store
         self._loop = loop

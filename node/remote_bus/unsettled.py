@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
-from parley._node.protocol.account import HANDED_WEIGHT, Account
+from parley._node.protocol.memory_budget import HANDED_WEIGHT, MemoryBudget
 from parley._node.remote_bus.bus_limits import HANDED
 
 # The stream, the group and the consumer, as the store knows them.
@@ -56,7 +56,7 @@ class Unsettled:
 
     __slots__ = ("_account", "_consumers", "_most")
 
-    def __init__(self, account: Account, most: int = _MOST) -> None:
+    def __init__(self, account: MemoryBudget, most: int = _MOST) -> None:
         self._account = account
         self._consumers: dict[tuple[str, str, str], str] = {}  # the oldest first
         self._most = most

@@ -30,7 +30,7 @@ from parley._node.metrics.families import MetricFamily, family, labelled
 from parley._node.node import CLOSE_TIMEOUT, Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
-from parley._node.protocol.federation_types import TRACE_SIZE
+from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.redialling import DIAL_TIMEOUT
 from parley._node.server.accounts import AccountsHere
 from parley._node.server.directory import DirectoryDriver

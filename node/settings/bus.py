@@ -11,7 +11,7 @@ from typing import Annotated, Final, NamedTuple
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types, setting
+from parley._node.protocol.config_types import check_types, setting
 
 ACTIONS: Final = ("publish", "consume", "inspect", "manage")
 ANYBODY: Final = "*"

@@ -12,8 +12,8 @@ from msgspec import Meta
 from parley._crypto.registry import PARAMETERS
 from parley._node.config import NodeConfig
 from parley._node.dialects.limits import DialectLimits
+from parley._node.protocol.config_types import setting, setting_of
 from parley._node.protocol.limits import Limits
-from parley._node.protocol.typed import setting, setting_of
 from parley._node.settings.bus import BusSettings
 from parley._node.settings.dialects import (
     DialectSettings,

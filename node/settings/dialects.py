@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, get_args
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types, setting
+from parley._node.protocol.config_types import check_types, setting
 from parley._node.transport.address import Address
 
 Flavour = Literal["plain", "typed"]

@@ -13,8 +13,8 @@ from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError
 from parley._node.federation.exports import Exports
 from parley._node.federation.limits import MOST_LINKS
-from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
-from parley._node.protocol.typed import check_types, setting
+from parley._node.protocol.config_types import check_types, setting
+from parley._node.protocol.event_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
 from parley._node.transport.address import Address
 
 # Who may have an account, where it is not said by node ids.

@@ -11,7 +11,7 @@ from parley._crypto.auditor import AuditorKey
 from parley._crypto.errors import InvalidKeyError
 from parley._node.errors import ConfigError
 from parley._node.journal.options import LEAST_BUFFER_SIZE, SEGMENT_SIZE, Fsync, OnFailure
-from parley._node.protocol.typed import check_types, setting
+from parley._node.protocol.config_types import check_types, setting
 
 if TYPE_CHECKING:
     from parley._node.journal.journal import Journal

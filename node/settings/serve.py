@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, NamedTuple, get_args
 
 from parley._node.discovery.announcement import require_name
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import check_types, setting
+from parley._node.protocol.config_types import check_types, setting
 from parley._node.transport.address import Address
 from parley._node.trust.policies import parse_trust
 

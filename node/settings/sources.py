@@ -19,7 +19,7 @@ from parley._crypto.errors import CryptoError
 from parley._crypto.identity import Identity
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ParleyError, os_reason
-from parley._node.protocol.typed import quoted
+from parley._node.protocol.config_types import quoted
 from parley._node.settings.bus import BusSettings
 from parley._node.settings.catalogue import PREFIX, REMOVED, SETTINGS, TABLES, VARIABLES, Setting
 from parley._node.settings.dialects import (

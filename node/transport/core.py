@@ -7,7 +7,7 @@ A core is told bytes and the time, and tells bytes and reports; it never waits.
 from typing import Any, Protocol
 
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.waker import Waker
+from parley._node.protocol.send_queue import Waker
 
 
 class Waiting(Protocol):

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from parley._node.config import NodeConfig
-from parley._node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.rate_limit import Rate, TokenBucket
 
 # Handshakes that an address which was quiet may begin at once, in seconds of its rate.
 BURST_SECONDS: Final = 2.0
@@ -37,7 +37,7 @@ class Admission:
         self._inside: dict[Hashable, str | None] = {}
         self._counts: Counter[str] = Counter()
         # Who came last stands last.
-        self._left: OrderedDict[str, Allowance] = OrderedDict()
+        self._left: OrderedDict[str, TokenBucket] = OrderedDict()
         self.refused: Counter[str] = Counter()
 
     def change(self, config: NodeConfig) -> None:
@@ -100,7 +100,7 @@ class Admission:
 
     def _take_handshake(self, key: str, now: float) -> bool:
         self._forget_the_quiet(now)
-        allowance = self._left.pop(key, None) or Allowance(self._rate)
+        allowance = self._left.pop(key, None) or TokenBucket(self._rate)
         self._left[key] = allowance
         return allowance.take(now)
 

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from typing import Final
 
 from parley._node.errors import CallRefused
-from parley._node.protocol.allowance import Allowance, Rate
 from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.rate_limit import Rate, TokenBucket
 from parley._node.trust.admission import address_key
 
 # Addresses whose rate is remembered; beyond it the one that was quiet for longest is not.
@@ -17,7 +17,7 @@ class Rations:
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
-        self._left: OrderedDict[str, Allowance] = OrderedDict()
+        self._left: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._left)
@@ -25,7 +25,7 @@ class Rations:
     def take(self, name: str, now: float) -> bool:
         """Use one of the address `name` (as `Peer.name`); returns whether there was one."""
         key, _ = address_key(name)
-        allowance = self._left.pop(key, None) or Allowance(self._rate)
+        allowance = self._left.pop(key, None) or TokenBucket(self._rate)
         self._left[key] = allowance  # who came last stands last
         if len(self._left) > REMEMBERED:
             self._left.popitem(last=False)

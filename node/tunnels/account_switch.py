@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from parley._crypto.identity import NodeId
 from parley._node.errors import TunnelRefusedError
 from parley._node.federation.limits import DIALS_OF_LINK, TUNNELS_OF_LINK
-from parley._node.protocol.allowance import Allowance
 from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.rate_limit import TokenBucket
 from parley._node.tunnels.switch import IncomingDial
 
 
@@ -22,7 +22,7 @@ class AccountSwitch:
         self._homes = homes
         self._now = now
         self._tunnels: dict[NodeId, int] = {}
-        self._dials: dict[NodeId, Allowance] = {}
+        self._dials: dict[NodeId, TokenBucket] = {}
 
     @asynccontextmanager
     async def decide(self, dial: IncomingDial) -> AsyncIterator[None]:
@@ -34,7 +34,7 @@ class AccountSwitch:
             raise TunnelRefusedError(ResultCode.MALFORMED)
         if path[-2] != neighbour:
             raise TunnelRefusedError(ResultCode.NOT_AUTHORISED)
-        allowance = self._dials.setdefault(neighbour, Allowance(DIALS_OF_LINK))
+        allowance = self._dials.setdefault(neighbour, TokenBucket(DIALS_OF_LINK))
         count = self._tunnels.get(neighbour, 0)
         if not allowance.take(self._now()) or count >= TUNNELS_OF_LINK:
             raise TunnelRefusedError(ResultCode.OVERLOADED)

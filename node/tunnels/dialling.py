@@ -14,7 +14,7 @@ from parley._node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.protocol.federation_types import TUNNEL_ANSWER
+from parley._node.protocol.event_types import TUNNEL_ANSWER
 from parley._node.remote.redialling import Dial
 from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver

@@ -22,7 +22,7 @@ from parley._node.peer.peer import Peer
 from parley._node.peer.requests import DEFAULT_TIMEOUT
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.protocol.federation_types import TRACE_SIZE
+from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.trust.accept_hook import AcceptHook
 from parley._node.trust.policies import TrustPolicy
 from parley._node.tunnels.dialling import dial_tunnel

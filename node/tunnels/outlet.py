@@ -9,7 +9,7 @@ from collections.abc import Callable
 from parley._crypto.identity import NodeId
 from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
 from parley._node.transport.gate import Served

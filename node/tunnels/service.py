@@ -29,7 +29,7 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from parley._node.protocol.federation_types import DIAL as DIAL_CELLS
+from parley._node.protocol.event_types import DIAL as DIAL_CELLS
 from parley._node.protocol.limits import HANDSHAKE_TIMEOUT
 from parley._node.streams.event import StreamEvent
 from parley._node.streams.stream import Stream

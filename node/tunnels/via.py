@@ -7,7 +7,7 @@ from typing import Final
 
 from parley._crypto.randomness import random_bytes
 from parley._node.peer.peer import Peer
-from parley._node.protocol.federation_types import TRACE_SIZE
+from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.redialling import DIAL_TIMEOUT, Dial
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend

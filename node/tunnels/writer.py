@@ -11,8 +11,8 @@ from typing import Final
 from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.protocol.codes import DATA, STREAM
 from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST
-from parley._node.protocol.window import TUNNEL_WINDOW
 from parley._node.streams.tunnel_stream import TunnelStream
 
 # Pieces of one tunnel in the queues of its connection.

@@ -1,8 +1,8 @@
 """A stream key of a given key and iv, as published vectors have them."""
 
 from parley._crypto.ciphers import CipherAlgorithm
+from parley._crypto.record_protection import StreamKey
 from parley._crypto.registry import all_suites
-from parley._crypto.streamkeys import StreamKey
 
 
 def given_key(cipher: CipherAlgorithm, key: bytes, iv: bytes) -> StreamKey:

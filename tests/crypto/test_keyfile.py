@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._crypto import container
+from parley._crypto import keyfile as container
 from parley._crypto.errors import (
     KeyFileError,
     KeyFileExistsError,

@@ -4,7 +4,7 @@ exchange keeps to."""
 import pytest
 
 from parley._crypto.errors import KeyExchangeError
-from parley._crypto.kdf import label
+from parley._crypto.hashing import label
 from parley._crypto.registry import HASHES
 from parley._crypto.spake2 import SHARE_SIZE, Confirmations, Spake2
 from tests.vectors.load import Vector, of_kind, unhex, vectors

@@ -2,7 +2,6 @@
 
 import pytest
 
-from parley._crypto.chain import HashChain, check_seal, make_seal, seal_mask
 from parley._crypto.errors import (
     CryptoError,
     DecryptError,
@@ -11,10 +10,9 @@ from parley._crypto.errors import (
     SignatureError,
 )
 from parley._crypto.exchange import EphemeralKey
+from parley._crypto.hashing import label
 from parley._crypto.identity import NodeId, PublicIdentity
-from parley._crypto.kdf import label
-from parley._crypto.registry import HASHES, KEX, SIGNING, Suite
-from parley._crypto.schedule import (
+from parley._crypto.key_schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
@@ -24,10 +22,11 @@ from parley._crypto.schedule import (
     rekey_root,
     rekey_secrets,
 )
-from parley._crypto.streamkeys import StreamKey
-from parley._lbm.cells import read_array
+from parley._crypto.record_protection import HashChain, StreamKey, check_seal, make_seal, seal_mask
+from parley._crypto.registry import HASHES, KEX, SIGNING, Suite
 from parley._lbm.codec import decode
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import read_array
 from parley._lbm.keys import IDENTITY_KEYS
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 

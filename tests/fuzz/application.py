@@ -23,7 +23,6 @@ from parley._node.messaging.pending import IncomingCall, OutgoingCall
 from parley._node.messaging.stream_feed import StreamFeed
 from parley._node.messaging.stream_requests import IncomingRequest, OutgoingRequest
 from parley._node.messaging.topics import LABEL, Topics
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import (
     CALL,
     FIRST_APPLICATION_CATEGORY,
@@ -32,6 +31,7 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.connection import Connection
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
@@ -61,7 +61,7 @@ MOST_BYTES: Final = 4096
 class Reader:
     """Reads a subscription."""
 
-    def __init__(self, consume: Callable[[int, int], None], account: Account) -> None:
+    def __init__(self, consume: Callable[[int, int], None], account: MemoryBudget) -> None:
         self.inbox = NoteInbox(lambda: None, consume, account)
 
     def ended(self, reset: StreamReset | None) -> None:

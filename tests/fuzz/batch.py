@@ -9,10 +9,15 @@ connection, in which the payload of a SEALED step is that of a Batch.
 from typing import Final
 
 from parley._node.journal.audit.content import single_events
-from parley._node.protocol.batch_event import parse_batch, serialise_batch
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.event import INNER_HEAD, NO_PAYLOAD, parse_raw
+from parley._node.protocol.event import (
+    INNER_HEAD,
+    NO_PAYLOAD,
+    parse_batch,
+    parse_raw,
+    serialise_batch,
+)
 from parley._node.protocol.frames import frame
 from parley._node.protocol.reports import ConnectionEnded, EventReceived, Report
 from parley._node.protocol.states import State

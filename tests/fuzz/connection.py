@@ -7,7 +7,7 @@ script (`script.py`, `conversation.py`).
 
 from typing import Final
 
-from parley._lbm.noise import parse_padding
+from parley._lbm.padding import parse_padding
 from parley._node.protocol.limits import Limits
 from tests.fuzz.conversation import converse
 from tests.fuzz.meeting import Setting

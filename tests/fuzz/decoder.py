@@ -7,7 +7,8 @@ takes and refuses the same. The input's first byte picks the limits, the rest is
 from collections.abc import Callable
 from typing import Final
 
-from parley._lbm.cells import (
+from parley._lbm.codec import Value, decode, decode_value, encode, encode_value
+from parley._lbm.fields import (
     read_array,
     read_bool,
     read_bytes,
@@ -16,9 +17,8 @@ from parley._lbm.cells import (
     read_text_map,
     read_uint,
 )
-from parley._lbm.codec import Value, decode, decode_value, encode, encode_value
 from parley._lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, LbmLimits
-from parley._lbm.noise import pad, parse_padding
+from parley._lbm.padding import pad, parse_padding
 from tests.fuzz.allowed import ALLOWED
 from tests.reference import cbor
 from tests.vectors.load import to_tree

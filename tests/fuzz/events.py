@@ -11,7 +11,8 @@ from typing import Final
 from parley._lbm.codec import decode, encode_value
 from parley._node.messaging.notes import decode_notes, decode_notify, read_slow_text
 from parley._node.protocol.event import parse_raw
-from parley._node.protocol.hello import (
+from parley._node.protocol.handshake import read_proof
+from parley._node.protocol.handshake_messages import (
     check_version,
     decode_handshake,
     parse_code_and_text,
@@ -20,7 +21,6 @@ from parley._node.protocol.hello import (
     parse_retry,
 )
 from parley._node.protocol.limits import NODE_INFO_SIZE, Limits
-from parley._node.protocol.proofs import read_proof
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.conversation import Conversation
 from tests.fuzz.meeting import Setting, fixed_randomness

@@ -19,7 +19,7 @@ from parley._node.federation.dials import Dials, Here, Onward, Originate, Refuse
 from parley._node.federation.directory import Directory
 from parley._node.protocol import codes
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.federation_types import CARDS, HAVE, LOGIN
+from parley._node.protocol.event_types import CARDS, HAVE, LOGIN
 from tests.fuzz.allowed import ALLOWED
 from tests.reference import dialling, envelopes
 from tests.reference.dialling import DialRefused, GoesOn, Situation

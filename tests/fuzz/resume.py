@@ -11,9 +11,9 @@ from typing import Final
 
 from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
-from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CONNECTION, CloseCode
 from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.resume_attempt import ResumeAttempt
 from tests.fuzz.allowed import ALLOWED, APPLICATION
 from tests.fuzz.meeting import NETWORK_KEY, fixed_randomness
 from tests.fuzz.script import Kind, Step, parse

@@ -11,7 +11,6 @@ from time import perf_counter, sleep
 from typing import Any, Final
 
 from parley._crypto.identity import Identity
-from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.reports import (
@@ -19,10 +18,11 @@ from parley._node.protocol.reports import (
     EventReceived,
     PeerIdentified,
     Report,
-    ResumeAsked,
     Resumed,
+    ResumeRequested,
 )
-from parley._node.protocol.resume import spend_mac
+from parley._node.protocol.resume_attempt import ResumeAttempt
+from parley._node.protocol.resumption import spend_mac
 
 PATIENCE: Final = 4.0
 ECHOED: Final = 64  # the category of events that come back as they are
@@ -120,10 +120,10 @@ class CoreEnd:
             return sock
         fresh = Connection(self.core.config, initiator=False, now=perf_counter())
         sock.settimeout(PATIENCE)
-        asked: list[ResumeAsked] = []
+        asked: list[ResumeRequested] = []
         while not asked and not fresh.ended and (data := sock.recv(65_536)):
             fresh.receive_data(data, perf_counter())
-            asked += [r for r in fresh.reports() if isinstance(r, ResumeAsked)]
+            asked += [r for r in fresh.reports() if isinstance(r, ResumeRequested)]
             sock.sendall(fresh.data_to_send(perf_counter()))
         now, core = perf_counter(), self.core
         if asked and core.resumption is not None and asked[0].resume.tag in core.resumption.tags:

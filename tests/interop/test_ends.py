@@ -68,7 +68,7 @@ async def test_after_its_own_close_our_node_reads_on_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The reference neither hangs up nor stops sending; a reset would destroy the Close."""
-    monkeypatch.setattr("parley._node.protocol.lifetime.CLOSE_LINGER", 0.4)
+    monkeypatch.setattr("parley._node.protocol.connection.CLOSE_LINGER", 0.4)
 
     async def application(peer: Peer) -> None:
         await peer.close(70, "done")

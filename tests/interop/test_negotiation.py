@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from parley import NodeConfig, Peer
-from parley._lbm.noise import parse_padding
+from parley._lbm.padding import parse_padding
 from parley._node.errors import HandshakeError
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import Limits

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.reports import Parted
+from parley._node.protocol.reports import Suspended
 from tests.interop.core_end import ECHOED, PATIENCE, CoreEnd, core_config
 from tests.interop.meeting import our_identity, their_config
 from tests.reference import acts, resuming
@@ -98,7 +98,7 @@ def test_a_session_goes_on(side: str, key: bytes | None) -> None:
                 with suppress(OSError):
                     peer.channel.sock.recv(500 * number)
             resume()
-            assert end.wait_for(Parted, number)
+            assert end.wait_for(Suspended, number)
             assert echoed(peer) == said + b"lost"
             if number == 2:
                 acts.rekey(peer)

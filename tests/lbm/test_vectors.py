@@ -6,7 +6,7 @@ from parley._lbm.codec import decode, encode
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError, LbmError
 from parley._lbm.keys import KEYS
 from parley._lbm.limits import DEFAULT_LIMITS, LbmLimits
-from parley._lbm.noise import pad, parse_padding
+from parley._lbm.padding import pad, parse_padding
 from tests.vectors.load import Vector, from_tree, read, to_tree, unhex, vectors
 
 CELL_NUMBERS = {

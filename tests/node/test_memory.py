@@ -23,10 +23,10 @@ from parley._node.bus.model import Counters, Delivery, Published, StoredEvent
 from parley._node.bus.schemas import Schemas
 from parley._node.bus.store import Store
 from parley._node.config import NodeConfig
-from parley._node.protocol import account as weights
-from parley._node.protocol.account import Account
+from parley._node.protocol import memory_budget as weights
 from parley._node.protocol.codes import BUS, BUS_LABEL, CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
 from parley._node.protocol.limits import PEER_MEMORY, UNWRITTEN_PART
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus.bus_requests import Given, Join, Publish, Read, Request, encode_request
 from parley._node.remote_bus.service import offer_bus
@@ -347,7 +347,7 @@ async def test_all_peers_together_have_a_bound(anyio_backend: str) -> None:
         total.limit = MEBIBYTE
         await send(met, calls("hold", bytes(20_000), 200))
         assert MEBIBYTE // 2 < total.held <= MEBIBYTE
-        others = Account(MEMORY, total, weights.SHARE)
+        others = MemoryBudget(MEMORY, total, weights.SHARE)
         assert others.has_room(weights.SHARE)
         assert not others.has_room(MEBIBYTE // 2)
 

@@ -14,7 +14,7 @@ from time import sleep
 import pyspark
 import pytest
 
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 from parley._node.journal.audit.rows import STATUS_AT
 from parley._node.journal.segments import CLOSED
 from parley._pipeline.java import find_java, shim_home

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._node.journal.segments import LIVE
 from parley._pipeline.gold.cluster import read_gold

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from parley._crypto.ciphers import INVALID_TAG_ERRORS, AeadKey
-from parley._crypto.kdf import label
+from parley._crypto.hashing import label
+from parley._crypto.key_schedule import HandshakeSecrets, handshake_secrets
 from parley._crypto.registry import CIPHERS, Suite
-from parley._crypto.schedule import HandshakeSecrets, handshake_secrets
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.observer import Checkpoint
 from tests.alone import alive

@@ -26,7 +26,7 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.codes import HELLO as HELLO_EVENT
 from parley._node.protocol.frames import frame
-from parley._node.protocol.hello import PARAMETER_KEYS
+from parley._node.protocol.handshake_messages import PARAMETER_KEYS
 from parley._node.protocol.limits import FRAME_HEADER_SIZE
 from tests.node.protocol.pair import Pair, raw_frame
 from tests.security.changed_bytes import Change, at, behind_frame, silence_after

@@ -26,7 +26,7 @@ from parley._node.federation.limits import (
 from parley._node.protocol import codes
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.federation_types import CARDS
+from parley._node.protocol.event_types import CARDS
 
 NOW = 1_800_000_000_000
 IDENTITIES = [Identity.from_keys([ED25519.load(bytes([n]) * 32)]) for n in range(1, 9)]

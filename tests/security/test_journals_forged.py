@@ -12,7 +12,7 @@ import pytest
 
 from parley._crypto.ciphers import XChaCha20Poly1305
 from parley._crypto.identity import Identity
-from parley._crypto.schedule import application_secrets, next_secret
+from parley._crypto.key_schedule import application_secrets, next_secret
 from parley._lbm import keys as cells
 from parley._lbm.codec import encode
 from parley._node.journal import keys

@@ -2,8 +2,8 @@
 
 Promise: over many connections, streams, key updates and rekeys, no (key, nonce) encrypts
 twice and no key serves two directions, streams or epochs. The same for one direction on
-its own: tests/node/protocol/test_sealing.py::test_no_pair_of_key_and_nonce_twice; that no
-nonce follows the last one: tests/crypto/test_streamkeys.py.
+its own: tests/node/protocol/test_record_layer.py::test_no_pair_of_key_and_nonce_twice; that no
+nonce follows the last one: tests/crypto/test_record_protection.py.
 """
 
 from collections.abc import Iterator

@@ -5,8 +5,8 @@ type, raw or under the handshake's own keys, on any stream) reaches no callback 
 the connection, unless it is the one that the state waits for; and that one opens nothing.
 
 Arbitrary bytes: tests/fuzz/handshake.py; the deadline in each state:
-tests/node/protocol/test_opening.py; wrong Proofs: tests/handshake; data that comes with a Proof:
-tests/node/protocol/test_handshake.py.
+tests/node/protocol/test_handshake_driver.py; wrong Proofs: tests/handshake;
+data that comes with a Proof: tests/node/protocol/test_handshake.py.
 """
 
 from itertools import product
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.event import Event, serialise_raw
 from parley._node.protocol.frames import frame
-from parley._node.protocol.reports import ConnectionEnded, ResumeAsked
+from parley._node.protocol.reports import ConnectionEnded, ResumeRequested
 from parley._node.protocol.states import HANDSHAKE, NEXT, Signal, State
 from tests.node.protocol.pair import ALIVE, START, Pair, events_of
 from tests.reference import schedule
@@ -192,7 +192,7 @@ def test_every_raw_event_behind_a_resume() -> None:
         waiting.give(frame(RESUME))
         assert waiting.state is State.RESUMING
         (asked,) = waiting.side.reports
-        assert isinstance(asked, ResumeAsked)
+        assert isinstance(asked, ResumeRequested)
         waiting.give(waiting.raw(stream, async_id, kind))
         assert waiting.side.reports == [asked]
         waiting.side.reports.clear()

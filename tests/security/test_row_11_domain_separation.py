@@ -8,17 +8,17 @@ from itertools import permutations
 
 import pytest
 
-from parley._crypto.chain import check_seal, make_seal, seal_mask
 from parley._crypto.errors import IdentityError, SignatureError
+from parley._crypto.hashing import label
 from parley._crypto.identity import Identity, NodeId, PublicIdentity
-from parley._crypto.kdf import label
-from parley._crypto.registry import HASHES, SIGNING
-from parley._crypto.schedule import (
+from parley._crypto.key_schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
     chain_start_responder,
 )
+from parley._crypto.record_protection import check_seal, make_seal, seal_mask
+from parley._crypto.registry import HASHES, SIGNING
 from parley._crypto.signing import SigningKey
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import PeerIdentified

@@ -1,7 +1,7 @@
 """Row 17, decoder bombs: bytes made to exhaust their reader are refused with its own error
 type, in little time and memory.
 
-Of the decoder alone this is proven in tests/lbm/test_decoder_bombs.py
+Of the decoder alone this is proven in tests/lbm/test_codec_bombs.py
 (`test_bombs_are_refused_cheaply`: nesting, declared sizes, counts, tags). Here are the rest
 of the row's mistakes, and every bomb in every place where a connection decodes.
 """
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 import pytest
 
 from parley import CallRefused, Peer
-from parley._lbm.decoder import decode_value
+from parley._lbm.codec import decode_value
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.limits import HANDSHAKE_LIMITS
 from parley._node.protocol.codes import CloseCode, ResultCode
 from tests.interop.meeting import with_bystander
-from tests.lbm.test_decoder_bombs import BOMBS, MEBIBYTE, refused_cheaply
+from tests.lbm.test_codec_bombs import BOMBS, MEBIBYTE, refused_cheaply
 from tests.node.protocol.pair import BOB, Pair, assert_violation, make_config, open_pair
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer

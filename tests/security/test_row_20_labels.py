@@ -17,11 +17,11 @@ from typing import Final
 
 import pytest
 
-from parley._crypto import chain, identity, kdf, schedule, streamkeys
+from parley._crypto import hashing, identity, key_schedule, record_protection
 from parley._lbm.keys import KEYS
 from parley._node.apps.codes import code
 from parley._node.federation import envelopes
-from parley._node.protocol import codes, responder, resume
+from parley._node.protocol import codes, handshake, resumption
 from tests.crypto import test_vectors as of_crypto
 from tests.node.apps.codes import test_vectors_codes as of_codes
 from tests.node.federation import test_vectors as of_federation
@@ -75,7 +75,7 @@ RECORDINGS: Final = {
     ),
 }
 
-MODULES: Final = (kdf, schedule, chain, streamkeys, identity, resume, envelopes, code)
+MODULES: Final = (hashing, key_schedule, record_protection, identity, resumption, envelopes, code)
 
 
 def test_each_has_its_vector_and_its_place_in_the_document() -> None:
@@ -115,8 +115,8 @@ def places() -> list[Place]:
     """Wherever the modules of the key schedule have a label, a domain or a chain's tag."""
     # Those of cell 12 are told apart where they are used.
     found = [
-        Place(responder, "HELLO_LABEL", schedule.HELLO_LABEL),
-        Place(resume, "RESUME_LABEL", schedule.RESUME_LABEL),
+        Place(handshake, "HELLO_LABEL", key_schedule.HELLO_LABEL),
+        Place(resumption, "RESUME_LABEL", key_schedule.RESUME_LABEL),
     ]
     for module in MODULES:
         for name, value in vars(module).items():

@@ -13,8 +13,8 @@ import pytest
 
 from parley._lbm import keys
 from parley._lbm.codec import encode
-from parley._node.protocol.batch_event import serialise_batch
 from parley._node.protocol.codes import CALL, FINISH, OPEN, RESET, SIM, STREAM, CloseCode
+from parley._node.protocol.event import serialise_batch
 from parley._node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER, Limits
 from tests.interop.meeting import our_config, their_config, with_bystander
 from tests.node.protocol.pair import Pair, open_pair

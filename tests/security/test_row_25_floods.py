@@ -3,7 +3,7 @@ or tell too much, strangers with Resumes at full speed. Limits hold, memory stay
 are served meanwhile.
 
 Elsewhere: sessions that nobody comes back for (tests/node/resume/test_parted_limits.py), and the
-limits of one core (tests/node/protocol/test_resume_limits.py).
+limits of one core (tests/node/protocol/test_replay_buffer.py).
 """
 
 import gc

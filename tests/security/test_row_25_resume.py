@@ -13,10 +13,10 @@ import pytest
 from parley._crypto.randomness import random_bytes
 from parley._lbm import keys
 from parley._lbm.codec import decode
-from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CONNECTION, RECEIVED, REJECT, SIM, CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.event import parse_raw
+from parley._node.protocol.resume_attempt import ResumeAttempt
 from tests.node.protocol.cut_pair import CutPair, cut_pair
 from tests.node.protocol.pair import ALIVE, Side
 

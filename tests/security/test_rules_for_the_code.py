@@ -22,11 +22,11 @@ import pytest
 
 from parley import Call, Node, NodeConfig, ParleyError, Stream
 from parley._crypto.errors import CryptoError
+from parley._crypto.hashing import extract, label
 from parley._crypto.identity import Identity
-from parley._crypto.kdf import extract, label
 from parley._crypto.keyfile import PassphraseCost, load_identity, save_identity
 from parley._crypto.registry import SIGNING
-from parley._node.protocol import sealing
+from parley._node.protocol import record_layer as sealing
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.observer import Checkpoint
 from parley._node.testing import connect_nodes
@@ -106,10 +106,10 @@ class Secrets:
             return made
 
         with (
-            patch("parley._crypto.schedule.extract", extracted),
-            patch("parley._crypto.schedule.label", labelled),
-            patch("parley._crypto.streamkeys.label", labelled),
-            patch("parley._crypto.chain.label", labelled),
+            patch("parley._crypto.key_schedule.extract", extracted),
+            patch("parley._crypto.key_schedule.label", labelled),
+            patch("parley._crypto.record_protection.label", labelled),
+            patch("parley._crypto.record_protection.label", labelled),
         ):
             yield
 

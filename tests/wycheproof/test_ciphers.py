@@ -1,4 +1,4 @@
-"""Wycheproof's AEAD vectors through crypto/ciphers.py and crypto/streamkeys.py.
+"""Wycheproof's AEAD vectors through crypto/ciphers.py and crypto/record_protection.py.
 
 A vector is the first event of a stream key: counter 0, so that its nonce is the iv.
 """

@@ -1,10 +1,9 @@
-"""Wycheproof's HKDF vectors through crypto/kdf.py, for the hashes of our registry that have any."""
+"""Wycheproof vectors of HKDF, for each of our hashes that has some (crypto/hashing.py)."""
 
 import pytest
 
 from parley._crypto.errors import WrongSizeError
-from parley._crypto.hashing import HashAlgorithm
-from parley._crypto.kdf import expand, extract
+from parley._crypto.hashing import HashAlgorithm, expand, extract
 from parley._crypto.registry import HASHES
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case

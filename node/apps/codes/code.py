@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Self
 
-from parley._crypto.hashing import HashAlgorithm
-from parley._crypto.kdf import label
+from parley._crypto.hashing import HashAlgorithm, label
 from parley._crypto.randomness import random_bytes
 from parley._node.apps.codes.errors import CodeTextError
 from parley._node.trust.words import EVEN, ODD

@@ -10,7 +10,7 @@ from parley._crypto.identity import NodeId
 from parley._crypto.spake2 import SHARE_SIZE, Confirmations, Spake2
 from parley._node.apps.codes.code import SECONDS, SLOT_SIZE, Code
 from parley._node.apps.codes.errors import CodeReset, ExchangeRefused
-from parley._node.protocol.allowance import Rate
+from parley._node.protocol.rate_limit import Rate
 from parley._node.trust.rations import Rations
 
 FAILED_TRIES: Final = 3  # after which a code is given up

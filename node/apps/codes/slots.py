@@ -11,8 +11,8 @@ from typing import Final, Generic, TypeVar
 from parley._crypto.identity import NodeId
 from parley._node.apps.codes.code import LAST_SLOT, SECONDS
 from parley._node.errors import CallRefused
-from parley._node.protocol.allowance import Rate
 from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.rate_limit import Rate
 from parley._node.trust.admission import address_key
 from parley._node.trust.rations import Rations
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
 
-from parley._lbm.cells import read_bool, read_bytes, read_text, read_uint
 from parley._lbm.codec import decode, encode
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import read_bool, read_bytes, read_text, read_uint
 from parley._lbm.limits import LbmLimits
 from parley._node.apps.transfer.names import LONGEST_NAME
 from parley._node.errors import ParleyError

@@ -11,7 +11,7 @@ from parley._node.bus.model import Counters
 from parley._node.bus.names import DEAD, check_word, split_name
 from parley._node.bus.store import Store
 from parley._node.errors import ConfigError
-from parley._node.protocol.typed import require_number
+from parley._node.protocol.config_types import require_number
 from parley._node.transport.loop import Loop
 from parley._node.typed.data_type import DataType
 

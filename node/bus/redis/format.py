@@ -17,7 +17,7 @@ from parley._node.bus.errors import InvalidEventError
 from parley._node.bus.model import NewEvent, StoredEvent
 from parley._node.bus.names import ALL, api_of, split_name
 from parley._node.errors import APPLICATION_ERRORS, ConfigError
-from parley._node.protocol.typed import check_types
+from parley._node.protocol.config_types import check_types
 
 Layout = Literal["per_event", "per_api"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from parley._crypto.auditor_file import MAGIC
+from parley._crypto.keyfile import AUDITOR_MAGIC
 from parley._node.cli.doctor.findings import Diagnosis, Level
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.settings import JournalSettings, load_settings
@@ -104,7 +104,7 @@ def _is_key(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return file.read(len(AUDITOR_MAGIC)) == AUDITOR_MAGIC
     except OSError:
         return False  # not ours to read, so nor are its boxes to open
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.auditor_file import load_auditor_key
+from parley._crypto.keyfile import load_auditor_key
 from parley._node.cli.given_files import read_passphrase
 
 

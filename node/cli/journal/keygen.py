@@ -6,7 +6,7 @@ Only the public key is ever printed.
 from pathlib import Path
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 from parley._node.cli.given_files import read_passphrase
 from parley._node.cli.output import Output
 

@@ -26,9 +26,9 @@ from parley._node.dialects.named.intake import NamedIntake
 from parley._node.dialects.named.replies import NamedReply
 from parley._node.messaging.deadlines import Deadlines, within_reason
 from parley._node.messaging.emits import UNREAD, OutgoingEmit
-from parley._node.protocol.account import SHARE, Account
 from parley._node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.memory_budget import SHARE, MemoryBudget
 
 # Ids need to be unique only among those that one side waits for. But the crate drops what it
 # waits for by the ids of events that it receives (0.22); its own never have this bit.
@@ -59,9 +59,9 @@ class NamedCore(ForeignCore):
         now: float,
         limits: DialectLimits,
         flavour: Flavour = Flavour.PLAIN,
-        total: Account | None = None,
+        total: MemoryBudget | None = None,
     ) -> None:
-        super().__init__(now, limits.write_buffer, Account(limits.client_memory, total, SHARE))
+        super().__init__(now, limits.write_buffer, MemoryBudget(limits.client_memory, total, SHARE))
         self.flavour = flavour
         self.dropped = 0
         self._limits = limits
@@ -111,7 +111,7 @@ class NamedCore(ForeignCore):
         """
         if len(self._waiting) >= self._limits.requests:
             raise LocalProtocolError(f"{self._limits.requests:,} events wait for replies already")
-        emit.account = Account(self._limits.client_memory, self.account)
+        emit.account = MemoryBudget(self._limits.client_memory, self.account)
         emit.async_id = self._send(_INITIATOR, name, data, namespace, None)
         self._waiting[emit.async_id] = emit
         timeout = within_reason(timeout)

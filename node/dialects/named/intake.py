@@ -16,7 +16,7 @@ from parley._node.dialects.named.codec import (
     measure_of,
     parse_event,
 )
-from parley._node.protocol.account import REQUEST_WEIGHT, Account
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT, MemoryBudget
 
 # Events that are taken before other connections have their turn: thousands of the shortest
 # ones can come at once, and each may start a handler.
@@ -49,7 +49,7 @@ class NamedIntake:
         flavour: Flavour,
         limits: DialectLimits,
         take: Callable[[BromineEvent], None],
-        account: Account,
+        account: MemoryBudget,
     ) -> None:
         self._account = account
         self.running = 0

@@ -19,9 +19,9 @@ from parley._node.dialects.relay.codec import (
     check_length,
     decode_error,
 )
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError
+from parley._node.protocol.memory_budget import MemoryBudget
 
 # The cost of a message that waits to be read, besides its payload, in bytes.
 MESSAGE_COST = 300
@@ -39,10 +39,10 @@ class RelayClientConnection(ForeignCore):
     __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")
 
     def __init__(
-        self, uuid: bytes, limits: DialectLimits, now: float, unread: Account | None = None
+        self, uuid: bytes, limits: DialectLimits, now: float, unread: MemoryBudget | None = None
     ) -> None:
         """`uuid` has 16 bytes; the relay decides whether it accepts it."""
-        super().__init__(now, limits.write_buffer, Account(limits.client_memory))
+        super().__init__(now, limits.write_buffer, MemoryBudget(limits.client_memory))
         if len(uuid) != UUID_SIZE:
             raise ValueError(f"the UUID has {len(uuid)} bytes; it must have {UUID_SIZE}")
         self.uuid = uuid
@@ -51,7 +51,7 @@ class RelayClientConnection(ForeignCore):
         self._limits = limits
         self._pending = bytearray()
         self._needed = LENGTH.size
-        self._unread = unread or Account(limits.client_memory)
+        self._unread = unread or MemoryBudget(limits.client_memory)
         self.outbox.put(uuid)
 
     @property

@@ -20,8 +20,8 @@ from parley._node.dialects.relay.codec import (
 )
 from parley._node.dialects.relay.router import Piece, RelayCrowd, Router
 from parley._node.dialects.relay.sorter import Batch, Sorter
-from parley._node.protocol.account import FRAMES_WEIGHT, SHARE, Account
 from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.memory_budget import FRAMES_WEIGHT, SHARE, MemoryBudget
 
 # Parts of `write_buffer`: above the first, senders wait for a client until no more than the
 # second is left, which it can read while they are woken.
@@ -71,10 +71,10 @@ class RelayConnection(ForeignCore):
     )
 
     def __init__(
-        self, router: Router, limits: DialectLimits, now: float, total: Account | None = None
+        self, router: Router, limits: DialectLimits, now: float, total: MemoryBudget | None = None
     ) -> None:
         # What waits for it is bounded below; this account bounds what waits for all clients.
-        account = Account(2 * limits.write_buffer, total, SHARE)
+        account = MemoryBudget(2 * limits.write_buffer, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
         self.outbox = self._slices = SliceQueue(limits.write_buffer, account)
         self.uuid = b""
@@ -272,7 +272,7 @@ class SliceQueue(ByteQueue):
 
     __slots__ = ("_held", "_loose", "_most_held")
 
-    def __init__(self, write_buffer: int, account: Account) -> None:
+    def __init__(self, write_buffer: int, account: MemoryBudget) -> None:
         super().__init__(account)
         self._most_held = write_buffer // 2
         self._loose = 0

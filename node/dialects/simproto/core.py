@@ -26,7 +26,6 @@ from parley._node.dialects.simproto.codec import (
     serialise_message,
     serialise_request,
 )
-from parley._node.protocol.account import REQUEST_WEIGHT, SHARE, Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import (
     LocalProtocolError,
@@ -35,6 +34,7 @@ from parley._node.protocol.errors import (
     violation,
 )
 from parley._node.protocol.limits import WAITING_PONGS
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT, SHARE, MemoryBudget
 from parley._node.protocol.reports import PongReceived
 
 # From this size on data is queued as it is, instead of in one piece with its head.
@@ -82,8 +82,10 @@ class SimProtoCore(ForeignCore):
         "on_free",
     )
 
-    def __init__(self, now: float, limits: DialectLimits, total: Account | None = None) -> None:
-        account = Account(limits.client_memory, total, SHARE)
+    def __init__(
+        self, now: float, limits: DialectLimits, total: MemoryBudget | None = None
+    ) -> None:
+        account = MemoryBudget(limits.client_memory, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
         self.limits = limits
         self.on_free: Callable[[], None] | None = None  # called when a dialog of ours is over

@@ -22,9 +22,9 @@ from parley._node.handlers.running import FAILED, Outcome, run_handler
 from parley._node.messaging.finals import cut, error_text, event_code
 from parley._node.messaging.formats import FormatError, FormatName
 from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission
 from parley._node.remote.named_event import NamedEvent
@@ -85,7 +85,7 @@ class NamedPeer(Guest):
         terms: NamedTerms,
         *,
         on_over: Callable[["NamedPeer"], None] | None = None,
-        total: Account | None = None,
+        total: MemoryBudget | None = None,
     ) -> None:
         self._named = NamedCore(backend.now(), terms.limits, terms.flavour, total)
         violations = terms.handlers.violations

@@ -21,9 +21,9 @@ from parley._node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessag
 from parley._node.errors import APPLICATION_ERRORS, ParleyError, PeerClosedError, RelayRefusedError
 from parley._node.gateways.client import CLOSE_TIMEOUT, CONNECT_TIMEOUT, DialectClient
 from parley._node.gateways.guest import Guest
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.transport.backend import Backend
 
@@ -65,7 +65,7 @@ class RelayClient(DialectClient["_Link"]):
         self._limits = limits or DialectLimits()
         self._on_fault = on_fault
         self._inbox: deque[tuple[int, RelayMessage]] = deque()  # and how many cuts were before it
-        self._unread = Account(self._limits.client_memory)
+        self._unread = MemoryBudget(self._limits.client_memory)
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:

@@ -19,8 +19,8 @@ from parley._node.gateways.simproto.link import SimProtoTerms
 from parley._node.gateways.simproto.peer import SimProtoPeer
 from parley._node.handlers.rules import Allow
 from parley._node.node import Node
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.remote import Remote
 from parley._node.streams.stream import Stream
 from parley._node.transport.backend import Backend
@@ -132,7 +132,7 @@ async def _serve(
     terms: SimProtoTerms,
     came: Callable[[SimProtoPeer], None],
     went: Callable[[SimProtoPeer], None],
-    total: Account | None = None,
+    total: MemoryBudget | None = None,
 ) -> None:
     """Serve one client over a stream until it is over; `came` and `went` are told of it. What
     it holds is charged to the account of the peer that carries it, or else to `total`."""

@@ -17,9 +17,9 @@ from parley._node.gateways.simproto.notes import WINDOW
 from parley._node.gateways.simproto.service import SimProtoService
 from parley._node.gateways.simproto.subscription import SimProtoSubscription
 from parley._node.peer.answer_stream import answer_of
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded, PongReceived
 from parley._node.remote.live import LiveConnection
 from parley._node.transport.backend import Backend
@@ -42,7 +42,7 @@ class SimProtoPeer(Guest):
         *,
         carrier: LiveConnection | None = None,
         on_gone: Callable[[Guest], None] | None = None,
-        total: Account | None = None,
+        total: MemoryBudget | None = None,
     ) -> None:
         self.core = core = SimProtoCore(backend.now(), terms.limits, total)
         violations = terms.offering.handlers.violations

@@ -4,13 +4,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from parley._crypto.chain import HashChain, check_seal
 from parley._crypto.errors import SignatureError
+from parley._crypto.key_schedule import chain_rekey
+from parley._crypto.record_protection import HashChain, check_seal
 from parley._crypto.registry import Suite
-from parley._crypto.schedule import chain_rekey
 from parley._crypto.signing import Verifier
-from parley._lbm.cells import read_text
 from parley._lbm.codec import decode
+from parley._lbm.fields import read_text
 from parley._lbm.keys import TEXT
 from parley._node.journal.audit.content import (
     PROOF,

@@ -10,10 +10,10 @@ from typing import Final
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
 from parley._crypto.errors import DecryptError
-from parley._crypto.kdf import label
+from parley._crypto.hashing import label
+from parley._crypto.key_schedule import application_secrets, commitment, next_secret, rekey_secrets
+from parley._crypto.record_protection import StreamKey
 from parley._crypto.registry import Suite
-from parley._crypto.schedule import application_secrets, commitment, next_secret, rekey_secrets
-from parley._crypto.streamkeys import StreamKey
 from parley._lbm.codec import Value, decode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.journal.keys import LABEL_LIST

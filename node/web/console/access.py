@@ -12,7 +12,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Final
 
-from parley._node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.rate_limit import Rate, TokenBucket
 
 SECRET_SIZE: Final = 24  # bytes
 MOST_LINKS: Final = 16
@@ -42,8 +42,8 @@ class ConsoleSession:
         self.key_hash = key_hash
         self.may_act = may_act
         self.until = now + SESSION_LIFE
-        self.requests = Allowance(REQUESTS)
-        self.actions = Allowance(ACTIONS)
+        self.requests = TokenBucket(REQUESTS)
+        self.actions = TokenBucket(ACTIONS)
 
 
 class Access:
@@ -53,7 +53,7 @@ class Access:
         self._draw = draw
         self._links: dict[bytes, tuple[float, bool]] = {}  # until when, and whether it may act
         self._sessions: dict[bytes, ConsoleSession] = {}
-        self._entries = Allowance(ENTRIES)
+        self._entries = TokenBucket(ENTRIES)
 
     @property
     def sessions(self) -> int:

@@ -3,10 +3,10 @@
 import pytest
 
 from parley._node.dialects.core import FLUSH_SIZE, MOST_FORGOTTEN, NEVER, ByteQueue, ForeignCore
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.limits import CLOSE_LINGER
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
 
 BUFFER = 1_000
@@ -46,7 +46,7 @@ def over(core: ForeignCore) -> bool:
 
 
 def test_who_does_not_read_is_not_read_from() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"a" * BUFFER, 0.0)
     assert reads(core)
     core.receive_data(b"a", 0.0)
@@ -56,7 +56,7 @@ def test_who_does_not_read_is_not_read_from() -> None:
 
 
 def test_a_violation_ends_it_after_what_was_queued() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"ab!cd", 5.0)
     assert ends(core) == [(CloseCode.PROTOCOL_ERROR, False)]
     core.receive_data(b"more", 5.0)  # read and forgotten
@@ -74,7 +74,7 @@ def test_a_violation_ends_it_after_what_was_queued() -> None:
 
 
 def test_who_goes_on_after_the_end_is_cut_off() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"!", 0.0)
     core.receive_data(bytes(MOST_FORGOTTEN), 0.1)
     assert not over(core)
@@ -83,7 +83,7 @@ def test_who_goes_on_after_the_end_is_cut_off() -> None:
 
 
 def test_a_graceful_close_waits_for_the_other_side_to_hang_up() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"a", 0.0)
     core.close(1.0)
     core.close(1.5)
@@ -96,7 +96,7 @@ def test_a_graceful_close_waits_for_the_other_side_to_hang_up() -> None:
 
 
 def test_the_end_of_the_transport_forgets_what_waits() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"abc", 0.0)
     core.receive_eof(0.0)
     assert core.ended
@@ -105,7 +105,7 @@ def test_the_end_of_the_transport_forgets_what_waits() -> None:
 
 
 def test_an_abort_ends_it_at_once() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"abc", 0.0)
     core.abort(0.0, CloseCode.INTERNAL_ERROR, "a bug")
     assert core.ended
@@ -114,7 +114,7 @@ def test_an_abort_ends_it_at_once() -> None:
 
 
 def test_a_deadline_of_the_dialect() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"a", 3.0)
     assert core.next_deadline() == 13.0
     core.data_to_send(4.0)
@@ -124,7 +124,7 @@ def test_a_deadline_of_the_dialect() -> None:
 
 
 def test_much_is_written_in_pieces() -> None:
-    core = Parrot(0.0, BUFFER, Account(1 << 30))
+    core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.outbox.put(bytes(FLUSH_SIZE))
     core.outbox.put(b"rest")
     assert len(core.data_to_send(0.0)) == FLUSH_SIZE
@@ -133,7 +133,7 @@ def test_much_is_written_in_pieces() -> None:
 
 @pytest.mark.parametrize("sizes", [[5], [300], [100, 100, 100], [300, 1], [1, 300], [99, 1, 99]])
 def test_it_gives_whole_strings_up_to_the_limit_or_all(sizes: list[int]) -> None:
-    outgoing = ByteQueue(Account(1 << 30))
+    outgoing = ByteQueue(MemoryBudget(1 << 30))
     put = [bytes([n]) * size for n, size in enumerate(sizes)]
     for data in put:
         outgoing.put(data)

@@ -13,7 +13,7 @@ from parley._node.federation.directory import Directory
 from parley._node.federation.exchange import CardEvent
 from parley._node.federation.limits import CARD_INTERVAL
 from parley._node.protocol import codes
-from parley._node.protocol.federation_types import CARDS
+from parley._node.protocol.event_types import CARDS
 
 MS = 1_700_000_000_000  # some moment of 2023
 TRACE = bytes(range(16))

@@ -4,8 +4,8 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._lbm import keys
-from parley._lbm.cells import MAX_UINT
 from parley._lbm.codec import encode
+from parley._lbm.fields import MAX_UINT
 from parley._node.errors import ConfigError
 from parley._node.federation.card import Card
 from parley._node.federation.directory import Directory

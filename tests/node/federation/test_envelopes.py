@@ -8,7 +8,7 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, decode, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
-from parley._node.protocol.cells import Cells
+from parley._node.protocol.payload_schema import Cells
 from tests.node.federation.servers import MS, identity
 
 KINDS = Cells(CONTENT_CELLS)

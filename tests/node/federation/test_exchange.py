@@ -9,7 +9,7 @@ from parley._node.federation.cards import Cards
 from parley._node.federation.exchange import CardExchange
 from parley._node.protocol import codes
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.federation_types import HAVE, LARGEST_CARDS
+from parley._node.protocol.event_types import HAVE, LARGEST_CARDS
 from tests.node.federation.servers import card, node_id, numbers_in
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from parley._node.errors import ConfigError
 from parley._node.federation.exports import Exports
-from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS
+from parley._node.protocol.event_types import LONGEST_EXPORT, MOST_EXPORTS
 
 
 def test_as_many_and_as_long_as_may_be() -> None:

@@ -10,7 +10,7 @@ from parley._node.federation.card import Card
 from parley._node.federation.dials import Dials, Here, NoAccounts, Onward, Refused, encode_dial
 from parley._node.federation.paths import Path, shortest_paths
 from parley._node.protocol.codes import ResultCode
-from parley._node.protocol.federation_types import LONGEST_PATH
+from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.federation.servers import TRACE, card, node_id
 from tests.node.federation.test_flooding import Graph
 

@@ -18,7 +18,7 @@ from parley._node.federation.paths import (
     PathFinder,
     shortest_paths,
 )
-from parley._node.protocol.federation_types import LONGEST_PATH
+from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.federation.servers import card, node_id
 
 # Who says to have a link with whom, and whether it carries for it.

@@ -20,7 +20,7 @@ from parley._node.federation.envelopes import sign_envelope
 from parley._node.federation.paths import Avoided, Obstacle, Path, PathFinder, Route, shortest_paths
 from parley._node.protocol import codes
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.federation_types import CARDS, LOGIN
+from parley._node.protocol.event_types import CARDS, LOGIN
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 
 FILE = "federation"

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from parley._node.errors import NotSpokenError, PeerClosedError
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.transport.memory import memory_pair
 from parley._node.transport.stream_outlet import StreamOutlet
@@ -42,7 +42,7 @@ async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]
     gone: list[Guest] = []
     async with ground() as backend:
         here, there = memory_pair()
-        core = Parrot(backend.now(), 1_000, Account(1 << 30))
+        core = Parrot(backend.now(), 1_000, MemoryBudget(1 << 30))
         guest = Bird(core=core, backend=backend, name="a nest", on_gone=gone.append)
         StreamOutlet(here, guest.driver, backend)
         async with there:

@@ -16,7 +16,7 @@ from parley._node.dialects.simproto.core import SimProtoCore
 from parley._node.gateways.named.gateway import NamedGateway
 from parley._node.gateways.relay.relay import Relay
 from parley._node.gateways.simproto.gateway import SimProtoGateway
-from parley._node.protocol.account import SHARE, Account
+from parley._node.protocol.memory_budget import SHARE, MemoryBudget
 from tests.node.dialects.named.events import ask, on_wire
 from tests.node.dialects.relay.hall import message
 from tests.node.dialects.simproto.sides import request
@@ -31,21 +31,21 @@ EACH = SHARE + 2 * PIECE
 Client = tuple[ForeignCore, Callable[[int], bytes]]
 
 
-def simproto(total: Account) -> Client:
+def simproto(total: MemoryBudget) -> Client:
     core = SimProtoCore(0.0, DialectLimits(), total)
     return core, lambda number: request(RPC, "wait", bytes(PIECE), dialog=number)
 
 
-def named(total: Account) -> Client:
+def named(total: MemoryBudget) -> Client:
     core = NamedCore(0.0, DialectLimits(), Flavour.PLAIN, total)
     return core, lambda number: on_wire(ask(data=bytes(PIECE), event_id=number), Flavour.PLAIN)
 
 
 @pytest.mark.parametrize("dialect", [simproto, named])
 def test_the_clients_of_a_gateway_have_a_bound_together(
-    dialect: Callable[[Account], Client],
+    dialect: Callable[[MemoryBudget], Client],
 ) -> None:
-    total = Account(MEMORY)
+    total = MemoryBudget(MEMORY)
     clients = [dialect(total) for _ in range(CLIENTS)]
     for number in range(1, 30):
         for core, say in clients:
@@ -67,7 +67,7 @@ def test_the_clients_of_a_gateway_have_a_bound_together(
 
 
 def test_the_clients_of_a_relay_have_a_bound_together() -> None:
-    total, limits, router = Account(MEMORY), DialectLimits(), Router()
+    total, limits, router = MemoryBudget(MEMORY), DialectLimits(), Router()
     uuids = [bytes([number]) * 16 for number in range(1, CLIENTS + 2)]
     cores = [RelayConnection(router, limits, 0.0, total) for _ in uuids]
     for core, uuid in zip(cores, uuids, strict=True):

@@ -13,8 +13,6 @@ from parley._node.messaging.inbox import NoteInbox
 from parley._node.messaging.pending import IncomingCall, OutgoingCall
 from parley._node.messaging.stream_feed import StreamFeed
 from parley._node.messaging.topics import LABEL, Topics
-from parley._node.protocol.account import Account
-from parley._node.protocol.batch_event import parse_batch
 from parley._node.protocol.codes import (
     BATCH,
     CALL,
@@ -33,7 +31,8 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from parley._node.protocol.event import Event, parse_raw
+from parley._node.protocol.event import Event, parse_batch, parse_raw
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import (
     EventReceived,
     Report,
@@ -55,7 +54,7 @@ UNTOLD = {(STREAM, WINDOW), (1, RECEIVED)}
 class Unread:
     """The notes of a subscription, which nobody uses up."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: MemoryBudget) -> None:
         self.inbox = NoteInbox(lambda: None, lambda cost, count: None, account)
 
     def ended(self, reset: StreamReset | None) -> None:

@@ -8,7 +8,6 @@ from parley._lbm.codec import Encodable, Value, decode, encode
 from parley._node.messaging.calls import Calls
 from parley._node.messaging.dispatch import Take
 from parley._node.messaging.pending import IncomingCall, OutgoingCall
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import (
@@ -17,6 +16,7 @@ from parley._node.protocol.errors import (
     PayloadTooLargeError,
 )
 from parley._node.protocol.limits import Limits
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import EventReceived
 
 MAX_PAYLOAD = 4096
@@ -63,7 +63,7 @@ class FakeConnection:
     `releases` are the streams that what was sent releases."""
 
     def __init__(self, memory: int = 1 << 30) -> None:
-        self.account = Account(memory)
+        self.account = MemoryBudget(memory)
         self.sent: list[Sent] = []
         self.consumed: list[tuple[int, int]] = []
         self.gone: set[int] = set()

@@ -12,10 +12,10 @@ from parley._lbm.codec import Encodable, Value, decode, encode_value
 from parley._node.messaging.fanout import Fanout, Slow
 from parley._node.messaging.notes import Headers, encode_note
 from parley._node.messaging.stream_feed import StreamFeed
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import NOTES, NOTIFY, SIM
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.memory_budget import MemoryBudget
 
 
 class Written(NamedTuple):
@@ -46,7 +46,7 @@ class Line:
     """One subscriber's stream; `resets` are the codes and texts that ended it."""
 
     def __init__(self) -> None:
-        self.account = Account(1 << 30)
+        self.account = MemoryBudget(1 << 30)
         self.queue: list[Written] = []
         self.outbox = SimpleNamespace(waiting=lambda stream: len(self.queue))
         self.resets: list[tuple[int, str]] = []

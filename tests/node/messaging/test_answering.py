@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmEncodeError
-from parley._node.protocol.account import REQUEST_WEIGHT
 from parley._node.protocol.codes import (
     CALL,
     CANCEL,
@@ -24,8 +23,9 @@ from parley._node.protocol.errors import (
     RemoteProtocolError,
 )
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT
 from parley._node.protocol.reports import EventReceived, WindowReceived
-from parley._node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.request_ids import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, call_event, cancel_event, event
 
 

@@ -8,7 +8,6 @@ from parley._lbm import keys
 from parley._lbm.errors import LbmEncodeError
 from parley._node.messaging.chunks import ChunkInbox
 from parley._node.messaging.emits import OutgoingEmit
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import (
     CALL,
     CANCEL,
@@ -29,7 +28,8 @@ from parley._node.protocol.errors import (
     RemoteProtocolError,
 )
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT
-from parley._node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.protocol.request_ids import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, chunk_event, event, result_event
 
 
@@ -155,7 +155,7 @@ def test_a_window_out_of_range_is_not_sent(window: int) -> None:
 def test_chunks_go_to_who_reads_them() -> None:
     shell = Shell()
     call = shell.ask()
-    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, Account(1 << 20))
+    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, MemoryBudget(1 << 20))
     shell.receive(chunk_event(call.async_id, "a"))
     shell.receive(chunk_event(call.async_id, "b"))
     assert [call.chunks.take(), call.chunks.take()] == ["a", "b"]
@@ -167,7 +167,7 @@ def test_chunks_go_to_who_reads_them() -> None:
 def test_chunks_at_no_credit_are_a_violation() -> None:
     shell = Shell()
     call = shell.ask()
-    call.chunks = ChunkInbox(1, shell.wake, lambda credit: None, Account(1 << 20))
+    call.chunks = ChunkInbox(1, shell.wake, lambda credit: None, MemoryBudget(1 << 20))
     shell.receive(chunk_event(call.async_id, "a"))
     with pytest.raises(RemoteProtocolError):
         shell.receive(chunk_event(call.async_id, "b"))
@@ -190,7 +190,7 @@ def test_chunks_of_a_call_that_expects_none_cancel_it_once() -> None:
 def test_chunks_that_nobody_waits_for_are_dropped() -> None:
     shell = Shell()
     call = shell.ask()
-    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, Account(1 << 20))
+    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, MemoryBudget(1 << 20))
     shell.asking.give_up(call)
     for async_id in (call.async_id, 99):
         shell.receive(chunk_event(async_id, 1))
@@ -206,7 +206,7 @@ def test_chunks_of_a_call_that_is_over_use_up_its_credit(window: int | None, end
     call = shell.ask(1.0)
     left = window or shell.connection.limits.stream_window
     if window is not None:
-        account = Account(100 if end == "no memory" else 1 << 20)
+        account = MemoryBudget(100 if end == "no memory" else 1 << 20)
         call.chunks = ChunkInbox(window, shell.wake, lambda credit: None, account)
     event = chunk_event(call.async_id, "x" * 30)
     cost = len(event.payload) + EVENT_COST

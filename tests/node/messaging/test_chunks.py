@@ -8,10 +8,10 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.chunks import ChunkInbox
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.memory_budget import MemoryBudget
 
 
 class Reader:
@@ -20,7 +20,7 @@ class Reader:
     def __init__(self, size: int) -> None:
         self.woken = 0
         self.granted: list[int] = []
-        self.inbox = ChunkInbox(size, self.wake, self.granted.append, Account(1 << 20))
+        self.inbox = ChunkInbox(size, self.wake, self.granted.append, MemoryBudget(1 << 20))
 
     def wake(self) -> None:
         self.woken += 1
@@ -45,7 +45,7 @@ def test_items_come_out_as_they_went_in() -> None:
 
 
 def test_a_chunk_that_the_connection_has_no_memory_for_is_not_kept() -> None:
-    account = Account(1_000)
+    account = MemoryBudget(1_000)
     inbox = ChunkInbox(1 << 20, lambda: None, lambda credit: None, account)
     assert inbox.put(item(1, 500))
     held = account.held

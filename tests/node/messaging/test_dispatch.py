@@ -30,7 +30,7 @@ from parley._node.protocol.codes import (
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.reports import EventReceived
-from parley._node.protocol.requests import LAST_ASYNC_ID
+from parley._node.protocol.request_ids import LAST_ASYNC_ID
 from tests.node.messaging.fake import FakeConnection, call_event, event, find
 
 

@@ -10,9 +10,9 @@ from parley._node.messaging.emits import (
     Reply,
 )
 from parley._node.messaging.payloads import Payload
-from parley._node.protocol.account import REPLY_WEIGHT, Account
 from parley._node.protocol.codes import EMIT, NAMED
 from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.memory_budget import REPLY_WEIGHT, MemoryBudget
 from tests.reference.wire import cells_payload
 
 
@@ -64,10 +64,10 @@ def test_what_is_taken_makes_room() -> None:
 
 
 def test_what_waits_counts_for_its_connection_until_nobody_has_it() -> None:
-    connection = Account(1_000)
+    connection = MemoryBudget(1_000)
     emits = [OutgoingEmit(lambda: None) for _ in range(2)]
     for emit in emits:
-        emit.account = Account(REPLIES_MEMORY, connection)
+        emit.account = MemoryBudget(REPLIES_MEMORY, connection)
     assert [emit.put(None, 300) for emit in emits] == [True, False]
     assert connection.held == 300 + REPLY_WEIGHT
     del emit, emits

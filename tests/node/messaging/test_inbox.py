@@ -6,8 +6,8 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, encode
 from parley._node.messaging.inbox import UNPAID_LIMIT, NoteInbox
 from parley._node.messaging.notes import DROPPED_HEADER
-from parley._node.protocol.account import EVENT_WEIGHT, Account
 from parley._node.protocol.codes import NOTES, NOTIFY
+from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget
 
 
 class Reader:
@@ -17,7 +17,7 @@ class Reader:
         self.woken = 0
         self.consumed: list[int] = []
         self.events = 0
-        self.account = Account(1 << 21)
+        self.account = MemoryBudget(1 << 21)
         self.inbox = NoteInbox(self.wake, self.consume, self.account)
 
     def wake(self) -> None:

@@ -17,8 +17,8 @@ from parley._node.messaging.kept_feed import KeptFeed
 from parley._node.messaging.notes import NUMBER_OVERHEAD, encode_note, read_headers
 from parley._node.messaging.numbered_inbox import NumberedInbox
 from parley._node.messaging.stream_feed import WAITING_EVENTS
-from parley._node.protocol.account import Account
 from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.memory_budget import MemoryBudget
 from tests.node.messaging.line import Line, data_of
 from tests.node.messaging.test_kept_feed import EPOCH, subscribed
 
@@ -207,7 +207,7 @@ def test_each_key_arrives_or_a_gap_is_counted(
     def subscribe(after: TopicPosition | None) -> tuple[KeptFeed, NumberedInbox]:
         feed = subscribed(fanout, line, after)
         assert feed.begins is not None
-        account = Account(NEVER)
+        account = MemoryBudget(NEVER)
         return feed, NumberedInbox(lambda: None, lambda *_: None, account, feed.begins, after)
 
     def write(count: int) -> None:

@@ -15,9 +15,9 @@ from parley._node.messaging.kept_feed import KeptFeed
 from parley._node.messaging.notes import NOTES_SIZE, NUMBER_OVERHEAD, encode_note, read_headers
 from parley._node.messaging.numbered_inbox import NumberedInbox
 from parley._node.messaging.stream_feed import WAITING_EVENTS
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import Connection
+from parley._node.protocol.memory_budget import MemoryBudget
 from tests.node.messaging.line import Line, Written, cost_of, data_of, publish
 
 EPOCH = b"epoch 01"
@@ -273,7 +273,7 @@ class Reader:
     def subscribe(self, fanout: Fanout) -> None:
         assert fanout.kept is not None
         self.line = Line()
-        self.line.account = Account(self.limit)
+        self.line.account = MemoryBudget(self.limit)
         self.feed = subscribed(fanout, self.line, self.position, max_payload=self.max_payload)
         assert self.feed.begins is not None
         self.inbox = NumberedInbox(

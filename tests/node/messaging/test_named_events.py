@@ -13,7 +13,6 @@ from parley._node.messaging.formats import FormatError
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
 from parley._node.messaging.pending import IncomingCall, OutgoingCall
 from parley._node.messaging.topics import Topics
-from parley._node.protocol.account import REQUEST_WEIGHT
 from parley._node.protocol.codes import (
     CANCEL,
     CHUNK,
@@ -34,6 +33,7 @@ from parley._node.protocol.errors import (
     RemoteProtocolError,
 )
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT
 from parley._node.protocol.reports import EventReceived
 from tests.node.messaging.fake import MAX_PAYLOAD, FakeConnection, Sent, event
 from tests.reference.wire import TYPES, cells_payload

@@ -8,8 +8,8 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, encode
 from parley._node.messaging.kept import Beginning, TopicPosition
 from parley._node.messaging.numbered_inbox import LAST_NUMBER, NumberedInbox
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import NOTES, NOTIFY
+from parley._node.protocol.memory_budget import MemoryBudget
 
 EPOCH, OTHER = b"epoch 01", b"epoch 02"
 
@@ -19,7 +19,9 @@ def inbox(
 ) -> NumberedInbox:
     """One that begins so."""
     begins = Beginning(TopicPosition(EPOCH, number), recovered)
-    return NumberedInbox(lambda: None, lambda cost, count: None, Account(1 << 20), begins, after)
+    return NumberedInbox(
+        lambda: None, lambda cost, count: None, MemoryBudget(1 << 20), begins, after
+    )
 
 
 def put(box: NumberedInbox, notes: Sequence[Encodable], number: Encodable = None) -> None:

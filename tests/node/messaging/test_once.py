@@ -19,9 +19,9 @@ from parley._node.messaging.once import (
     OnceMemory,
     question_of,
 )
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ONCE_KEPT, ONCE_RESULT
+from parley._node.protocol.memory_budget import MemoryBudget
 
 ALICE, BOB = NodeId(bytes([1] * 32)), NodeId(bytes([2] * 32))
 QUESTION = question_of("order", "tea")
@@ -190,7 +190,7 @@ def test_so_many_bytes_of_a_node_id() -> None:
 
 
 def test_so_many_bytes_of_all_node_ids() -> None:
-    total = Account(1 << 30)
+    total = MemoryBudget(1 << 30)
     memory = OnceMemory(
         bytes(8),
         results=10,
@@ -240,7 +240,7 @@ def test_a_node_id_alone_gets_all_that_is_its_own() -> None:
 
 def test_it_is_a_part_of_what_the_node_may_hold() -> None:
     memory = OnceMemory(
-        bytes(8), results=10, peer_memory=1 << 30, memory=1 << 30, total=Account(RUNNING)
+        bytes(8), results=10, peer_memory=1 << 30, memory=1 << 30, total=MemoryBudget(RUNNING)
     )
     assert memory.begin(ALICE, key(1), QUESTION, 0) is None
     assert memory.held == 0

@@ -21,7 +21,6 @@ from parley._node.messaging.notes import encode_note
 from parley._node.messaging.pending import IncomingCall, OutgoingCall
 from parley._node.messaging.stream_feed import StreamFeed
 from parley._node.messaging.topics import LABEL, Topics
-from parley._node.protocol.account import EVENT_WEIGHT
 from parley._node.protocol.codes import (
     CANCEL,
     NOTIFY,
@@ -33,6 +32,7 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.memory_budget import EVENT_WEIGHT
 from parley._node.protocol.reports import (
     EventReceived,
     Report,

@@ -6,7 +6,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.kept import read_beginning
 from parley._node.protocol.codes import CONNECTION, REJECT
 from parley._node.protocol.event_types import EVENT_TYPES, RESULT
-from parley._node.protocol.hello import decode_handshake, parse_code_and_text
+from parley._node.protocol.handshake_messages import decode_handshake, parse_code_and_text
 from tests.vectors.load import Vector, unhex, vectors
 
 

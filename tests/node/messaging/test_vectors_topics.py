@@ -8,7 +8,7 @@ from parley._node.messaging.inbox import NoteInbox
 from parley._node.messaging.kept import Kept, TopicPosition, read_beginning, read_position
 from parley._node.messaging.numbered_inbox import NumberedInbox
 from parley._node.protocol import event_types
-from parley._node.protocol.account import Account
+from parley._node.protocol.memory_budget import MemoryBudget
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 
@@ -34,7 +34,7 @@ def read(vector: Vector) -> tuple[NoteInbox, list[Value]]:
     """A reader that was given the events, and what it took."""
     after = vector["after"] and TopicPosition(unhex(vector["after"][0]), vector["after"][1])
     begins = read_beginning(event_types.RESULT.read(unhex(vector["result"])))
-    account = Account(1 << 20)
+    account = MemoryBudget(1 << 20)
     box = NoteInbox(lambda: None, lambda cost, count: None, account)
     if begins is not None:
         box = NumberedInbox(lambda: None, lambda cost, count: None, account, begins, after)

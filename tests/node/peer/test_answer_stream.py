@@ -8,7 +8,7 @@ import pytest
 from anyio import create_task_group, fail_after
 
 from parley import Call, CallRefused, CallTimeout
-from parley._lbm.noise import parse_padding
+from parley._lbm.padding import parse_padding
 from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerError
 from parley._node.peer.answer_stream import AnswerStream
 from parley._node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode

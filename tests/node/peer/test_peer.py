@@ -9,7 +9,7 @@ from anyio import create_task_group, fail_after
 
 from parley import Call, NodeConfig, Stream
 from parley._lbm.codec import encode
-from parley._lbm.noise import parse_padding
+from parley._lbm.padding import parse_padding
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.protocol.codes import CALL, EMIT, NAMED, NOTIFY, SIM, SUBSCRIBE, CloseCode
 from parley._node.protocol.errors import LocalProtocolError

@@ -6,13 +6,12 @@ initiator dials by `attempt`, the responder's listener finds the session by its 
 
 from typing import Any
 
-from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.observer import Observer
-from parley._node.protocol.remains import Remains
-from parley._node.protocol.reports import Parted, ResumeAsked, Resumed
-from parley._node.protocol.resume import spend_mac
+from parley._node.protocol.reports import Resumed, ResumeRequested, Suspended
+from parley._node.protocol.resume_attempt import ResumeAttempt
+from parley._node.protocol.resumption import ClosedSession, spend_mac
 from tests.node.protocol.pair import ALICE, BOB, Pair, Side, make_config
 
 M = 30.0
@@ -39,7 +38,7 @@ class CutPair(Pair):
         )
         self.resumes: list[bytes] = []
         self.answers: list[bytes] = []
-        self._remains: Remains | None = None
+        self._remains: ClosedSession | None = None
 
     def cut(self) -> None:
         """The transport ends for both; what was on its way is lost."""
@@ -48,21 +47,21 @@ class CutPair(Pair):
             side.core.receive_eof(self.now)
             side.collect(self.now)
 
-    def ask(self) -> tuple[ResumeAttempt, Connection, ResumeAsked | None]:
+    def ask(self) -> tuple[ResumeAttempt, Connection, ResumeRequested | None]:
         """The initiator dials: its attempt, the responder's new connection and its report."""
         attempt = self.a.core.attempt(self.now)
         resume = attempt.data_to_send(self.now)
         self.resumes.append(resume)
         return attempt, *self.listen(resume)
 
-    def listen(self, resume: bytes) -> tuple[Connection, ResumeAsked | None]:
+    def listen(self, resume: bytes) -> tuple[Connection, ResumeRequested | None]:
         """A new connection of the responder gets these bytes."""
         fresh = Connection(self.b.core.config, initiator=False, now=self.now)
         fresh.receive_data(resume, self.now)
-        asked = [report for report in fresh.reports() if isinstance(report, ResumeAsked)]
+        asked = [report for report in fresh.reports() if isinstance(report, ResumeRequested)]
         return fresh, asked[0] if asked else None
 
-    def answer(self, fresh: Connection, asked: ResumeAsked | None) -> bytes:
+    def answer(self, fresh: Connection, asked: ResumeRequested | None) -> bytes:
         """The responder's answer: what goes out on the new transport."""
         if asked is not None:
             core, resume = self.b.core, asked.resume
@@ -115,7 +114,7 @@ def cut_pair(
 
 def parted(side: Side) -> int:
     """How often a side was parted."""
-    return len(side.all(Parted))
+    return len(side.all(Suspended))
 
 
 def resumed(side: Side) -> list[int]:

@@ -9,26 +9,26 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CHUNK, NOTIFY, RESULT, SIM, CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.reports import (
     ConnectionEnded,
     EventReceived,
     KeysUpdated,
-    Parted,
     PongReceived,
     Report,
-    ResumeAsked,
     Resumed,
+    ResumeRequested,
     StreamWritable,
+    Suspended,
 )
+from parley._node.protocol.resume_attempt import ResumeAttempt
 from tests.node.journal.recorded import AUDITOR, MemoryJournal, audit_of
 from tests.node.protocol.cut_pair import CutPair, resuming
 from tests.node.protocol.pair import ALICE, BOB, Side, make_config
 
 # Reports of which a cut may make more, or others.
-OF_CUTS = (Parted, Resumed, StreamWritable)
+OF_CUTS = (Suspended, Resumed, StreamWritable)
 
 
 class CutSession:
@@ -110,7 +110,7 @@ class CutSession:
         data, cut = self._part_of(resume, there=True)
         fresh = Connection(pair.b.core.config, initiator=False, now=pair.now)
         fresh.receive_data(data, pair.now)
-        asked = [report for report in fresh.reports() if isinstance(report, ResumeAsked)]
+        asked = [report for report in fresh.reports() if isinstance(report, ResumeRequested)]
         if cut and not asked:
             attempt.receive_eof(pair.now)
             return

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from parley._crypto.identity import Identity
 from parley._lbm.codec import encode
-from parley._lbm.noise import pad
+from parley._lbm.padding import pad
 from parley._node.protocol.codes import (
     CHUNK,
     DATA,

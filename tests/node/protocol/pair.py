@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 from parley._crypto.identity import Identity
+from parley._crypto.key_schedule import next_secret
 from parley._crypto.registry import PARAMETERS, Suite
-from parley._crypto.schedule import next_secret
 from parley._lbm.codec import Value, encode
 from parley._node.protocol.channel import SecureChannel
 from parley._node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode

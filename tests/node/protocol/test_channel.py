@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from parley._crypto.schedule import next_secret
+from parley._crypto.key_schedule import next_secret
 from parley._lbm import keys
 from parley._lbm.codec import Value
 from parley._node.protocol.codes import KEY_UPDATE, SEAL, CloseCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.protocol.outbox import SMALL_PAYLOAD
 from parley._node.protocol.reports import ConnectionEnded, KeysUpdated
+from parley._node.protocol.send_queue import SMALL_PAYLOAD
 from tests.node.protocol.pair import (
     ALIVE,
     FAST,

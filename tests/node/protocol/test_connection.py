@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parley._lbm.codec import encode
-from parley._lbm.noise import parse_padding
+from parley._lbm.padding import parse_padding
 from parley._node.protocol.codes import CLOSE, CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import (

@@ -9,9 +9,10 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol import codes, event_types, federation_types
-from parley._node.protocol.cells import Cells
+from parley._node.protocol import codes, event_types
+from parley._node.protocol import event_types as federation_types
 from parley._node.protocol.event_types import EVENT_TYPES
+from parley._node.protocol.payload_schema import Cells
 from tests.reference import vectors_events
 from tests.reference.wire import CELLS, TYPES
 from tests.sweep import sweep

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from parley._crypto.identity import Identity
+from parley._crypto.key_schedule import check_network_mac
 from parley._crypto.registry import NAMES
-from parley._crypto.schedule import check_network_mac
 from parley._lbm import keys
 from parley._lbm.codec import Value, decode, encode
 from parley._node.protocol.codes import HELLO, REJECT, REPLY, RETRY, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import handshake_event, parse_raw
 from parley._node.protocol.frames import frame
-from parley._node.protocol.initiator import Initiator
+from parley._node.protocol.handshake import Initiator
 from parley._node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
 from parley._node.protocol.states import State
 from tests.node.protocol.pair import (

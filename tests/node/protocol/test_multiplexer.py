@@ -6,8 +6,7 @@ import pytest
 
 from parley._lbm import keys
 from parley._lbm.codec import Value, decode, encode
-from parley._lbm.noise import parse_padding
-from parley._node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
+from parley._lbm.padding import parse_padding
 from parley._node.protocol.codes import (
     CHUNK,
     DATA,
@@ -21,7 +20,7 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from parley._node.protocol.limits import PEER_MEMORY
-from parley._node.protocol.outbox import OutgoingEvent
+from parley._node.protocol.memory_budget import EVENT_WEIGHT, STREAM_WEIGHT
 from parley._node.protocol.reports import (
     EventReceived,
     Report,
@@ -31,6 +30,7 @@ from parley._node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
+from parley._node.protocol.send_queue import OutgoingEvent
 from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, Pair, Side, assert_ended, assert_violation, open_pair
 from tests.sweep import sweep

@@ -2,9 +2,8 @@
 
 import pytest
 
-from parley._crypto.chain import HashChain, check_seal
-from parley._crypto.schedule import chain_bind, chain_rekey, rekey_root, rekey_secrets
-from parley._crypto.streamkeys import StreamKey
+from parley._crypto.key_schedule import chain_bind, chain_rekey, rekey_root, rekey_secrets
+from parley._crypto.record_protection import HashChain, StreamKey, check_seal
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.observer import Checkpoint, Observer

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._crypto.schedule import next_secret
+from parley._crypto.key_schedule import next_secret
 from parley._lbm.codec import encode
 from parley._node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError

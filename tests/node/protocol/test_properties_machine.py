@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from parley._crypto.registry import NAMES
-from parley._lbm.noise import parse_padding
+from parley._lbm.padding import parse_padding
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from parley._node.protocol.limits import Limits
+from parley._node.protocol.limits import REKEY_RATE_SECONDS, Limits
 from parley._node.protocol.states import State
 from tests.node.protocol.machine import INITIATOR_IDENTITY, RESPONDER_IDENTITY, Link, Side
 
@@ -388,3 +388,44 @@ def test_long_traffic(drawn: dict[str, Any], seed: int) -> None:
             case _:
                 state.pump()
     state.teardown()
+
+
+X25519 = {"kex": ("x25519",)}
+
+
+def linked() -> Link:
+    """Two open cores."""
+    link = Link(
+        CoreConfig(identity=INITIATOR_IDENTITY, algorithms=X25519),
+        CoreConfig(identity=RESPONDER_IDENTITY, algorithms=X25519),
+    )
+    link.pump()
+    return link
+
+
+def test_a_late_rekey_offer_is_no_reason_to_refuse_the_next_one() -> None:
+    link = linked()
+    initiator, responder = link.sides
+    initiator.connection.rekey(link.now)
+    link.now += 3.0  # on its way
+    link.pump()
+    assert initiator.epochs_sent == 1
+    link.now += REKEY_RATE_SECONDS - 3.0
+    with pytest.raises(LocalProtocolError, match="10 s"):
+        initiator.connection.rekey(link.now)
+    link.now += 3.0
+    initiator.connection.rekey(link.now)
+    link.pump()
+    assert responder.end is None
+    assert initiator.epochs_sent == responder.epochs_received == 2
+
+
+def test_a_rekey_asked_for_during_another_is_that_one() -> None:
+    link = linked()
+    initiator, responder = link.sides
+    initiator.connection.rekey(link.now)
+    initiator.connection.rekey(link.now)
+    link.pump()
+    link.advance(REKEY_RATE_SECONDS)
+    link.pump()
+    assert initiator.epochs_sent == responder.epochs_received == 1

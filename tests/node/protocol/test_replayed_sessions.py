@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 from parley._lbm import keys
-from parley._node.protocol.attempt import ResumeAttempt
 from parley._node.protocol.codes import CLOSE, CONNECTION, REJECT, RESUMED
 from parley._node.protocol.event import parse_raw
+from parley._node.protocol.resume_attempt import ResumeAttempt
 from tests.node.protocol.cut_session import CutSession, check, uncut
 from tests.node.protocol.pair import Side, raw_frame
 

@@ -4,7 +4,6 @@ import pytest
 
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import (
     CLOSE,
     CONNECTION,
@@ -19,9 +18,9 @@ from parley._node.protocol.codes import (
     CloseCode,
 )
 from parley._node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER
-from parley._node.protocol.outbox import Wire
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
-from parley._node.protocol.waker import Waker
+from parley._node.protocol.send_queue import Waker, Wire
 from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
 from tests.sweep import sweep
 
@@ -29,7 +28,7 @@ EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 
 
 def test_wire_keeps_order_and_counts() -> None:
-    wire = Wire(Account(1 << 20), Waker())
+    wire = Wire(MemoryBudget(1 << 20), Waker())
     wire.write(b"ab")
     wire.write(b"")
     wire.write(b"c")

@@ -2,10 +2,12 @@
 
 import pytest
 
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from parley._node.protocol.streams import Streams
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.protocol.streams import Flow, Streams
+from tests.node.protocol.pair import Pair, open_pair
 
 
 def violates(code: CloseCode = CloseCode.PROTOCOL_ERROR) -> "pytest.RaisesExc[RemoteProtocolError]":
@@ -14,7 +16,10 @@ def violates(code: CloseCode = CloseCode.PROTOCOL_ERROR) -> "pytest.RaisesExc[Re
 
 def both_sides() -> list[tuple[Streams, int, int]]:
     """A table of either side, its own first id, and the other side's."""
-    return [(Streams(True, 4, Account(1 << 20)), 3, 2), (Streams(False, 4, Account(1 << 20)), 2, 3)]
+    return [
+        (Streams(True, 4, MemoryBudget(1 << 20)), 3, 2),
+        (Streams(False, 4, MemoryBudget(1 << 20)), 2, 3),
+    ]
 
 
 def test_our_ids_ascend_by_two() -> None:
@@ -32,7 +37,7 @@ def test_ids_are_not_used_again() -> None:
 
 
 def test_the_last_id() -> None:
-    streams = Streams(True, 4, Account(1 << 20))
+    streams = Streams(True, 4, MemoryBudget(1 << 20))
     streams.last_local = 2**32 - 3
     assert streams.open_local(10, 10).id == 2**32 - 1
     with pytest.raises(LocalProtocolError):
@@ -103,7 +108,7 @@ def test_window_and_reset_may_name_what_was_opened() -> None:
 
 
 def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
-    streams = Streams(True, 2, Account(1 << 20))
+    streams = Streams(True, 2, MemoryBudget(1 << 20))
     ours = [streams.open_local(10, 10) for _ in range(2)]
     with pytest.raises(LocalProtocolError):
         streams.open_local(10, 10)
@@ -123,7 +128,7 @@ def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
 
 
 def test_max_streams_0_allows_none() -> None:
-    streams = Streams(False, 0, Account(1 << 20))
+    streams = Streams(False, 0, MemoryBudget(1 << 20))
     with pytest.raises(LocalProtocolError):
         streams.open_local(10, 10)
     with violates(CloseCode.TOO_MANY_STREAMS):
@@ -131,7 +136,7 @@ def test_max_streams_0_allows_none() -> None:
 
 
 def test_committed_is_the_sum_of_windows_still_read_under() -> None:
-    streams = Streams(True, 9, Account(1 << 20))
+    streams = Streams(True, 9, MemoryBudget(1 << 20))
     first = streams.open_local(99, 1_000)
     second = streams.open_remote(2, 99, 4_096)
     assert streams.committed == 5_096
@@ -145,3 +150,60 @@ def test_committed_is_the_sum_of_windows_still_read_under() -> None:
     assert streams.committed == 2_048
     streams.end_remote(second)
     assert streams.committed == 0
+
+
+SIZE = 1_000
+COST = SIZE + EVENT_COST
+
+
+def stream_of(pair: Pair, *, sent: int) -> int:
+    """A stream of a's, on which so many events have gone to b."""
+    stream = pair.a.core.open_stream("x")
+    for _ in range(sent):
+        pair.a.core.send_data(stream, bytes(SIZE))
+    pair.pump()
+    return stream
+
+
+def test_what_was_sent_is_held_until_it_is_consumed() -> None:
+    pair = open_pair()
+    stream = stream_of(pair, sent=3)
+    window = pair.a.core.limits.stream_window
+    sender, reader = pair.a.core.flow(), pair.b.core.flow()
+    assert sender.streams[stream].credit == reader.streams[stream].left == window - 3 * COST
+    assert reader.streams[stream].held == reader.unconsumed == 3 * COST
+    pair.b.core.consume(stream, 3 * COST)
+    reader = pair.b.core.flow()
+    assert (reader.streams[stream].held, reader.unconsumed) == (0, 0)
+    assert reader.streams[stream].consumed == 3 * COST  # too little for a Window
+    assert reader.committed == window
+
+
+def test_credit_comes_back_with_the_window() -> None:
+    pair = open_pair()
+    window = pair.a.core.limits.stream_window
+    count = window // COST
+    stream = stream_of(pair, sent=count)
+    pair.b.core.consume(stream, count * COST)
+    pair.pump()
+    assert pair.a.core.flow().streams[stream].credit == window
+    assert pair.b.core.flow().streams[stream].left == window
+
+
+def test_a_direction_that_ended_has_no_credit_and_no_window() -> None:
+    pair = open_pair()
+    stream = stream_of(pair, sent=1)
+    pair.a.core.finish_stream(stream)
+    assert pair.a.core.flow().queued_events == 1
+    pair.pump()
+    assert pair.a.core.flow().streams[stream].credit is None
+    ended = pair.b.core.flow()
+    assert (ended.streams[stream].window, ended.streams[stream].held) == (0, 0)
+    assert (ended.committed, ended.unconsumed) == (0, COST)
+
+
+def test_none_is_left_when_the_connection_is_over() -> None:
+    pair = open_pair()
+    stream_of(pair, sent=1)
+    pair.a.core.receive_eof(pair.now)
+    assert pair.a.core.flow() == Flow({}, 0, 0, 0)

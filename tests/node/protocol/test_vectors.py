@@ -8,7 +8,6 @@ import pytest
 from parley._crypto.registry import SIGNING, Suite
 from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol import codes as wire_codes
-from parley._node.protocol.batch_event import parse_batch, serialise_batch
 from parley._node.protocol.codes import (
     ALWAYS_SEALED,
     CONNECTION,
@@ -18,10 +17,17 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from parley._node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
+from parley._node.protocol.event import (
+    NO_PAYLOAD,
+    Event,
+    parse_batch,
+    parse_raw,
+    serialise_batch,
+    serialise_raw,
+)
 from parley._node.protocol.frames import FrameReader
 from parley._node.protocol.limits import NEGOTIATED, Limits, frame_limit
-from parley._node.protocol.sealing import RecordReader
+from parley._node.protocol.record_layer import RecordReader
 from tests.node.protocol.pair import fed, open_pair, send_raw
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 

@@ -16,9 +16,9 @@ import pytest
 from parley._crypto.exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.hashing import HashAlgorithm
 from parley._crypto.identity import Identity
+from parley._crypto.record_protection import StreamKey
 from parley._crypto.registry import PARAMETERS, SIGNING, Suite
 from parley._crypto.signing import SigningKey
-from parley._crypto.streamkeys import StreamKey
 from parley._lbm import keys
 from parley._lbm.codec import decode
 from parley._node.protocol import codes as wire
@@ -26,8 +26,7 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.frames import frame
-from parley._node.protocol.handshake import Agreed
-from parley._node.protocol.initiator import Initiator
+from parley._node.protocol.handshake import Agreed, Initiator
 from parley._node.protocol.observer import Checkpoint
 from parley._node.protocol.reports import (
     ConnectionEnded,
@@ -195,7 +194,7 @@ class Replay:
             enter(patch.object(KexAlgorithm, "respond", lambda alg, s: self.respond(alg, s)))
             enter(patch.object(Initiator, "hello", lambda core: core._hello(first_kex)))
             if self.suite.signing == "ml-dsa-65":
-                enter(patch("parley._node.protocol.sealing.make_seal", self.make_seal))
+                enter(patch("parley._node.protocol.record_layer.make_seal", self.make_seal))
             for side, event in zip(SIDES, (self.hello, self.reply[-1]), strict=True):
                 random: Any = decode(event[8:])[keys.RANDOM]
                 self.cores[side] = Connection(

@@ -11,7 +11,6 @@ from parley._crypto.registry import HASHES
 from parley._lbm import keys
 from parley._lbm.codec import decode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CONNECTION, REJECT, SENTENCES, SIM, CloseCode
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
@@ -19,11 +18,17 @@ from parley._node.protocol.errors import RemoteProtocolError, violation
 from parley._node.protocol.event import parse_raw
 from parley._node.protocol.frames import frame
 from parley._node.protocol.handshake import raw_handshake_event
-from parley._node.protocol.hello import decode_handshake
-from parley._node.protocol.reports import HandshakeCompleted, ResumeAsked
-from parley._node.protocol.resume import ResumeKey, ResumeRequest, read_resume, read_resumed
-from parley._node.protocol.resumption import Resumption
-from parley._node.protocol.sent_bytes import SentBytes
+from parley._node.protocol.handshake_messages import decode_handshake
+from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.protocol.replay_buffer import ReplayBuffer
+from parley._node.protocol.reports import HandshakeCompleted, ResumeRequested
+from parley._node.protocol.resumption import (
+    ResumeKey,
+    ResumeRequest,
+    Resumption,
+    read_resume,
+    read_resumed,
+)
 from tests.node.protocol.cut_pair import CutPair, cut_pair
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, START, make_config
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
@@ -39,8 +44,8 @@ def known_key(hash: HashAlgorithm, key: bytes) -> ResumeKey:
     return made
 
 
-def sent(vector: Vector) -> SentBytes:
-    kept = SentBytes(BIG, BIG, 0, Account(BIG))
+def sent(vector: Vector) -> ReplayBuffer:
+    kept = ReplayBuffer(BIG, BIG, 0, MemoryBudget(BIG))
     kept.chunks.append(bytes(vector["sent"]))
     kept.sent = vector["sent"]
     return kept
@@ -103,7 +108,7 @@ def test_a_resume_that_nobody_knows(vector: Vector, resume: float) -> None:
     config = CoreConfig(identity=EVER, network_key=network_key, resume=resume)
     core = Connection(config, initiator=False, now=START)
     core.receive_data(frame(unhex(vector["input"])), START)
-    if any(isinstance(report, ResumeAsked) for report in core.reports()):
+    if any(isinstance(report, ResumeRequested) for report in core.reports()):
         assert vector["fails"] == "unknown-session"
         core.refuse_resume(START)
     answer = core.data_to_send(START)

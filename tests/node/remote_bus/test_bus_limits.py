@@ -9,9 +9,9 @@ import pytest
 from parley._node.bus.body import encode_body
 from parley._node.bus.config import BusConfig
 from parley._node.bus.model import NewEvent, Published, StreamInfo
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import Limits
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote_bus import bus_channel, fetcher
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus.answers import row_cost
@@ -160,7 +160,7 @@ async def test_the_largest_event_leaves_room_for_the_rest_of_its_answer(anyio_ba
 
 def test_what_was_handed_out_is_remembered_up_to_a_number() -> None:
     ids = [f"{n}-0" for n in range(limits.HANDED + 1)]
-    handed, left = Unsettled(Account(1 << 20)), Leftovers()
+    handed, left = Unsettled(MemoryBudget(1 << 20)), Leftovers()
     handed.add(PLACE, ids)
     assert len(handed) == limits.HANDED
     assert handed.known(NAME, GROUP, ids[:2]) == ids[1:2]
@@ -184,7 +184,7 @@ async def test_a_store_that_hangs_keeps_no_stream_from_ending(
         batch = DeliveryBatch(PLACE, await store.read(*PLACE, 1, 0.0))
         store.gate, store.asked = anyio.Event(), 0
         with anyio.fail_after(PATIENCE):
-            await EventFetcher(store, backend, 1_000, Account(1 << 20)).give_back(batch)
+            await EventFetcher(store, backend, 1_000, MemoryBudget(1 << 20)).give_back(batch)
         assert store.asked == 1
         assert [one.due_in for one in await store.pending(NAME, GROUP, 9, "0-0")] == [None]
 

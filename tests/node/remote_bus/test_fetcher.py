@@ -8,7 +8,7 @@ import pytest
 from parley._node.bus.body import encode_body
 from parley._node.bus.config import BusConfig
 from parley._node.bus.model import NewEvent
-from parley._node.protocol.account import Account
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus.fetcher import DeliveryBatch, EventFetcher
 from tests.node.bus.model_store import ModelStore
@@ -45,7 +45,7 @@ def sizes(batch: DeliveryBatch) -> list[int]:
 async def test_what_does_not_fit_comes_with_the_next_in_order(anyio_backend: str) -> None:
     async with ground() as backend:
         store = await store_with(backend, 10, 10, 900, 900, 900, 10)
-        fetching = EventFetcher(store, backend, 2_000, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
         found = [sizes(await read(fetching)) for _ in range(4)]
         assert found == [[10, 10, 900], [900], [900, 10], []]
         assert [one.attempt for one in await store.pending("a.b", "g", 9, "0-0")] == [1] * 6
@@ -57,7 +57,7 @@ async def test_an_answer_is_bounded_but_for_one_large_event(
     monkeypatch.setattr(limits, "ANSWER_SIZE", 2_000)
     async with ground() as backend:
         store = await store_with(backend, 900, 900, 9_000, 10)
-        fetching = EventFetcher(store, backend, 10_000, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 10_000, MemoryBudget(1 << 20))
         found = [sizes(await read(fetching)) for _ in range(3)]
         assert found == [[900], [900], [9_000]]
 
@@ -65,7 +65,7 @@ async def test_an_answer_is_bounded_but_for_one_large_event(
 async def test_a_smaller_count_leaves_the_rest_for_later(anyio_backend: str) -> None:
     async with ground() as backend:
         store = await store_with(backend, 1, 2, 3, 900, 900)
-        fetching = EventFetcher(store, backend, 1_600, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 1_600, MemoryBudget(1 << 20))
         assert sizes(await read(fetching)) == [1, 2, 3, 900]
         await store.publish(of_size(4), durable=True)
         assert sizes(await read(fetching, 1)) == [900]
@@ -77,7 +77,7 @@ async def test_what_is_kept_too_long_or_at_the_end_is_given_back(
 ) -> None:
     async with ground() as backend:
         store = await store_with(backend, 900, 900)
-        fetching = EventFetcher(store, backend, 1_200, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 1_200, MemoryBudget(1 << 20))
         monkeypatch.setattr(limits, "KEPT_FOR", 0.01)
         assert sizes(await read(fetching)) == [900]
         pending = store.table["a.b"].groups["g"].pending
@@ -88,7 +88,7 @@ async def test_what_is_kept_too_long_or_at_the_end_is_given_back(
         monkeypatch.setattr(limits, "KEPT_FOR", 100.0)
         await store.publish(of_size(900, 900), durable=True)
         fetching = EventFetcher(
-            store, backend, 1_200, Account(1 << 20)
+            store, backend, 1_200, MemoryBudget(1 << 20)
         )  # which has yet to learn of sizes
         await read(fetching)
         await fetching.aclose()
@@ -103,7 +103,7 @@ async def test_what_fits_into_no_answer_does_not_stop_the_group(
     monkeypatch.setattr(limits, "TOO_LARGE_DELAY", 0.0)
     async with ground() as backend:
         store = await store_with(backend, 10, 5_000, 20)
-        fetching = EventFetcher(store, backend, 2_000, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
         first = await read(fetching)
         assert (sizes(first), len(first.too_large)) == ([10, 20], 1)
         (due,) = [p for p in await store.pending("a.b", "g", 9, "0-0") if p.due_in is not None]
@@ -128,7 +128,7 @@ async def test_a_dead_letter_is_never_buried_again(
         await store.publish([event._replace(name="a.b.dead")], durable=True)
         await store.join("a.b.dead", "g", "c", "0-0")
         batch = DeliveryBatch(("a.b.dead", "g", "c"))
-        await EventFetcher(store, backend, 2_000, Account(1 << 20)).read(batch, 1, 0.0)
+        await EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20)).read(batch, 1, 0.0)
         assert len(batch.too_large) == 1
         assert [one.length for one in await store.streams()] == [1]
 
@@ -136,7 +136,7 @@ async def test_a_dead_letter_is_never_buried_again(
 async def test_history_is_as_much_as_fits(anyio_backend: str) -> None:
     async with ground() as backend:
         store = await store_with(backend, 10, 900, 900, 5_000)
-        fetching = EventFetcher(store, backend, 2_000, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
         first, large = await fetching.history("a.b", "0-0", None, 9, 0.0)
         assert ([len(one.body) - 8 for one in first], large) == ([10, 900], None)
         second, large = await fetching.history("a.b", first[-1].id, None, 9, 0.0)
@@ -155,11 +155,11 @@ async def test_what_is_kept_has_a_bound(
     monkeypatch.setattr(limits, "KEPT_SIZE", 1_500)
     async with ground() as backend:
         store = await store_with(backend, 900, 900, 900, 900)
-        fetching = EventFetcher(store, backend, 1_100, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 1_100, MemoryBudget(1 << 20))
         assert sizes(await read(fetching)) == [900]
         due = [one.due_in for one in await store.pending("a.b", "g", 9, "0-0")]
         assert due == [None, 0, 0, 0]
-        fetching = EventFetcher(store, backend, 1_100, Account(1 << 20))
+        fetching = EventFetcher(store, backend, 1_100, MemoryBudget(1 << 20))
         await store.publish(of_size(900, 900), durable=True)
         assert sizes(await read(fetching)) == [900]
         assert fetching.size > 900

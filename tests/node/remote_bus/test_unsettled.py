@@ -1,13 +1,13 @@
 """What was handed out, and what was left: both are bounded."""
 
-from parley._node.protocol.account import Account
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote_bus.unsettled import Leftovers, Unsettled
 
 PLACE = ("a.b", "g", "c")
 
 
 def test_only_what_was_handed_out_is_known() -> None:
-    handed = Unsettled(Account(1 << 20))
+    handed = Unsettled(MemoryBudget(1 << 20))
     handed.add(PLACE, ["1-0", "2-0"])
     assert handed.known("a.b", "g", ["1-0", "3-0"]) == ["1-0"]
     assert handed.known("a.b", "other", ["1-0"]) == []
@@ -16,7 +16,7 @@ def test_only_what_was_handed_out_is_known() -> None:
 
 
 def test_the_oldest_are_forgotten() -> None:
-    handed = Unsettled(Account(1 << 20), most=3)
+    handed = Unsettled(MemoryBudget(1 << 20), most=3)
     handed.add(PLACE, [f"{n}-0" for n in range(5)])
     assert handed.known("a.b", "g", [f"{n}-0" for n in range(5)]) == ["2-0", "3-0", "4-0"]
     left = Leftovers(most=2)

@@ -14,7 +14,7 @@ from parley._node.protocol import codes
 from parley._node.protocol.codes import DIAL, TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode
 from parley._node.protocol.event import handshake_event
 from parley._node.protocol.frames import frame
-from parley._node.protocol.hello import reject_payload
+from parley._node.protocol.handshake_messages import reject_payload
 from parley._node.remote.requests import Call
 from parley._node.streams.stream import Stream
 from parley._node.streams.tunnel_stream import TunnelStream

@@ -8,7 +8,7 @@ import pytest
 from parley._crypto.identity import NodeId
 from parley._node.errors import AddressError, ConfigError
 from parley._node.federation.limits import MOST_LINKS
-from parley._node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
+from parley._node.protocol.event_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
 from parley._node.settings import FederationSettings, Settings, load_settings
 from parley._node.settings.federation import MOST_ACCOUNTS, MOST_PLACES
 

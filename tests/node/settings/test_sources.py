@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from parley import NodeConfig
 from parley._crypto.registry import NAMES
-from parley._lbm.noise import parse_padding
+from parley._lbm.padding import parse_padding
 from parley._node.config import STREAM_WINDOW
 from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import AddressError, ConfigError

@@ -7,11 +7,11 @@ import anyio
 import pytest
 from anyio import create_task_group, move_on_after
 
-from parley._node.protocol.account import Account
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import FLUSH_SIZE, Connection
-from parley._node.protocol.outbox import Outbox
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded, Report, StreamFinished
+from parley._node.protocol.send_queue import SendQueue
 from parley._node.transport.alarm import LEAST_PAUSE
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import (
@@ -88,7 +88,7 @@ class FakeCore:
         self.happened: list[Report] = []
         self.chunks: list[bytes] = []
         self.queued_bytes = 0
-        self.outbox = Outbox(Account(1 << 20))
+        self.outbox = SendQueue(MemoryBudget(1 << 20))
         self.wants_data = True
         self.unread = False
         self.wants_eof = False

@@ -10,7 +10,7 @@ import pytest
 from parley._node.dialects.core import NEVER
 from parley._node.errors import AddressError, InsecureAddressError, UnreachableError
 from parley._node.logs import LINES
-from parley._node.protocol.account import Account
+from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
@@ -36,7 +36,7 @@ async def gateway(most: int = 8) -> AsyncIterator[Gateway]:
 
 def _accepting(backend: Backend, gateway: Callable[[], Gateway]) -> Callable[[str], Driver]:
     def accept(name: str) -> Driver:
-        core = Parrot(backend.now(), 1_000, Account(1 << 30))
+        core = Parrot(backend.now(), 1_000, MemoryBudget(1 << 30))
         driver = Driver(core, backend, lambda reports: None, lambda: NEVER, lambda now: None)
         driver.on_closed = lambda: gateway().left(driver)
         return driver

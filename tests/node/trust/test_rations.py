@@ -3,7 +3,7 @@
 import pytest
 
 from parley._node.errors import CallRefused
-from parley._node.protocol.allowance import Rate
+from parley._node.protocol.rate_limit import Rate
 from parley._node.trust.rations import REMEMBERED, Rations
 
 

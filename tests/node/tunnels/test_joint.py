@@ -9,7 +9,7 @@ from parley._node.federation.limits import (
     TUNNEL_MEMORY,
 )
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.remote.requests import Call
 from parley._node.testing import FakeClock, FaultyLink
 from parley._node.tunnels.joint import Joint

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from parley._node.federation.limits import LARGEST_TUNNEL_DATA
-from parley._node.protocol.window import TUNNEL_WINDOW
+from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.tunnels.outlet import TunnelOutlet
 from tests.node.network import eventually, settled
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row

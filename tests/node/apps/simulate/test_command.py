@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.auditor_file import load_auditor_key
+from parley._crypto.keyfile import load_auditor_key
 from parley._node.apps.simulate.tally import Tally, count
 from parley._node.cli.simulation import by_name
 from tests.node.apps.simulate.journals import audit

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 from parley._node.cli.doctor import journal as checks
 from parley._node.cli.doctor.journal import check_journal
 from tests.node.cli.conftest import Parley

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from parley._crypto import container
+from parley._crypto import keyfile as container
 from parley._crypto.auditor import AuditorKey
-from parley._crypto.auditor_file import load_auditor_key
+from parley._crypto.keyfile import load_auditor_key
 from tests.node.cli.conftest import Parley
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 from parley._node.cli.journal import segments, verify
 from tests.node.cli.conftest import Parley
 from tests.node.protocol.pair import ALICE, BOB

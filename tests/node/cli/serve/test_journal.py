@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 from parley._node.cli.identity import new
 from parley._node.cli.output import Output
 from parley._node.cli.serve.journal import watch_journal

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._node.dialects.relay.connection import SliceQueue
-from parley._node.protocol.account import Account
+from parley._node.protocol.memory_budget import MemoryBudget
 
 WRITE_BUFFER = 1 << 20
 
@@ -21,7 +21,7 @@ WRITE_BUFFER = 1 << 20
     )
 )
 def test_whatever_is_copied_nothing_is_lost(steps: list) -> None:  # type: ignore[type-arg]  # of hypothesis
-    slices, put, taken = SliceQueue(1_024, Account(1 << 30)), b"", b""
+    slices, put, taken = SliceQueue(1_024, MemoryBudget(1 << 30)), b"", b""
     for step in steps:
         if isinstance(step, int):
             taken += slices.take(step)
@@ -41,7 +41,7 @@ def held_by(size: int, buffer_size: int, total: int) -> int:
     `total` bytes of slices wait."""
     tracemalloc.start()
     try:
-        slices = SliceQueue(WRITE_BUFFER, Account(1 << 30))
+        slices = SliceQueue(WRITE_BUFFER, MemoryBudget(1 << 30))
         peak = 0
         while slices.size < total:
             buffer = bytes(buffer_size)
@@ -64,7 +64,7 @@ def test_whole_buffers_are_not_copied() -> None:
 
 
 def test_the_slices_themselves_are_counted() -> None:
-    slices = SliceQueue(WRITE_BUFFER, Account(1 << 30))
+    slices = SliceQueue(WRITE_BUFFER, MemoryBudget(1 << 30))
     buffer = bytes(65_536)
     view = memoryview(buffer)
     for at in range(0, len(buffer), 8):
@@ -74,7 +74,7 @@ def test_the_slices_themselves_are_counted() -> None:
 
 
 def test_what_reads_is_not_settled_by_what_is_long_gone() -> None:
-    slices = SliceQueue(WRITE_BUFFER, Account(1 << 30))
+    slices = SliceQueue(WRITE_BUFFER, MemoryBudget(1 << 30))
     piece = memoryview(bytes(65_536))[:100]
     for _ in range(100):
         slices.extend([piece], 65_536)
@@ -84,7 +84,7 @@ def test_what_reads_is_not_settled_by_what_is_long_gone() -> None:
 
 
 def test_cleared_it_holds_nothing() -> None:
-    slices = SliceQueue(1_024, Account(1 << 30))
+    slices = SliceQueue(1_024, MemoryBudget(1 << 30))
     slices.extend([b"x"] * 3, 300)
     slices.clear()
     assert (slices.size, slices.count, slices.take(10)) == (0, 0, b"")

@@ -16,13 +16,13 @@ from parley._node.dialects.simproto.codec import (
     RPC,
     serialise_message,
 )
-from parley._node.protocol.account import REQUEST_WEIGHT
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT
 from parley._node.protocol.reports import PongReceived
 from tests.node.dialects.simproto.sides import TIGHT, Side, call, exchange, request
 

@@ -11,8 +11,8 @@ from parley._lbm.codec import encode
 from parley._node.journal.audit import direction as tracker
 from parley._node.journal.audit.content import event_rows, read_content, single_events
 from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
-from parley._node.protocol.batch_event import serialise_batch
 from parley._node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
+from parley._node.protocol.event import serialise_batch
 from tests.node.journal.audit.audited import Audited, Records, flipped, received
 from tests.node.journal.recorded import Recorded, records_of
 from tests.vectors.load import Vector, of_kind, unhex, vectors

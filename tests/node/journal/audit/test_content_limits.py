@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from parley._crypto.ciphers import XChaCha20Poly1305
-from parley._crypto.schedule import application_secrets, next_secret
+from parley._crypto.key_schedule import application_secrets, next_secret
 from parley._lbm.codec import encode
 from parley._node.journal import keys
 from parley._node.journal.audit import content as labels

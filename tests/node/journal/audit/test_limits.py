@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from parley._crypto.streamkeys import StreamKey
+from parley._crypto.record_protection import StreamKey
 from parley._node.journal import keys
 from parley._node.journal.audit import broken_chain as search
 from parley._node.journal.audit import direction as tracker

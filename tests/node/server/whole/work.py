@@ -10,7 +10,7 @@ from parley._node.peer.once_key import OnceKey
 from parley._node.peer.peer import Peer
 from parley._node.protocol.errors import ProtocolError
 from tests.node.server.whole.ledger import Job, Reading
-from tests.node.server.whole.world import SLOWEST, Account, Resident, Server, World
+from tests.node.server.whole.world import SLOWEST, HomeUser, Resident, Server, World
 
 # What may end a request: it is told, and nothing else is.
 TOLD = (ParleyError, ProtocolError)
@@ -33,7 +33,7 @@ class Worker:
             with anyio.move_on_after(self.draws.expovariate(1 / self.world.plan.pause)):
                 await self.over.wait()
                 return
-            if isinstance(self.who, Account) and self.draws.random() < 0.25:
+            if isinstance(self.who, HomeUser) and self.draws.random() < 0.25:
                 await self.write(self.draws.choice(self.world.rooms))
                 continue
             others = [*self.world.servers, *self.world.accounts]
@@ -88,7 +88,7 @@ class Worker:
                 return
 
     async def write(self, room: Server) -> None:
-        assert isinstance(self.who, Account)
+        assert isinstance(self.who, HomeUser)
         job, key, lives = self._job("note", room.name, once=True), OnceKey(), 0
         while True:
             try:
@@ -146,7 +146,7 @@ class Sessions:
 
     async def _reach(self, to: tuple[NodeId, ...]) -> Peer:
         who = self.worker.who
-        if isinstance(who, Account):
+        if isinstance(who, HomeUser):
             assert who.home is not None
             return await who.home.reach(*to)
         assert isinstance(who, Server)
@@ -167,7 +167,7 @@ class Sessions:
 class Reader:
     """An account that reads a room through its home, to the end of the world."""
 
-    def __init__(self, world: World, who: Account, room: Server) -> None:
+    def __init__(self, world: World, who: HomeUser, room: Server) -> None:
         self.world, self.who, self.room = world, who, room
         self.reading = Reading(world.ledger, who.name)
 

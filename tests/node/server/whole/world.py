@@ -169,7 +169,7 @@ class Server(Resident):
             self.node = self.federation = None
 
 
-class AccountNode(Resident):
+class HomeUser(Resident):
     """A node that has a home, and is reached there."""
 
     def __init__(self, world: "World", number: int, identity: Identity) -> None:
@@ -198,7 +198,7 @@ class World:
         self.ahead = [AHEAD, *(draws.uniform(-BEHIND, AHEAD) for _ in range(1, count))]
         draws.shuffle(self.ahead)
         self.servers = [Server(self, n, plan.identity("server", n)) for n in range(count)]
-        self.accounts = [AccountNode(self, n, plan.identity("node", n)) for n in range(plan.accounts)]
+        self.accounts = [HomeUser(self, n, plan.identity("node", n)) for n in range(plan.accounts)]
         self.account_ids = [one.node_id for one in self.accounts]
         self.named: dict[NodeId | None, str] = {
             one.node_id: one.name for one in (*self.servers, *self.accounts)
@@ -230,7 +230,7 @@ class World:
         return f"tcp://127.0.0.1:1#{server.node_id}"
 
     def to(self, one: Resident) -> tuple[NodeId, ...]:
-        return (one.server.node_id, one.node_id) if isinstance(one, AccountNode) else (one.node_id,)
+        return (one.server.node_id, one.node_id) if isinstance(one, HomeUser) else (one.node_id,)
 
     def room(self, server: Server) -> str:
         return f"{ROOM}@{server.node_id}"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from parley._lbm import keys
-from parley._lbm.decoder import decode
+from parley._lbm.codec import decode
 from parley._node.federation.card import Card, read_card
 from parley._node.federation.exchange import CardEvent
 from parley._node.federation.limits import ATTEMPTS, HOP_ALLOWANCE
 from parley._node.protocol.codes import CARDS
-from parley._node.protocol.federation_types import LONGEST_PATH
+from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.apps.simulate.federation.agenda import Agenda
 from tests.node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
 from tests.node.apps.simulate.federation.spread import Spread

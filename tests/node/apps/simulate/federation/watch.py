@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from parley._lbm import keys
-from parley._lbm.decoder import decode
+from parley._lbm.codec import decode
 
 MOST_FORWARDS: Final = 7
 # Breaches that are kept of each kind; all are counted.

@@ -10,7 +10,7 @@ from typing import Final
 
 from parley._node.apps.simulate.draws import Draws
 from parley._node.federation.limits import CARD_INTERVAL
-from parley._node.protocol.federation_types import LONGEST_PATH
+from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.apps.simulate.federation.links import KeptLink
 from tests.node.apps.simulate.federation.oracle import Truth
 from tests.node.apps.simulate.federation.plan import NOTICED, REDIALLED, STARTING, FederationPlan

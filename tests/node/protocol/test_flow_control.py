@@ -4,7 +4,7 @@ import pytest
 
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.window import ReceiveWindow, SendCredit
+from parley._node.protocol.flow_control import ReceiveWindow, SendCredit
 
 
 def test_credit_is_added() -> None:

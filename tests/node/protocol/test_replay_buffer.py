@@ -19,7 +19,7 @@ from parley._node.protocol.limits import (
     TELL_BYTES,
     TELL_INTERVAL,
 )
-from parley._node.protocol.reports import Parted
+from parley._node.protocol.reports import Suspended
 from parley._node.protocol.states import State
 from tests.node.protocol.cut_pair import CutPair, M, cut_pair
 from tests.node.protocol.pair import ALICE, ALIVE, Side, make_config
@@ -259,7 +259,7 @@ def test_silence_before_a_seal_that_is_overdue_parts_the_session() -> None:
         pair.b.core.handle_deadline(pair.now)
         pair.b.take(pair.now)
         pair.b.collect(pair.now)
-        reasons = [report.reason for report in pair.b.all(Parted)]
+        reasons = [report.reason for report in pair.b.all(Suspended)]
         if reasons or pair.b.code != ALIVE:
             break
     assert len(reasons) == 1

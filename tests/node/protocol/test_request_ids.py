@@ -4,7 +4,7 @@ import pytest
 
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from parley._node.protocol.requests import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
+from parley._node.protocol.request_ids import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
 
 
 def test_ids_begin_at_1_on_each_stream() -> None:

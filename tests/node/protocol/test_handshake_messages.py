@@ -8,7 +8,7 @@ from parley._lbm.codec import Value, decode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol.codes import SENTENCES, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.hello import (
+from parley._node.protocol.handshake_messages import (
     check_version,
     hello_payload,
     parse_code_and_text,

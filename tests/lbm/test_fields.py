@@ -5,7 +5,9 @@ from typing import Any, assert_type
 
 import pytest
 
-from parley._lbm.cells import (
+from parley._lbm.codec import Value
+from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import (
     REQUIRED,
     read_array,
     read_bool,
@@ -15,8 +17,6 @@ from parley._lbm.cells import (
     read_text_map,
     read_uint,
 )
-from parley._lbm.codec import Value
-from parley._lbm.errors import LbmDecodeError
 from tests.sweep import sweep
 
 Reader = Callable[..., Any]

@@ -5,14 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._lbm.codec import encode
-from parley._lbm.noise import parse_padding as pad
-from parley._node.protocol.account import Account
-from parley._node.protocol.batch_event import HEAD_SIZE, parse_batch
+from parley._lbm.padding import parse_padding as pad
 from parley._node.protocol.codes import BATCH, DATA, FINISH, STREAM
-from parley._node.protocol.event import Event, parse_raw
+from parley._node.protocol.event import HEAD_SIZE, Event, parse_batch, parse_raw
+from parley._node.protocol.flow_control import SendCredit
 from parley._node.protocol.limits import BATCH_COUNT, BATCH_SIZE
-from parley._node.protocol.outbox import SMALL_PAYLOAD, Outbox, OutgoingEvent
-from parley._node.protocol.window import SendCredit
+from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.protocol.send_queue import SMALL_PAYLOAD, OutgoingEvent, SendQueue
 from tests.node.protocol.pair import Pair, events_of, open_pair
 
 ALL = 1 << 20
@@ -22,8 +21,8 @@ def small(number: int = 0, size: int = 10, stream: int = 3, cost: int = 0) -> Ou
     return OutgoingEvent(stream, number, 64, 1, b"x" * size, cost=cost)
 
 
-def outbox_of(*events: OutgoingEvent, credit: SendCredit | None = None) -> Outbox:
-    outbox = Outbox(Account(1 << 30))
+def outbox_of(*events: OutgoingEvent, credit: SendCredit | None = None) -> SendQueue:
+    outbox = SendQueue(MemoryBudget(1 << 30))
     for event in events:
         outbox.put(event, None if event.stream == 1 else credit or SendCredit(ALL))
     return outbox

@@ -1,4 +1,4 @@
-"""Tests of node/protocol/typed.py: every setting of every class is what its annotation says."""
+"""Tests of node/protocol/config_types.py: each setting has the type of its annotation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from parley._crypto.identity import Identity
-from parley._lbm.noise import NO_PADDING, PADME, Padding
+from parley._lbm.padding import NO_PADDING, PADME, Padding
 from parley._node.backoff import Pauses
 from parley._node.bus.config import BusConfig
 from parley._node.bus.redis.format import RedisFormat
@@ -16,8 +16,8 @@ from parley._node.config import NodeConfig
 from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import ConfigError
 from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.config_types import check_types, setting
 from parley._node.protocol.limits import Limits
-from parley._node.protocol.typed import check_types, setting
 from parley._node.settings import Settings
 from parley._node.settings.bus import BusSettings
 from parley._node.settings.dialects import (

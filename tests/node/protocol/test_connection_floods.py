@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from parley._crypto.schedule import next_secret
+from parley._crypto.key_schedule import next_secret
 from parley._lbm import keys
 from parley._lbm.codec import Value
-from parley._node.protocol.allowance import Rate
 from parley._node.protocol.codes import (
     CHUNK,
     CONNECTION,
@@ -34,6 +33,7 @@ from parley._node.protocol.limits import (
     PINGS,
     UPDATES_BETWEEN_REKEYS,
 )
+from parley._node.protocol.rate_limit import Rate
 from parley._node.protocol.rekey import PlainUpdates
 from parley._node.protocol.reports import KeysUpdated
 from tests.node.protocol.pair import ALIVE, Pair, open_pair

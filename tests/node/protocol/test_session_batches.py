@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
-from parley._node.protocol.allowance import Allowance, Rate
-from parley._node.protocol.batch_event import serialise_batch
 from parley._node.protocol.codes import BATCH, CHUNK, SIM, STREAM, CloseCode
+from parley._node.protocol.event import serialise_batch
+from parley._node.protocol.memory_budget import EVENT_WEIGHT, STREAM_WEIGHT
+from parley._node.protocol.rate_limit import Rate, TokenBucket
 from parley._node.protocol.reports import EventReceived, StreamReset
 from parley._node.protocol.session import STEP_COST
 from tests.node.protocol.pair import ALIVE, Pair, assert_ended, assert_violation, open_pair
@@ -130,7 +130,7 @@ def test_what_meets_our_reset_is_dropped_and_uses_up_credit() -> None:
 def test_what_is_dropped_counts_one_by_one() -> None:
     pair, stream = with_stream()
     pair.b.core.reset_stream(stream, CloseCode.REFUSED)
-    pair.b.session.drops = Allowance(Rate(5, 1e9))
+    pair.b.session.drops = TokenBucket(Rate(5, 1e9))
     chunk: Inner = (1, SIM, CHUNK, b"\xa0")
     give(pair, stream, [chunk] * 5)
     assert pair.b.code == ALIVE

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from parley._lbm.encoder import encode, encode_value
+from parley._lbm.codec import encode, encode_value
 from parley._lbm.errors import LbmEncodeError
 from tests.sweep import sweep
 

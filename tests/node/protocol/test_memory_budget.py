@@ -1,12 +1,12 @@
-"""Tests of node/protocol/account.py: what is held counts everywhere it belongs, and no longer."""
+"""Tests of node/protocol/memory_budget.py: charges count in each budget that they belong to."""
 
-from parley._node.protocol.account import Account
+from parley._node.protocol.memory_budget import MemoryBudget
 
 
 def test_what_is_charged_counts_in_all_accounts_above() -> None:
-    node = Account(1_000)
-    peer = Account(500, node)
-    emit = Account(400, peer)
+    node = MemoryBudget(1_000)
+    peer = MemoryBudget(500, node)
+    emit = MemoryBudget(400, peer)
     emit.charge(300)
     assert (emit.held, peer.held, node.held) == (300, 300, 300)
     peer.charge_shared(100)
@@ -17,8 +17,8 @@ def test_what_is_charged_counts_in_all_accounts_above() -> None:
 
 
 def test_there_is_room_where_all_have_it() -> None:
-    node = Account(1_000)
-    one, other = Account(800, node), Account(800, node)
+    node = MemoryBudget(1_000)
+    one, other = MemoryBudget(800, node), MemoryBudget(800, node)
     assert one.has_room(800)
     assert not one.has_room(801)
     other.charge(700)
@@ -27,9 +27,9 @@ def test_there_is_room_where_all_have_it() -> None:
 
 
 def test_whoever_holds_little_has_room_however_full_the_total_is() -> None:
-    node = Account(1_000)
-    Account(2_000, node).charge(1_500)
-    small, none = Account(500, node, share=100), Account(500, node)
+    node = MemoryBudget(1_000)
+    MemoryBudget(2_000, node).charge(1_500)
+    small, none = MemoryBudget(500, node, share=100), MemoryBudget(500, node)
     assert small.has_room(100)
     assert not small.has_room(101)
     assert not none.has_room()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from parley._lbm.codec import Value, decode, encode, encode_head, encode_value
 from parley._lbm.errors import LbmError
 from parley._lbm.limits import LbmLimits
-from parley._lbm.noise import NO_PADDING, PADME, Padding, pad, parse_padding
+from parley._lbm.padding import NO_PADDING, PADME, Padding, pad, parse_padding
 from tests.sweep import sweep
 
 BUCKETS = [Padding("bucket", size) for size in (1, 7, 16, 64, 100, 256, 1000, 1024)]

@@ -1,11 +1,11 @@
-"""Tests of node/protocol/proofs.py: what is kept, for how many, and that it does not show."""
+"""Tests of node/protocol/handshake.py: what is kept, for how many, and that it does not show."""
 
 import pytest
 
 from parley._crypto.identity import Identity, PublicIdentity
-from parley._node.protocol import proofs
+from parley._node.protocol import handshake as proofs
 from parley._node.protocol.config import CoreConfig
-from parley._node.protocol.proofs import KEPT_PROOFS, keep, read_proof, refuse
+from parley._node.protocol.handshake import KEPT_PROOFS, keep, read_proof, refuse
 from tests.node.protocol.pair import Pair
 
 

@@ -1,17 +1,23 @@
 """The queues of events that wait: turns, credit, dropping."""
 
-from parley._node.protocol.account import OUTGOING_WEIGHT, Account
-from parley._node.protocol.codes import DATA, FINISH, STREAM
+from collections.abc import Callable
+
+import pytest
+
+from parley._node.protocol.codes import CALL, DATA, FINISH, MAIN_STREAM, SIM, STREAM
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.flow_control import SendCredit
 from parley._node.protocol.limits import EVENT_COST
-from parley._node.protocol.outbox import Outbox, OutgoingEvent
-from parley._node.protocol.window import SendCredit
+from parley._node.protocol.memory_budget import OUTGOING_WEIGHT, MemoryBudget
+from parley._node.protocol.send_queue import OutgoingEvent, SendQueue, Waker
+from tests.node.protocol.pair import open_pair
 
 
 def event(stream: int, number: int = 0, cost: int = 0, size: int = 10) -> OutgoingEvent:
     return OutgoingEvent(stream, number, 64, 1, b"x" * size, False, cost)
 
 
-def drained(outbox: Outbox) -> list[tuple[int, int]]:
+def drained(outbox: SendQueue) -> list[tuple[int, int]]:
     taken = []
     while one := outbox.take(1):
         taken += [(waiting.stream, waiting.async_id) for waiting in one]
@@ -19,7 +25,7 @@ def drained(outbox: Outbox) -> list[tuple[int, int]]:
 
 
 def test_empty() -> None:
-    outbox = Outbox(Account(1 << 20))
+    outbox = SendQueue(MemoryBudget(1 << 20))
     assert not outbox
     assert not outbox.turns
     assert outbox.take(1) == []
@@ -27,7 +33,7 @@ def test_empty() -> None:
 
 
 def test_streams_take_turns_and_keep_their_order() -> None:
-    outbox = Outbox(Account(1 << 20))
+    outbox = SendQueue(MemoryBudget(1 << 20))
     for number in range(3):
         outbox.put(event(3, number), SendCredit(1_000))
     outbox.put(event(1, 7), None)
@@ -36,7 +42,7 @@ def test_streams_take_turns_and_keep_their_order() -> None:
 
 
 def test_size_counts_payloads_that_wait() -> None:
-    outbox = Outbox(Account(1 << 20))
+    outbox = SendQueue(MemoryBudget(1 << 20))
     outbox.put(event(1, size=5), None)
     outbox.put(event(1, size=7), None)
     assert (outbox.size, outbox.waiting(1)) == (12, 2)
@@ -55,7 +61,7 @@ def test_size_counts_payloads_that_wait() -> None:
 
 
 def test_credit_is_spent_and_one_event_goes_below_zero() -> None:
-    outbox, credit = Outbox(Account(1 << 20)), SendCredit(100)
+    outbox, credit = SendQueue(MemoryBudget(1 << 20)), SendCredit(100)
     for number in range(3):
         outbox.put(event(3, number, cost=74), credit)
     assert drained(outbox) == [(3, 0), (3, 1)]
@@ -65,7 +71,7 @@ def test_credit_is_spent_and_one_event_goes_below_zero() -> None:
 
 
 def test_a_blocked_stream_holds_up_no_other() -> None:
-    outbox, credit = Outbox(Account(1 << 20)), SendCredit(0)
+    outbox, credit = SendQueue(MemoryBudget(1 << 20)), SendCredit(0)
     outbox.put(event(3, 1, cost=74), credit)
     outbox.put(event(1, 2), None)
     assert drained(outbox) == [(1, 2)]
@@ -77,7 +83,7 @@ def test_a_blocked_stream_holds_up_no_other() -> None:
 
 
 def test_what_costs_nothing_waits_only_for_its_order() -> None:
-    outbox, credit = Outbox(Account(1 << 20)), SendCredit(0)
+    outbox, credit = SendQueue(MemoryBudget(1 << 20)), SendCredit(0)
     outbox.put(event(3, 1, cost=0), credit)
     outbox.put(event(3, 2, cost=74), credit)
     outbox.put(event(3, 3, cost=0), credit)
@@ -86,7 +92,7 @@ def test_what_costs_nothing_waits_only_for_its_order() -> None:
 
 def test_drop_waiting_and_blocked() -> None:
     for blocked in (False, True):
-        outbox = Outbox(Account(1 << 20))
+        outbox = SendQueue(MemoryBudget(1 << 20))
         outbox.put(event(3, 1, cost=74), SendCredit(0 if blocked else 10))
         outbox.put(event(3, 2, cost=74), SendCredit(0))
         outbox.put(event(1, 9), None)
@@ -99,7 +105,7 @@ def test_drop_waiting_and_blocked() -> None:
 
 
 def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
-    outbox = Outbox(Account(1 << 20))
+    outbox = SendQueue(MemoryBudget(1 << 20))
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.put(event(1, 2), None)
@@ -112,7 +118,7 @@ def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
 
 
 def test_holding_a_stream_that_waits_already() -> None:
-    outbox = Outbox(Account(1 << 20))
+    outbox = SendQueue(MemoryBudget(1 << 20))
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.hold(3)
     outbox.hold(3)
@@ -125,7 +131,7 @@ def test_holding_a_stream_that_waits_already() -> None:
 
 
 def test_a_released_stream_still_needs_credit() -> None:
-    outbox, credit = Outbox(Account(1 << 20)), SendCredit(0)
+    outbox, credit = SendQueue(MemoryBudget(1 << 20)), SendCredit(0)
     outbox.hold(3)
     outbox.put(event(3, 1, cost=10), credit)
     outbox.release(3)
@@ -136,7 +142,7 @@ def test_a_released_stream_still_needs_credit() -> None:
 
 
 def test_dropping_what_releases_a_stream_releases_it() -> None:
-    outbox = Outbox(Account(1 << 20))
+    outbox = SendQueue(MemoryBudget(1 << 20))
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.put(event(5, 2)._replace(releases=3), SendCredit(1_000))
@@ -145,7 +151,7 @@ def test_dropping_what_releases_a_stream_releases_it() -> None:
 
 
 def test_a_stream_that_was_dropped_is_held_no_more() -> None:
-    outbox = Outbox(Account(1 << 20))
+    outbox = SendQueue(MemoryBudget(1 << 20))
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.drop(3)
@@ -158,7 +164,7 @@ def test_a_stream_that_was_dropped_is_held_no_more() -> None:
 
 
 def test_views_become_bytes_of_their_own() -> None:
-    outbox, whole = Outbox(Account(1 << 20)), bytes(range(200))
+    outbox, whole = SendQueue(MemoryBudget(1 << 20)), bytes(range(200))
     for number in range(3):
         view = memoryview(whole)[number : number + 10]
         outbox.put(event(3, number)._replace(payload=view), SendCredit(1_000))
@@ -178,8 +184,8 @@ def data(stream: int, payload: bytes | memoryview) -> OutgoingEvent:
 
 
 def test_data_joins_what_waits_last_up_to_a_size() -> None:
-    account = Account(1 << 20)
-    outbox, credit = Outbox(account), SendCredit(1_000)
+    account = MemoryBudget(1 << 20)
+    outbox, credit = SendQueue(account), SendCredit(1_000)
     assert not outbox.extend(3, b"nothing waits", 100)
     outbox.put(data(3, memoryview(b"one")), credit)
     assert outbox.extend(3, b"two", 9)
@@ -192,7 +198,7 @@ def test_data_joins_what_waits_last_up_to_a_size() -> None:
 
 
 def test_data_does_not_join_what_is_no_data_or_of_another_stream() -> None:
-    outbox, credit = Outbox(Account(1 << 20)), SendCredit(1_000)
+    outbox, credit = SendQueue(MemoryBudget(1 << 20)), SendCredit(1_000)
     outbox.put(data(3, b"one"), credit)
     outbox.put(event(3, 7, cost=74), credit)
     outbox.put(OutgoingEvent(5, 0, STREAM, FINISH, b"\0"), credit)
@@ -202,10 +208,96 @@ def test_data_does_not_join_what_is_no_data_or_of_another_stream() -> None:
 
 
 def test_joined_data_wakes_whoever_writes() -> None:
-    outbox, woken = Outbox(Account(1 << 20)), list[int]()
+    outbox, woken = SendQueue(MemoryBudget(1 << 20)), list[int]()
     outbox.waker.wake = lambda: woken.append(outbox.size)
     outbox.waker.count, outbox.waker.size = 1_000, 8
     outbox.put(data(3, b"four"), SendCredit(1_000))
     assert not woken
     assert outbox.extend(3, b"more", 100)
     assert woken == [8]
+
+
+NEVER = float("inf")
+
+
+def woken(waker: Waker) -> list[int]:
+    """How often it woke so far, in a list that grows."""
+    times: list[int] = []
+    waker.wake = lambda: times.append(len(times))
+    return times
+
+
+def queue(outbox: SendQueue, size: int = 1) -> None:
+    outbox.put(OutgoingEvent(MAIN_STREAM, 0, SIM, CALL, bytes(size), False, 0), None)
+
+
+def test_a_core_without_a_driver_wakes_nobody() -> None:
+    outbox = SendQueue(MemoryBudget(1 << 20))
+    queue(outbox)
+    outbox.waker.changed()
+    assert outbox.count == 1
+
+
+def test_what_is_queued_wakes_a_driver_that_sleeps() -> None:
+    outbox = SendQueue(MemoryBudget(1 << 20))
+    times = woken(outbox.waker)
+    queue(outbox)
+    outbox.waker.changed()
+    assert len(times) == 2
+
+
+@pytest.mark.parametrize(("count", "size"), [(4, NEVER), (NEVER, 40)])
+def test_one_that_will_flush_is_woken_when_much_waits(count: float, size: float) -> None:
+    outbox = SendQueue(MemoryBudget(1 << 20))
+    times = woken(outbox.waker)
+    outbox.waker.count, outbox.waker.size = count, size
+    for _ in range(3):
+        queue(outbox, 10)
+        outbox.waker.changed()
+    assert times == []
+    queue(outbox, 10)
+    assert len(times) == 1
+
+
+Action = Callable[[Connection], object]
+ACTIONS: tuple[Action, ...] = (
+    lambda core: core.open_stream("x"),
+    lambda core: core.ping(0.0),
+    lambda core: core.update_keys(0.0),
+    lambda core: core.rekey(0.0),
+    lambda core: core.send(MAIN_STREAM, 0, SIM, CALL, b""),
+    lambda core: core.streams.grant(MAIN_STREAM, 1, 1),
+)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_whatever_has_something_to_say_wakes(action: Action) -> None:
+    core = open_pair().a.core
+    times = woken(core.outbox.waker)
+    action(core)
+    assert times
+
+
+def test_of_a_stream_it_is_woken_for_its_end_and_for_its_report() -> None:
+    core = open_pair().a.core
+    first, second = core.open_stream("x"), core.open_stream("y")
+    times = woken(core.outbox.waker)
+    core.notify_writable(first)
+    assert len(times) == 1
+    core.finish_stream(first)
+    core.reset_stream(second, 99)
+    assert len(times) == 3
+
+
+def test_a_stream_that_is_held_no_more_wakes() -> None:
+    core = open_pair().a.core
+    held = core.open_stream("x")
+    core.streams.hold(held)
+    core.send_data(held, b"note")
+    core.data_to_send(0.0)
+    times = woken(core.outbox.waker)
+    core.streams.release(held)
+    assert times
+    assert core.outbox.waiting(held) == 1
+    core.data_to_send(0.0)
+    assert core.outbox.waiting(held) == 0

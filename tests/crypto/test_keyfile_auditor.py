@@ -1,4 +1,4 @@
-"""Tests of crypto/auditor_file.py: what is an identity's container's is tested there."""
+"""Tests of crypto/keyfile.py: what is an identity's container's is tested there."""
 
 import stat
 import struct
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.auditor_file import load_auditor_key, save_auditor_key
 from parley._crypto.errors import (
     KeyFileExistsError,
     KeyFileMalformedError,
@@ -15,7 +14,13 @@ from parley._crypto.errors import (
     KeyFileUnreadableError,
 )
 from parley._crypto.identity import Identity
-from parley._crypto.keyfile import PassphraseCost, load_identity, save_identity
+from parley._crypto.keyfile import (
+    PassphraseCost,
+    load_auditor_key,
+    load_identity,
+    save_auditor_key,
+    save_identity,
+)
 
 MAGIC = b"parley1 auditor key\n"
 CHEAP = PassphraseCost(passes=1, memory_kib=8)

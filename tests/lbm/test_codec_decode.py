@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._lbm.decoder import decode, decode_value, peek_text
-from parley._lbm.encoder import encode
+from parley._lbm.codec import (
+    ARRAY,
+    BYTES,
+    Value,
+    decode,
+    decode_value,
+    encode,
+    encode_head,
+    peek_text,
+)
 from parley._lbm.errors import LbmDecodeError
-from parley._lbm.heads import ARRAY, BYTES, encode_head
 from parley._lbm.limits import HANDSHAKE_LIMITS, LbmLimits, most_containers
-from parley._lbm.values import Value
 from tests.sweep import sweep
 
 CANONICAL_NAN = "fb7ff8000000000000"

@@ -1,16 +1,16 @@
-"""Tests of node/protocol/allowance.py: some at once, and from then on at a steady rate."""
+"""Tests of node/protocol/rate_limit.py: some at once, and from then on at a steady rate."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.protocol.allowance import Allowance, Rate
+from parley._node.protocol.rate_limit import Rate, TokenBucket
 
 rates = st.builds(Rate, st.integers(1, 100), st.floats(0.001, 100))
 
 
 @given(rates, st.floats(0, 1e6))
 def test_the_burst_at_once_and_then_one_each_interval(rate: Rate, start: float) -> None:
-    allowance = Allowance(rate)
+    allowance = TokenBucket(rate)
     at_once = [allowance.take(start) for _ in range(int(rate.burst) + 2)]
     assert at_once == [True] * int(rate.burst) + [False] * 2
     for turn in range(1, 20):
@@ -22,7 +22,7 @@ def test_the_burst_at_once_and_then_one_each_interval(rate: Rate, start: float) 
 def test_never_more_than_burst_and_rate_in_any_span_of_time(
     rate: Rate, pauses: list[float]
 ) -> None:
-    allowance, now, taken = Allowance(rate), 0.0, []
+    allowance, now, taken = TokenBucket(rate), 0.0, []
     for pause in pauses:
         now += pause * rate.seconds
         if allowance.take(now):
@@ -32,7 +32,7 @@ def test_never_more_than_burst_and_rate_in_any_span_of_time(
 
 
 def test_a_use_that_was_none_can_be_used_again() -> None:
-    allowance = Allowance(Rate(2, 10.0))
+    allowance = TokenBucket(Rate(2, 10.0))
     assert [allowance.take(0.0), allowance.take(0.0), allowance.take(0.0)] == [True, True, False]
     assert (allowance.next_at(), allowance.is_full(19.9), allowance.is_full(20.0)) == (
         10.0,

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from parley._crypto.chain import seal_mask
 from parley._crypto.identity import Identity
+from parley._crypto.record_protection import StreamKey, seal_mask
 from parley._crypto.registry import NAMES, PARAMETERS, Suite
-from parley._crypto.streamkeys import StreamKey
 from parley._node.protocol.codes import ALWAYS_SEALED, CONNECTION, SEAL, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import Event
-from parley._node.protocol.sealing import RecordReader, RecordWriter
+from parley._node.protocol.record_layer import RecordReader, RecordWriter
 from tests.node.protocol.pair import ALICE, events_of
 from tests.sweep import sweep
 
@@ -33,7 +32,9 @@ class Line:
         self.suite = suite = make_suite(**names)
         self.admitted: list[int] = []
         self.sender = RecordWriter(suite, SECRET, CHAIN, COMMIT, signer.key(suite.signing))
-        self.receiver = RecordReader(suite, SECRET, CHAIN, COMMIT, seal_events, self.admitted.append)
+        self.receiver = RecordReader(
+            suite, SECRET, CHAIN, COMMIT, seal_events, self.admitted.append
+        )
         self.receiver.verifier = ALICE.public.verifier(suite.signing)
 
     def event(
@@ -159,7 +160,7 @@ def test_no_pair_of_key_and_nonce_twice(monkeypatch: pytest.MonkeyPatch) -> None
         made.append((secret, stream))
         return Spy(StreamKey(suite, secret, stream), len(made))
 
-    monkeypatch.setattr("parley._node.protocol.sealing.StreamKey", make)
+    monkeypatch.setattr("parley._node.protocol.record_layer.StreamKey", make)
     line = Line()
     for epoch in range(3):
         for number in range(50):

@@ -5,8 +5,7 @@ import tracemalloc
 
 import pytest
 
-from parley._lbm.decoder import decode, decode_value
-from parley._lbm.encoder import encode
+from parley._lbm.codec import decode, decode_value, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS
 from tests.sweep import sweep

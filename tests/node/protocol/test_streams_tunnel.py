@@ -4,9 +4,9 @@ import pytest
 
 from parley._node.protocol.codes import TUNNEL_LABEL
 from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST, Limits
 from parley._node.protocol.reports import EventReceived, StreamOpened, StreamReset, StreamWritable
-from parley._node.protocol.window import TUNNEL_WINDOW
 from tests.node.protocol.pair import Pair, open_pair
 
 

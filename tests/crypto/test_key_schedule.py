@@ -1,4 +1,4 @@
-"""Tests of crypto/schedule.py: against the recorded sessions and a second derivation."""
+"""Tests of crypto/key_schedule.py: against the recorded sessions and a second derivation."""
 
 import hmac
 from dataclasses import fields
@@ -7,8 +7,7 @@ import pytest
 
 from parley._crypto.errors import CryptoError
 from parley._crypto.hashing import HashAlgorithm
-from parley._crypto.registry import HASHES
-from parley._crypto.schedule import (
+from parley._crypto.key_schedule import (
     ApplicationSecrets,
     HandshakeSecrets,
     RekeySecrets,
@@ -19,6 +18,7 @@ from parley._crypto.schedule import (
     rekey_root,
     rekey_secrets,
 )
+from parley._crypto.registry import HASHES
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 
