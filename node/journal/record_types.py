@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from parley._crypto.errors import CryptoError
 from parley._crypto.identity import NodeId
-from parley._lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
 from parley._lbm.codec import Value, decode, encode
 from parley._lbm.errors import LbmDecodeError
+from parley._lbm.fields import read_array, read_bool, read_bytes, read_text, read_uint
 from parley._lbm.limits import LbmLimits
 from parley._node.federation.tunnel_record import TunnelRecord
 from parley._node.journal import keys
 from parley._node.journal.errors import JournalFormatError
-from parley._node.protocol.federation_types import LONGEST_PATH, SHORTEST_PATH
+from parley._node.protocol.event_types import LONGEST_PATH, SHORTEST_PATH
 
 # A checkpoint may have 2,048 streams and as many labels, a segment end all its blocks.
 LIMITS: Final = LbmLimits(max_bytes=2**24, max_items=2**17)

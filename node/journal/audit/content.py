@@ -10,14 +10,12 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from parley._lbm import keys
-from parley._lbm.codec import encode_value
+from parley._lbm.codec import BYTES, encode_head, encode_value
 from parley._lbm.errors import LbmError
-from parley._lbm.heads import BYTES, encode_head
 from parley._node.journal.audit.rows import MALFORMED, OK, EventRow
 from parley._node.protocol import codes
-from parley._node.protocol.batch_event import parse_batch
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.event import NO_PAYLOAD, Event
+from parley._node.protocol.event import NO_PAYLOAD, Event, parse_batch
 from parley._node.protocol.event_types import EVENT_TYPES
 from parley._node.protocol.limits import CONNECTION_STREAM_PAYLOAD
 

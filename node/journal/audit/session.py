@@ -10,7 +10,7 @@ from typing import Final
 from parley._crypto.errors import CryptoError
 from parley._crypto.hashing import SHA256
 from parley._crypto.identity import PublicIdentity
-from parley._crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from parley._crypto.key_schedule import chain_bind, chain_start_initiator, chain_start_responder
 from parley._lbm.codec import decode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.keys import IDENTITY_KEYS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parley._crypto.auditor_file import save_auditor_key
+from parley._crypto.keyfile import save_auditor_key
 from tests.node.journal.joined_tunnels import join, tunnel_record
 from tests.node.journal.recorded import AUDITOR, Recorded
 
