@@ -12,11 +12,10 @@ from parley._node.peer.endpoint import Host
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.sessions import SessionTable
-from parley._node.trust.accept_hook import AcceptHook, Decider, decider
 from parley._node.trust.admission import Admission
-from parley._node.trust.deciding import Deciding
-from parley._node.trust.policies import TrustPolicy
-from parley._node.trust.reviews import Reviews
+from parley._node.trust.decision import Deciding
+from parley._node.trust.policies import AcceptHook, Decider, TrustPolicy, decider
+from parley._node.trust.revalidation import Reviews
 
 
 class Changing(Meeting):

@@ -15,8 +15,8 @@ from parley._crypto.identity import NodeId
 from parley._node.backoff import Pauses
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError
+from parley._node.federation.dials import TunnelRecord
 from parley._node.federation.exports import Exports
-from parley._node.federation.tunnel_record import TunnelRecord
 from parley._node.links.link import Link
 from parley._node.links.redial import random_fraction
 from parley._node.metrics import catalogue
@@ -36,13 +36,11 @@ from parley._node.remote.redialling import Dial, Redialling
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend, Listener
 from parley._node.transport.driver import Driver
-from parley._node.trust.accept_hook import AcceptHook, Decider
-from parley._node.trust.policies import Pinned, TrustPolicy
-from parley._node.tunnels.home import Home
-from parley._node.tunnels.homes import Homes
+from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy
+from parley._node.tunnels.home_server import Home, Homes
+from parley._node.tunnels.policy import Switch
 from parley._node.tunnels.service import TunnelService, offer_tunnels
-from parley._node.tunnels.switch import Switch
-from parley._node.tunnels.via import Outers
+from parley._node.tunnels.session_pool import Outers
 
 CONNECT_TIMEOUT: Final = 10.0
 

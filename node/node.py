@@ -38,11 +38,10 @@ from parley._node.transport.ground import Ground
 from parley._node.transport.options import require_callable
 from parley._node.transport.readings import LoopReadings
 from parley._node.transport.waiting import Changes, turn_of
-from parley._node.trust.accept_hook import AcceptHook, Decider
 from parley._node.trust.admission import Admission, address_key
-from parley._node.trust.deciding import Deciding
-from parley._node.trust.policies import AnyPeer, TrustPolicy
-from parley._node.trust.reviews import Reviews
+from parley._node.trust.decision import Deciding
+from parley._node.trust.policies import AcceptHook, AnyPeer, Decider, TrustPolicy
+from parley._node.trust.revalidation import Reviews
 
 if TYPE_CHECKING:  # nodes without a journal start without one
     from parley._node.journal.journal import Journal

@@ -30,7 +30,7 @@ from parley._node.streams.stream import StreamHandler
 from parley._node.transport.backend import Backend
 from parley._node.transport.options import check_name, require_callable, require_name
 from parley._node.transport.waiting import is_async
-from parley._node.trust.rations import Rations
+from parley._node.trust.admission import Rations
 from parley._node.typed.data_type import data_type
 from parley._node.typed.models import N
 

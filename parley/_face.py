@@ -57,7 +57,7 @@ from parley._node.streams.stream import Stream
 from parley._node.transport.backend import Backend
 from parley._node.transport.clocked import Clock
 from parley._node.transport.loop import Timer
-from parley._node.tunnels.home import Home
+from parley._node.tunnels.home_server import Home
 from parley._node.typed.data_type import DataType
 from parley._node.typed.models import Model
 

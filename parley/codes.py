@@ -1,16 +1,21 @@
 """Short codes, by which two nodes that have never met get to know each other."""
 
-from parley._node.apps.codes.calls import (
+from parley._node.apps.codes.code import (
+    Code,
+    CodeGoneError,
+    CodeTextError,
+    WrongCodeError,
+    draw_slot,
+)
+from parley._node.apps.codes.exchange import CodeGiver, take_code
+from parley._node.apps.codes.slots import (
+    SlotTable,
     claim_slot,
     find_slot,
     free_slot,
     keep_slot,
     offer_code_calls,
 )
-from parley._node.apps.codes.code import Code, draw_slot
-from parley._node.apps.codes.errors import CodeGoneError, CodeTextError, WrongCodeError
-from parley._node.apps.codes.exchange import CodeGiver, take_code
-from parley._node.apps.codes.slots import SlotTable
 
 __all__ = [
     "Code",

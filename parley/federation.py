@@ -2,7 +2,7 @@
 
 from parley._node.server.federation import FederatedServer, Federation, LinkState
 from parley._node.server.findings import FederationFinding
-from parley._node.server.link import DialServer
+from parley._node.server.links import DialServer
 
 __all__ = [
     "DialServer",

@@ -1,10 +1,10 @@
 """Files from one node to another, as `parley send` and `parley receive` carry them."""
 
+from parley._node.apps.transfer.progress import Transfer, Watcher
 from parley._node.apps.transfer.protocol import FileOffer, Receipt, RefusalCode
 from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.sender import Source, send_file
 from parley._node.apps.transfer.store import FileStore
-from parley._node.apps.transfer.watcher import Transfer, Watcher
 
 __all__ = [
     "FileOffer",

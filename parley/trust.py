@@ -1,8 +1,9 @@
 """Whom to talk to: policies, accept hooks and the file of known peers."""
 
-from parley._node.trust.accept_hook import AcceptHook, Candidate
 from parley._node.trust.policies import (
+    AcceptHook,
     AnyPeer,
+    Candidate,
     FirstUse,
     Known,
     KnownPeer,

@@ -28,7 +28,7 @@ from parley._node.streams.stream import Stream
 from parley._node.testing.proxy import FaultyProxy
 from parley._node.transport.address import Address
 from parley._node.transport.driver import Driver
-from parley._node.trust.reviews import Reviews
+from parley._node.trust.revalidation import Reviews
 
 
 def connections_of(node: Node) -> set[Peer]:

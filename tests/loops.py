@@ -28,7 +28,11 @@ LOOPS: Final[dict[str, object]] = {
 # What depends on the event loop: transports, the life cycle of a node and cancellation.
 ON_BOTH: Final = (
     *("tests/node/transport/", "tests/node/testing/", "tests/node/links/", "tests/node/resume/"),
-    *("tests/node/test_node.py", "tests/node/test_local.py", "tests/node/server/test_life.py"),
+    *(
+        "tests/node/test_node.py",
+        "tests/node/test_local.py",
+        "tests/node/server/test_federation_lifecycle.py",
+    ),
     *("tests/node/test_cancellation.py", "tests/node/bus/test_cancelled.py"),
 )
 TENTHS: Final = 10

@@ -8,8 +8,7 @@ from parley._node.blocking.background import Background
 from parley._node.blocking.requests import BlockingRequests
 from parley._node.links.link import Link
 from parley._node.node import Node
-from parley._node.trust.accept_hook import AcceptHook
-from parley._node.trust.policies import TrustPolicy
+from parley._node.trust.policies import AcceptHook, TrustPolicy
 
 
 class BlockingLink(BlockingRequests[Link]):

@@ -14,8 +14,7 @@ from parley._node.blocking.requests import BlockingRequests
 from parley._node.meeting import CONNECT_TIMEOUT
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
-from parley._node.trust.accept_hook import AcceptHook
-from parley._node.trust.policies import TrustPolicy
+from parley._node.trust.policies import AcceptHook, TrustPolicy
 from parley._node.typed.models import D, Model
 
 

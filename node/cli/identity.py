@@ -16,7 +16,7 @@ from parley._node.cli.journal.keygen import show_auditor_key
 from parley._node.cli.output import Output
 from parley._node.cli.own_key import make_own_key, own_key_path
 from parley._node.errors import FileError
-from parley._node.trust.words import fingerprint
+from parley._node.trust.petnames import fingerprint
 
 
 def new(

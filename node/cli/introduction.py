@@ -23,10 +23,9 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.address import Address
-from parley._node.trust.accept_hook import Candidate
 from parley._node.trust.known_peers import KnownPeer, KnownPeers
-from parley._node.trust.policies import FirstUse, known_peers_of
-from parley._node.trust.words import fingerprint, in_two_lines
+from parley._node.trust.petnames import fingerprint, in_two_lines
+from parley._node.trust.policies import Candidate, FirstUse, known_peers_of
 
 _STRANGER: Final = """\
 Nobody was met at {place} before. The node there has the id

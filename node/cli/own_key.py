@@ -17,8 +17,7 @@ from parley._crypto.errors import KeyFileExistsError, KeyFileTooOpenError, KeyFi
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
 from parley._node.errors import ConfigError, os_reason
-from parley._node.trust.home import home_directory, make_directories
-from parley._node.trust.shared_file import locked
+from parley._node.trust.files import home_directory, locked, make_directories
 
 _NAME: Final = "identity.key"
 # What a file system says that has no hard links, as FAT and some mounts have none.

@@ -20,7 +20,7 @@ from parley._node.trust.known_peers import (
     default_accounts,
     default_known_peers,
 )
-from parley._node.trust.words import fingerprint
+from parley._node.trust.petnames import fingerprint
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 

@@ -24,8 +24,7 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.address import Address
-from parley._node.trust.accept_hook import AcceptHook
-from parley._node.trust.policies import TrustPolicy
+from parley._node.trust.policies import AcceptHook, TrustPolicy
 
 if TYPE_CHECKING:
     from parley._node.journal.journal import Journal

@@ -12,8 +12,7 @@ from parley._crypto.identity import NodeId
 from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.federation.card import Card
-from parley._node.federation.cards import Cards
+from parley._node.federation.cards import Card, Cards
 from parley._node.protocol import codes
 from parley._node.protocol.errors import violation
 from parley._node.protocol.event_types import CARDS, HAVE, LARGEST_CARDS

@@ -1,8 +1,10 @@
 """What peers that come through a tunnel may ask for (section 19): nothing, unless it is named."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError
 from parley._node.protocol.event_types import LONGEST_EXPORT, MOST_EXPORTS
 
@@ -38,3 +40,23 @@ class Exports:
     def names(self, name: str) -> bool:
         """Whether `name` may be asked for."""
         return name in self._exact or name.startswith(self._prefixes)
+
+
+class TopicElsewhere(NamedTuple):
+    """A topic of another node: its name there, and the one or two ids that lead to that node: a
+    server's, or those of a home and of a node that is logged in there."""
+
+    topic: str
+    to: tuple[NodeId, ...]
+
+
+def read_topic_name(name: str) -> TopicElsewhere | None:
+    """What a name says, split at its last @; None if it is not that of a topic elsewhere."""
+    topic, at, ids = name.rpartition("@")
+    if not at:
+        return None
+    try:
+        to = tuple(NodeId.parse(one) for one in ids.split("/", 2))
+    except IdentityError:
+        return None
+    return TopicElsewhere(topic, to) if len(to) <= 2 else None

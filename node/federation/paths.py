@@ -10,8 +10,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from parley._crypto.identity import NodeId
-from parley._node.federation.card import Card
-from parley._node.federation.cards import Cards
+from parley._node.federation.cards import Card, Cards
 from parley._node.federation.limits import AVOIDED, MOST_AVOIDED
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.event_types import LONGEST_PATH

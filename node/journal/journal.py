@@ -14,7 +14,7 @@ import anyio
 
 from parley._crypto.identity import Identity
 from parley._node.errors import ParleyError, os_reason
-from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.federation.dials import TunnelRecord
 from parley._node.journal import keys
 from parley._node.journal.errors import JournalBusyError, JournalFailedError
 from parley._node.journal.options import (

@@ -12,7 +12,7 @@ from parley._lbm.codec import Value, decode, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.fields import read_array, read_bool, read_bytes, read_text, read_uint
 from parley._lbm.limits import LbmLimits
-from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.federation.dials import TunnelRecord
 from parley._node.journal import keys
 from parley._node.journal.errors import JournalFormatError
 from parley._node.protocol.event_types import LONGEST_PATH, SHORTEST_PATH

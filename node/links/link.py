@@ -31,8 +31,7 @@ from parley._node.protocol.states import State
 from parley._node.remote.live import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.waiting import turn_of
-from parley._node.trust.accept_hook import AcceptHook, decider, one_only
-from parley._node.trust.policies import TrustPolicy
+from parley._node.trust.policies import AcceptHook, TrustPolicy, decider, one_only
 
 # Subscriptions of a link.
 MOST_SUBSCRIPTIONS: Final = 1_024

@@ -18,8 +18,7 @@ from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from parley._node.transport.stream_outlet import StreamOutlet
-from parley._node.trust.accept_hook import AcceptHook, Decider, decider
-from parley._node.trust.policies import Pinned, TrustPolicy
+from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy, decider
 
 
 def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:

@@ -57,8 +57,8 @@ from parley._node.remote.sessions import SessionTable
 from parley._node.streams.table import StreamTable
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
-from parley._node.trust.accept_hook import Decider
-from parley._node.trust.deciding import Deciding
+from parley._node.trust.decision import Deciding
+from parley._node.trust.policies import Decider
 
 logger = logging.getLogger("parley.peer")
 

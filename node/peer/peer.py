@@ -22,7 +22,7 @@ from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission
 from parley._node.remote.live import LiveConnection
 from parley._node.streams.stream import Stream
-from parley._node.trust.accept_hook import Decider
+from parley._node.trust.policies import Decider
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import anyio
 
@@ -19,11 +19,12 @@ from parley._crypto.randomness import random_bytes
 from parley._node.backoff import Pauses
 from parley._node.discovery.announcement import reachable
 from parley._node.errors import ConfigError, ParleyError, UnreachableError
-from parley._node.federation.card import Card
+from parley._node.federation.accounts import Accounts
+from parley._node.federation.cards import Card
+from parley._node.federation.dials import TunnelRecord
 from parley._node.federation.directory import Directory
 from parley._node.federation.exports import Exports
 from parley._node.federation.limits import FIRST_CARD
-from parley._node.federation.tunnel_record import TunnelRecord
 from parley._node.handlers.registry import Entry
 from parley._node.metrics import catalogue
 from parley._node.metrics.families import MetricFamily, family, labelled
@@ -31,22 +32,41 @@ from parley._node.node import CLOSE_TIMEOUT, Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
 from parley._node.protocol.event_types import TRACE_SIZE
+from parley._node.remote.live import LiveConnection
 from parley._node.remote.redialling import DIAL_TIMEOUT
-from parley._node.server.accounts import AccountsHere
-from parley._node.server.directory import DirectoryDriver
+from parley._node.server.directory_driver import DirectoryDriver
 from parley._node.server.findings import FederationFinding, findings
-from parley._node.server.follows import Follows
-from parley._node.server.link import DialServer, ServerLink
-from parley._node.server.links import require_others
-from parley._node.server.neighbours import Neighbours
-from parley._node.server.opening import Opener
-from parley._node.server.switch import ServerSwitch
+from parley._node.server.followed_topics import Follows
+from parley._node.server.links import DialServer, Neighbours, ServerLink, require_others
+from parley._node.server.tunnel_dialer import Opener, ServerSwitch
 from parley._node.settings.federation import FederationSettings
 from parley._node.transport.address import Address
 from parley._node.trust.accounts import HostedAccounts
-from parley._node.tunnels.outlet import TunnelOutlet
-from parley._node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
 from parley._node.tunnels.service import TunnelService
+from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Reaching, Way
+from parley._node.tunnels.tunnel_transport import TunnelOutlet
+
+
+class AccountsHere:
+    """Who may dial here, and who can be reached: whoever is logged in and has a transport."""
+
+    def __init__(self, accounts: Accounts[LiveConnection]) -> None:
+        self._accounts = accounts
+
+    def has_account(self, node_id: NodeId) -> bool:
+        """Whether a node may have an account here."""
+        return self._accounts.may(node_id)
+
+    def is_reachable_account(self, node_id: NodeId) -> bool:
+        """Whether a node is logged in here, and its connection not parted."""
+        return self.peer(node_id) is not None
+
+    def peer(self, node_id: NodeId) -> Peer | None:
+        """The session over which a node is reached, if it is."""
+        live = self._accounts.session(node_id)
+        if live is None or not live.is_open or live.is_parted:
+            return None
+        return cast(Peer, live.remote)
 
 
 def wall_ms() -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from parley._crypto.identity import NodeId
 from parley._node.federation.directory import Directory
-from parley._node.server.link import ServerLink
+from parley._node.server.links import ServerLink
 
 Kind = Literal["link-down", "one-sided", "clock", "carries-for-nobody", "no-card", "unreachable"]
 

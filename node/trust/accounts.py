@@ -20,8 +20,14 @@ from parley._node.remote.live import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.loop import Runner
 from parley._node.transport.waiting import Changes, pause_until
-from parley._node.trust.known_peers import KnownPeers, default_accounts
-from parley._node.trust.watched_file import LOOK, UNREADABLE, WatchedFile, in_thread
+from parley._node.trust.known_peers import (
+    LOOK,
+    UNREADABLE,
+    KnownPeers,
+    WatchedFile,
+    default_accounts,
+    in_thread,
+)
 
 logger = logging.getLogger("parley.accounts")
 

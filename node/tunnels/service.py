@@ -17,8 +17,8 @@ from parley._lbm import keys
 from parley._lbm.codec import Value, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import ParleyError, PeerClosedError, StreamResetError, TunnelRefusedError
+from parley._node.federation.dials import TunnelRecord
 from parley._node.federation.limits import LONGEST_DIAL
-from parley._node.federation.tunnel_record import TunnelRecord
 from parley._node.handlers.registry import Entry, Handlers
 from parley._node.metrics.metrics import Metrics
 from parley._node.protocol.codes import (
@@ -35,9 +35,9 @@ from parley._node.streams.event import StreamEvent
 from parley._node.streams.stream import Stream
 from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
-from parley._node.tunnels.joint import Joint
-from parley._node.tunnels.outlet import TunnelOutlet
-from parley._node.tunnels.switch import IncomingDial, Switch
+from parley._node.tunnels.policy import IncomingDial, Switch
+from parley._node.tunnels.splice import Joint
+from parley._node.tunnels.tunnel_transport import TunnelOutlet
 
 # Seconds in which Dial has to come on a stream that was opened for it.
 DIAL_PATIENCE: Final = HANDSHAKE_TIMEOUT

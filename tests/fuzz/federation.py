@@ -14,7 +14,7 @@ from parley._crypto.identity import Identity, NodeId
 from parley._crypto.signing import ED25519
 from parley._lbm import keys
 from parley._node.federation.accounts import Accounts
-from parley._node.federation.card import read_card
+from parley._node.federation.cards import read_card
 from parley._node.federation.dials import Dials, Here, Onward, Originate, Refused
 from parley._node.federation.directory import Directory
 from parley._node.protocol import codes

@@ -17,9 +17,8 @@ from parley._crypto.identity import Identity, PublicIdentity
 from parley._crypto.registry import NAMES
 from parley._node.errors import HandshakeError, NotTrustedError
 from parley._node.protocol.codes import SENTENCES, code_name
-from parley._node.trust.accept_hook import AcceptHook
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.policies import AnyPeer, FirstUse, Known, Pinned, TrustPolicy
+from parley._node.trust.policies import AcceptHook, AnyPeer, FirstUse, Known, Pinned, TrustPolicy
 from parley.trust import Candidate
 from tests.handshake.catalogue import (
     FOREIGN_BYTES,

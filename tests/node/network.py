@@ -23,8 +23,7 @@ from parley._crypto.identity import Identity
 from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
 from parley._node.transport.backend import Backend
 from parley._node.transport.ground import Ground
-from parley._node.trust.accept_hook import AcceptHook
-from parley._node.trust.policies import AnyPeer, TrustPolicy
+from parley._node.trust.policies import AcceptHook, AnyPeer, TrustPolicy
 from tests.node.tuned import tuned
 
 PATIENCE = 10.0

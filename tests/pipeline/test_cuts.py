@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._node.apps.simulate import stream_sender
+from parley._node.apps.simulate import actors as stream_sender
 from parley._node.apps.simulate.plan import Plan
 from parley._node.apps.simulate.world import Keeping
 from parley._node.journal import keys

@@ -16,9 +16,9 @@ from parley._node.federation.exports import Exports
 from parley._node.peer.login import log_in
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.remote.requests import Call
-from parley._node.tunnels.dialling import dial_tunnel, tunnel_dial
-from parley._node.tunnels.outlet import TunnelOutlet
-from parley._node.tunnels.switch import IncomingDial
+from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
+from parley._node.tunnels.policy import IncomingDial
+from parley._node.tunnels.tunnel_transport import TunnelOutlet
 from tests.node.network import PATIENCE
 from tests.node.tunnels.ways import Passing, Row, row
 

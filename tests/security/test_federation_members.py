@@ -12,8 +12,7 @@ from parley._crypto.identity import Identity, NodeId
 from parley._crypto.signing import ED25519
 from parley._lbm import keys
 from parley._lbm.codec import decode, encode
-from parley._node.federation.card import Card, sign_card
-from parley._node.federation.cards import CardRefusal
+from parley._node.federation.cards import Card, CardRefusal, sign_card
 from parley._node.federation.dials import Onward, Refused, encode_dial
 from parley._node.federation.directory import Directory
 from parley._node.federation.envelopes import Envelope

@@ -3,7 +3,7 @@ handshake take a bounded amount of memory and time, and keep no peer out.
 
 Elsewhere: that those who were sent a Reject count as well
 (tests/node/test_node.py `test_rejected_connections_count_as_half_open`), the limits for one
-address (tests/node/trust/test_limits_of_servers.py), the deadline in every state of the
+address (tests/node/trust/test_admission_servers.py), the deadline in every state of the
 core (tests/node/protocol/test_handshake_driver.py
 `test_the_deadline_ends_every_state_in_silence`), and no public-key work before the network
 mac is right (tests/handshake).

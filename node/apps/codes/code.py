@@ -3,12 +3,44 @@
 import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import IntEnum
 from typing import Final, Self
 
 from parley._crypto.hashing import HashAlgorithm, label
 from parley._crypto.randomness import random_bytes
-from parley._node.apps.codes.errors import CodeTextError
-from parley._node.trust.words import EVEN, ODD
+from parley._node.errors import ConfigError, NotTrustedError, UnreachableError
+from parley._node.trust.petnames import EVEN, ODD
+
+
+class CodeTextError(ConfigError):
+    """A text is not a code: a word is misspelt, or something is missing."""
+
+
+class WrongCodeError(NotTrustedError):
+    """The other side has another code, so that nobody knows who it is."""
+
+
+class CodeGoneError(UnreachableError):
+    """Nobody waits for a code any more, or nobody came for it."""
+
+
+class CodeReset(IntEnum):
+    """Why an exchange ends: the code of its Reset (section 21)."""
+
+    MALFORMED = 64
+    WRONG = 65
+    GONE = 66
+    BUSY = 67
+
+
+class ExchangeRefused(Exception):
+    """A giver does not go on; the taker is told `code` and a sentence."""
+
+    def __init__(self, code: CodeReset, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
 
 LAST_SLOT: Final = 9_999
 SLOT_SIZE: Final = 2  # bytes

@@ -17,9 +17,13 @@ sentence; after a cut the sender offers again. A decoder raises `MessageError` a
 """
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Self
+from typing import Final, Self, TypeVar
+
+import anyio
+from anyio.abc import ByteReceiveStream
 
 from parley._lbm.codec import decode, encode
 from parley._lbm.errors import LbmDecodeError
@@ -178,3 +182,27 @@ def storage_refusal(error: OSError) -> Refusal:
     if error.errno in _FULL:
         return Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
     return Refusal(RefusalCode.STORAGE, "it cannot be written there")
+
+
+M = TypeVar("M")
+
+
+async def read_message(stream: ByteReceiveStream, decode: Callable[[bytes], M]) -> M:
+    """The next message.
+
+    Raises:
+        MessageError: it is not what was to come, or the stream ended. The stream's own.
+    """
+    return decode(await _exactly(stream, message_size(await _exactly(stream, SIZE_BYTES))))
+
+
+async def _exactly(stream: ByteReceiveStream, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        try:
+            data += await stream.receive(size - len(data))
+        except anyio.EndOfStream:
+            raise MessageError(
+                f"the stream ended after {len(data):,} of the {size:,} bytes of a message"
+            ) from None
+    return data

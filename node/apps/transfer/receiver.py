@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.to_thread import run_sync
 
-from parley._node.apps.transfer.framing import read_message
 from parley._node.apps.transfer.hashes import Hashes
 from parley._node.apps.transfer.names import UnsafeNameError, require_safe, same_file_key
-from parley._node.apps.transfer.partial import Partial
+from parley._node.apps.transfer.progress import Transfer, Watcher
 from parley._node.apps.transfer.protocol import (
     LABEL,
     Begin,
@@ -26,10 +25,10 @@ from parley._node.apps.transfer.protocol import (
     Refusal,
     RefusalCode,
     Resume,
+    read_message,
     storage_refusal,
 )
-from parley._node.apps.transfer.store import FileStore
-from parley._node.apps.transfer.watcher import Transfer, Watcher
+from parley._node.apps.transfer.store import FileStore, Partial
 from parley._node.fair_slots import FairSlots
 from parley._node.handlers.rules import Allow
 from parley._node.node import Node

@@ -6,9 +6,8 @@ from typing import Any
 import anyio
 
 from parley._crypto.identity import NodeId
-from parley._node.apps.chat.member import Member, joined
 from parley._node.apps.chat.messages import Message, clean_name
-from parley._node.apps.chat.room import Room
+from parley._node.apps.chat.room import Member, Room, joined
 from parley._node.cli.chat.screen import Screen, edits_lines
 from parley._node.cli.chat.talk import HELP, Standing, Talk
 from parley._node.cli.context.file import Contexts

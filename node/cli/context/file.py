@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from parley._node.errors import ConfigError, FileError, os_reason
-from parley._node.trust.home import home_directory
-from parley._node.trust.shared_file import locked, replace_file
+from parley._node.trust.files import home_directory, locked, replace_file
 
 MOST_CONTEXTS: Final = 256
 LONGEST: Final = 1_024  # characters of one of its values

@@ -22,7 +22,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import code_name
 from parley._node.remote.requests import Call
 from parley._node.transport.address import Address
-from parley._node.tunnels.home import Home
+from parley._node.tunnels.home_server import Home
 
 NAMES: Final = ("ada", "bob", "cleo", "dan", "eve")
 PATIENCE: Final = 15.0

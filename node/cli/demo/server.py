@@ -17,7 +17,7 @@ from parley._node.cli.output import Output
 from parley._node.node import Node
 from parley._node.server.federation import Federation
 from parley._node.settings.federation import FederationSettings
-from parley._node.tunnels.writer import TunnelWriter
+from parley._node.tunnels.tunnel_transport import TunnelWriter
 
 ROOM: Final = "room"
 _PATIENCE: Final = 15.0  # seconds

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from parley._node.apps.codes.calls import offer_code_calls
+from parley._node.apps.codes.slots import offer_code_calls
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import require_other
 from parley._node.node import Node

@@ -19,8 +19,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from parley._node.apps.transfer.progress import Transfer, Watcher
 from parley._node.apps.transfer.protocol import RefusalCode
-from parley._node.apps.transfer.watcher import Transfer, Watcher
 from parley._node.cli.output import Output, abandon_stdout
 from parley._node.errors import CallRefused, ParleyError
 from parley._node.logs import one_line

@@ -12,9 +12,9 @@ from typing import Final
 import anyio
 
 from parley._crypto.identity import NodeId
-from parley._node.apps.codes.calls import claim_slot, free_slot, keep_slot
 from parley._node.apps.codes.code import SECONDS, Code, draw_slot
 from parley._node.apps.codes.exchange import LABEL, CodeGiver
+from parley._node.apps.codes.slots import claim_slot, free_slot, keep_slot
 from parley._node.cli.given_files import warn
 from parley._node.cli.introduction import dialling_node
 from parley._node.cli.options import NodeOptions
@@ -26,9 +26,9 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.transport.address import Address
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.trust.petnames import fingerprint, in_two_lines
 from parley._node.trust.policies import Pinned
-from parley._node.trust.words import fingerprint, in_two_lines
-from parley._node.tunnels.home import Home
+from parley._node.tunnels.home_server import Home
 
 EVERYWHERE: Final = "tcp://0.0.0.0:0"
 # Of an address that is all of a machine's: its kind, one of documentation, and loopback.

@@ -9,8 +9,13 @@ from time import perf_counter
 import anyio
 
 from parley._node.apps.transfer.names import same_file_key
-from parley._node.apps.transfer.retries import OneSession, OpenSessions, send_over_link
-from parley._node.apps.transfer.sender import Source, safe_name
+from parley._node.apps.transfer.sender import (
+    OneSession,
+    OpenSessions,
+    Source,
+    safe_name,
+    send_over_link,
+)
 from parley._node.cli.context.places import MARK, placed
 from parley._node.cli.introduction import dialling_node
 from parley._node.cli.link import kept_link

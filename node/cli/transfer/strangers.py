@@ -18,7 +18,7 @@ from parley._node.cli.output import Output
 from parley._node.logs import one_line
 from parley._node.remote.remote import Remote
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.words import fingerprint, in_two_lines
+from parley._node.trust.petnames import fingerprint, in_two_lines
 
 REMEMBERED: Final = 1_024  # answers
 _QUESTION: Final = """\

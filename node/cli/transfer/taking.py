@@ -7,10 +7,9 @@ from importlib.util import find_spec
 from typing import Final
 
 from parley._crypto.identity import Identity
-from parley._node.apps.codes.calls import find_slot
-from parley._node.apps.codes.code import Code
-from parley._node.apps.codes.errors import CodeGoneError
+from parley._node.apps.codes.code import Code, CodeGoneError
 from parley._node.apps.codes.exchange import take_code
+from parley._node.apps.codes.slots import find_slot
 from parley._node.apps.transfer.protocol import LABEL
 from parley._node.cli.introduction import dialling_node
 from parley._node.cli.options import NodeOptions

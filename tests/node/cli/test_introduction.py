@@ -14,9 +14,9 @@ from parley._node.cli.output import Output
 from parley._node.cli.own_key import own_key_path
 from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.node import Node
-from parley._node.trust.accept_hook import Candidate
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
-from parley._node.trust.words import fingerprint
+from parley._node.trust.petnames import fingerprint
+from parley._node.trust.policies import Candidate
 from tests.node.cli.conftest import Parley
 from tests.node.cli.terminals import at_terminal
 from tests.node.cli.test_options import common

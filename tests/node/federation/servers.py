@@ -8,7 +8,7 @@ from random import Random  # noqa: TID251 - seeded: in which order cards pass
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.signing import ED25519
 from parley._lbm import keys
-from parley._node.federation.card import Card, read_card, sign_card
+from parley._node.federation.cards import Card, read_card, sign_card
 from parley._node.federation.directory import Directory
 from parley._node.federation.exchange import CardEvent
 from parley._node.federation.limits import CARD_INTERVAL

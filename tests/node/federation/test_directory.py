@@ -7,7 +7,7 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._lbm.fields import MAX_UINT
 from parley._node.errors import ConfigError
-from parley._node.federation.card import Card
+from parley._node.federation.cards import Card
 from parley._node.federation.directory import Directory
 from parley._node.federation.limits import (
     CARD_INTERVAL,

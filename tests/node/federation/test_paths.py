@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parley._crypto.identity import NodeId
-from parley._node.federation.card import Card
-from parley._node.federation.cards import Cards
+from parley._node.federation.cards import Card, Cards
 from parley._node.federation.limits import AVOIDED, MOST_AVOIDED
 from parley._node.federation.paths import (
     Avoided,

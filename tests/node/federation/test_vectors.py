@@ -11,10 +11,16 @@ from parley._crypto.registry import SIGNING
 from parley._lbm import keys
 from parley._lbm.codec import decode, encode
 from parley._node.federation.accounts import Accounts
-from parley._node.federation.attempts import Attempts
-from parley._node.federation.card import Card, read_card
-from parley._node.federation.cards import CardRefusal
-from parley._node.federation.dials import Dials, Here, Onward, Originate, Refused, encode_dial
+from parley._node.federation.cards import Card, CardRefusal, read_card
+from parley._node.federation.dials import (
+    Attempts,
+    Dials,
+    Here,
+    Onward,
+    Originate,
+    Refused,
+    encode_dial,
+)
 from parley._node.federation.directory import Directory
 from parley._node.federation.envelopes import sign_envelope
 from parley._node.federation.paths import Avoided, Obstacle, Path, PathFinder, Route, shortest_paths

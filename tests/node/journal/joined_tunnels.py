@@ -3,7 +3,7 @@
 from typing import Any
 
 from parley._crypto.identity import NodeId
-from parley._node.federation.tunnel_record import TunnelRecord
+from parley._node.federation.dials import TunnelRecord
 from parley._node.journal import keys
 from parley._node.journal.record_types import JoinedTunnel
 from tests.node.journal.recorded import NOW, MemoryJournal

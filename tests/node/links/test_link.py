@@ -21,9 +21,8 @@ from parley._node.links import reachable
 from parley._node.links.hooks import MOST_HOOKS
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.trust.accept_hook import Candidate
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.policies import AnyPeer, Known, OneOf
+from parley._node.trust.policies import AnyPeer, Candidate, Known, OneOf
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left, settled, started
 

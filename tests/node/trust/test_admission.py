@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.trust.admission import BURST_SECONDS, REMEMBERED, Admission, address_key
+from parley._node.errors import CallRefused
+from parley._node.protocol.rate_limit import Rate
+from parley._node.trust.admission import (
+    BURST_SECONDS,
+    MOST_LIMITED_ADDRESSES,
+    REMEMBERED,
+    Admission,
+    Rations,
+    address_key,
+)
 from tests.node.tuned import tuned
 
 EVERYWHERE = "too many connections"
@@ -153,3 +162,27 @@ def test_no_order_of_visits_gets_past_the_limits(
     for who, _ in inside:
         door.left(who)
     assert len(door) == 0
+
+
+def test_each_address_has_its_own() -> None:
+    rations = Rations(Rate(2, 10.0))
+    assert [rations.take("192.0.2.1", 0.0) for _ in range(3)] == [True, True, False]
+    assert rations.take("192.0.2.2", 0.0)
+    # An IPv6 /64 is one.
+    network = [rations.take(f"2001:db8::{host}", 0.0) for host in (1, 2, 3)]
+    assert network == [True, True, False]
+    assert rations.take("192.0.2.1", 10.0)
+    with pytest.raises(CallRefused) as refused:
+        rations.require("192.0.2.1", 10.0)
+    assert refused.value.code == 19
+
+
+def test_who_was_quiet_for_longest_is_forgotten_first() -> None:
+    rations = Rations(Rate(1, 10.0))
+    for number in range(MOST_LIMITED_ADDRESSES):
+        rations.require(f"host-{number}", 0.0)
+    assert not rations.take("host-0", 0.0)  # and is the last to have asked
+    rations.require("one more", 0.0)
+    assert len(rations) == MOST_LIMITED_ADDRESSES
+    assert not rations.take("host-0", 0.0)
+    rations.require("host-1", 0.0)

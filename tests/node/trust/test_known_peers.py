@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError, KnownPeersError
+from parley._node.trust import files as shared_file
 from parley._node.trust import known_peers as module
-from parley._node.trust import shared_file
 from parley._node.trust.known_peers import MAX_NAME_SIZE, KnownPeer, KnownPeers, default_known_peers
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.petnames import Petnames
+from parley._node.trust.petnames import EVEN, FINGERPRINT_SIZE, ODD, Petnames, fingerprint, words_of
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 ALICE, BOB, BOBBY = (NodeId(bytes([n]) * 31 + bytes([end])) for n, end in ((1, 1), (2, 2), (2, 3)))
@@ -77,3 +77,30 @@ def test_those_of_the_home(known: KnownPeers, monkeypatch: pytest.MonkeyPatch) -
     assert Petnames.of_home().of(ALICE) == "alice"
     monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
     assert Petnames.of_home().of(ALICE) is None
+
+
+def test_the_list_is_whole() -> None:
+    assert len(set(EVEN)) == len(set(ODD)) == 256
+    assert not set(EVEN) & set(ODD)
+    assert all(word.isascii() and word.islower() and word.isalpha() for word in EVEN + ODD)
+
+
+def test_published_examples() -> None:
+    # Of the article on the list in Wikipedia: the beginning of a fingerprint of a PGP key.
+    data = bytes.fromhex("E582 94F2 E9A2 2748 6E8B 061B 31CC 528F D7FA 3F19")
+    assert " ".join(words_of(data)) == (
+        "topmost istanbul pluto vagabond treadmill pacific brackish dictator goldfish medusa "
+        "afflict bravado chatter revolver dupont midsummer stopwatch whimsical cowbell bottomless"
+    )
+
+
+def test_a_fingerprint_is_the_beginning_of_an_id() -> None:
+    node_id = NodeId(bytes.fromhex("E582 94F2 E9A2 2748 6E8B") + bytes(22))
+    words = fingerprint(node_id)
+    assert words.split() == words_of(node_id[:FINGERPRINT_SIZE])
+    assert words == (
+        "topmost istanbul pluto vagabond treadmill pacific brackish dictator goldfish medusa"
+    )
+    other = bytearray(node_id)
+    other[FINGERPRINT_SIZE - 1] ^= 1
+    assert fingerprint(NodeId(bytes(other))) != words

@@ -13,10 +13,9 @@ from parley._node.errors import ParleyError, StreamResetError, TunnelRefusedErro
 from parley._node.federation.limits import TUNNELS_OF_LINK
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from parley._node.testing import FakeClock
-from parley._node.tunnels.account_switch import AccountSwitch
-from parley._node.tunnels.dialling import dial_tunnel
+from parley._node.tunnels.dial import dial_tunnel
+from parley._node.tunnels.policy import AccountSwitch, IncomingDial
 from parley._node.tunnels.service import DIAL_PATIENCE
-from parley._node.tunnels.switch import IncomingDial
 from tests.inspection import error_code_of, received_bytes_of
 from tests.node.network import PATIENCE, eventually, meeting, started
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row

@@ -25,12 +25,12 @@ from parley._node.protocol.codes import (
     CloseCode,
 )
 from parley._node.protocol.event import NO_PAYLOAD, parse_raw
-from parley._node.server.opening import passed_on
+from parley._node.server.tunnel_dialer import passed_on
 from parley._node.streams.stream import Stream
 from parley._node.streams.tunnel_stream import TunnelStream
-from parley._node.tunnels.dialling import dial_tunnel
-from parley._node.tunnels.outlet import TunnelOutlet
-from parley._node.tunnels.switch import IncomingDial
+from parley._node.tunnels.dial import dial_tunnel
+from parley._node.tunnels.policy import IncomingDial
+from parley._node.tunnels.tunnel_transport import TunnelOutlet
 from tests.inspection import error_code_of
 from tests.node.network import PATIENCE, eventually
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row

@@ -15,8 +15,8 @@ from parley._crypto.randomness import random_bytes
 from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._node.errors import TunnelRefusedError
+from parley._node.federation.dials import TunnelRecord
 from parley._node.federation.exports import Exports
-from parley._node.federation.tunnel_record import TunnelRecord
 from parley._node.handlers.registry import Entry
 from parley._node.journal.journal import Journal
 from parley._node.node import Node
@@ -25,10 +25,9 @@ from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, Res
 from parley._node.streams.stream import Stream
 from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.testing import FakeClock, FaultyLink
-from parley._node.tunnels.dialling import dial_tunnel, tunnel_dial
-from parley._node.tunnels.outlet import TunnelOutlet
-from parley._node.tunnels.switch import IncomingDial
-from parley._node.tunnels.writer import TunnelWriter
+from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
+from parley._node.tunnels.policy import IncomingDial
+from parley._node.tunnels.tunnel_transport import TunnelOutlet, TunnelWriter
 from tests.node.network import PATIENCE, config, introduce
 
 AUDITOR = AuditorPrivateKey.create().public

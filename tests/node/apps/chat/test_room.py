@@ -8,12 +8,11 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-import parley._node.apps.chat.member as member_module
+import parley._node.apps.chat.room as member_module
 from parley import Call, CallRefused, Link, Node, NodeConfig, Peer, SubscribeRejected
 from parley._crypto.identity import Identity
-from parley._node.apps.chat.member import Member, joined
 from parley._node.apps.chat.messages import Message, Person
-from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Room
+from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Member, Room, joined
 from parley._node.errors import ParleyError, PeerClosedError, UnreachableError
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import config, eventually, introduce, new_node, settled, started

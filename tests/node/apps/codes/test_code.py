@@ -3,9 +3,8 @@
 import pytest
 
 from parley._node.apps.codes import code
-from parley._node.apps.codes.code import Code, draw_slot, looks_like_code
-from parley._node.apps.codes.errors import CodeTextError
-from parley._node.trust.words import EVEN, ODD
+from parley._node.apps.codes.code import Code, CodeTextError, draw_slot, looks_like_code
+from parley._node.trust.petnames import EVEN, ODD
 from tests.sweep import sweep
 
 

@@ -10,10 +10,8 @@ import pytest
 
 from parley._crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
 from parley._node.apps.codes import exchange
-from parley._node.apps.codes.code import Code
-from parley._node.apps.codes.errors import CodeGoneError, CodeReset, WrongCodeError
-from parley._node.apps.codes.exchange import LABEL, CodeGiver, take_code
-from parley._node.apps.codes.giving import FAILED_TRIES
+from parley._node.apps.codes.code import Code, CodeGoneError, CodeReset, WrongCodeError
+from parley._node.apps.codes.exchange import FAILED_TRIES, LABEL, CodeGiver, take_code
 from parley._node.errors import NotTrustedError, PeerClosedError, StreamResetError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer

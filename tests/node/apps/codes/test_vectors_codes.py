@@ -5,9 +5,8 @@ import pytest
 from parley._crypto.identity import NodeId
 from parley._crypto.registry import HASHES
 from parley._crypto.spake2 import Spake2, password_scalar
-from parley._node.apps.codes.code import Code, looks_like_code
-from parley._node.apps.codes.errors import CodeTextError, ExchangeRefused
-from parley._node.apps.codes.giving import Giving
+from parley._node.apps.codes.code import Code, CodeTextError, ExchangeRefused, looks_like_code
+from parley._node.apps.codes.exchange import Giving
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 OTHER_ADDRESSES = [f"192.0.2.{number}" for number in range(256)]

@@ -3,8 +3,7 @@
 import pytest
 
 from parley._crypto.identity import Identity
-from parley._node.apps.simulate.draws import Draws
-from parley._node.apps.simulate.plan import Plan
+from parley._node.apps.simulate.plan import Draws, Plan
 from parley._node.node import Node
 from parley._node.testing import connected_nodes
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from parley._node.apps.transfer.progress import Transfer, Watcher
 from parley._node.apps.transfer.protocol import FileOffer
 from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.store import FileStore
-from parley._node.apps.transfer.watcher import Transfer, Watcher
 from parley._node.errors import ParleyError
 from tests.node.network import Meeting, meeting
 

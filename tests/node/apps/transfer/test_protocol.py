@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,9 @@ from parley._node.apps.transfer.protocol import (
     Receipt,
     Resume,
     message_size,
+    read_message,
 )
+from parley._node.transport.memory import memory_pair
 
 SHA256 = st.binary(min_size=32, max_size=32)
 SIZES = st.integers(0, LARGEST_FILE)
@@ -74,3 +77,35 @@ def test_unknown_cells_are_ignored() -> None:
 def test_sizes_of_no_message(prefix: bytes) -> None:
     with pytest.raises(MessageError):
         message_size(prefix)
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_message_in_crumbs_leaves_what_follows(anyio_backend: str) -> None:
+    ours, theirs = memory_pair()
+
+    async def send() -> None:
+        for byte in Begin(7).encode():
+            await ours.send(bytes([byte]))
+        await ours.send(Begin(8).encode() + b"rest")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(send)
+        assert await read_message(theirs, Begin.decode) == Begin(7)
+        assert await read_message(theirs, Begin.decode) == Begin(8)
+        assert await theirs.receive() == b"rest"
+    await ours.aclose()
+    await theirs.aclose()
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\5abc", b"\xff\xff"])
+async def test_a_message_that_is_none(anyio_backend: str, data: bytes) -> None:
+    ours, theirs = memory_pair()
+    if data:
+        await ours.send(data)
+    await ours.send_eof()
+    with pytest.raises(MessageError):
+        await read_message(theirs, Begin.decode)
+    await ours.aclose()
+    await theirs.aclose()

@@ -11,7 +11,6 @@ import pytest
 
 import parley._node.apps.transfer.receiver as receiver_module
 from parley._node.apps.transfer.files import OpenFile
-from parley._node.apps.transfer.framing import read_message
 from parley._node.apps.transfer.hashes import SETTLED_NS, Hashes
 from parley._node.apps.transfer.names import PARTIAL_ENDING, partial_name
 from parley._node.apps.transfer.protocol import (
@@ -21,6 +20,7 @@ from parley._node.apps.transfer.protocol import (
     Receipt,
     RefusalCode,
     Resume,
+    read_message,
 )
 from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.store import FileStore

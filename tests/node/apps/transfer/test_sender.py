@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from parley._node.apps.transfer.framing import read_message
 from parley._node.apps.transfer.names import UnsafeNameError, partial_name
 from parley._node.apps.transfer.protocol import (
     LABEL,
@@ -15,6 +14,7 @@ from parley._node.apps.transfer.protocol import (
     Receipt,
     RefusalCode,
     Resume,
+    read_message,
 )
 from parley._node.apps.transfer.sender import Source, send_file
 from parley._node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError

@@ -12,9 +12,8 @@ import pytest
 
 import parley._node.apps.transfer.store as store_module
 from parley._node.apps.transfer.names import PARTIAL_ENDING, partial_name
-from parley._node.apps.transfer.partial import Partial
 from parley._node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode, storage_refusal
-from parley._node.apps.transfer.store import FileStore
+from parley._node.apps.transfer.store import FileStore, Partial
 
 CONTENT = b"content"
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from parley._crypto.identity import NodeId
-from parley._node.apps.codes.code import Code
-from parley._node.apps.codes.errors import WrongCodeError
+from parley._node.apps.codes.code import Code, WrongCodeError
 from parley._node.cli.output import Output
 from parley._node.cli.transfer import giving, taking
 from parley._node.cli.transfer.giving import WaysToMeet

@@ -16,7 +16,7 @@ from parley._node.cli.transfer.display import Display
 from parley._node.cli.transfer.strangers import Strangers
 from parley._node.errors import CallRefused
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.trust.words import fingerprint
+from parley._node.trust.petnames import fingerprint
 from tests.node.cli.terminals import at_terminal
 from tests.node.network import Meeting, meeting, settled
 

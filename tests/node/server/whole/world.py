@@ -24,7 +24,7 @@ from parley._node.settings.federation import FederationSettings
 from parley._node.testing.link import FaultyLink
 from parley._node.testing.servers import MemoryNetwork
 from parley._node.transport.address import Address
-from parley._node.tunnels.home import Home
+from parley._node.tunnels.home_server import Home
 from tests.node.network import config
 from tests.node.server.whole.ledger import Ledger
 from tests.node.server.whole.simulated_loop import LoopClock

@@ -13,7 +13,7 @@ from typing import Final
 
 from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
-from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.plan import Draws
 
 # Seconds within which all servers start, one after another.
 STARTING: Final = 10.0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from parley._crypto.identity import NodeId
-from parley._node.federation.card import Card
+from parley._node.federation.cards import Card
 from parley._node.federation.dials import Here, Onward, Refused, encode_dial
 from parley._node.federation.directory import Directory
 from parley._node.federation.exchange import CardEvent

@@ -1,6 +1,6 @@
 """How cards spread in a simulated federation: from when each was made until all had it."""
 
-from parley._node.federation.card import Card
+from parley._node.federation.cards import Card
 
 
 class Spread:

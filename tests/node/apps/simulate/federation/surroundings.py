@@ -7,7 +7,7 @@ from typing import Any
 
 from parley._lbm import keys
 from parley._lbm.codec import decode
-from parley._node.federation.card import Card, read_card
+from parley._node.federation.cards import Card, read_card
 from parley._node.federation.exchange import CardEvent
 from parley._node.federation.limits import ATTEMPTS, HOP_ALLOWANCE
 from parley._node.protocol.codes import CARDS

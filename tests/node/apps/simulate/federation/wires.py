@@ -5,7 +5,7 @@ some of them late, until they are cut.
 from collections.abc import Callable
 from typing import Final
 
-from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.plan import Draws
 from tests.node.apps.simulate.federation.agenda import Agenda
 from tests.node.apps.simulate.federation.plan import QUICKEST, SENT_AGAIN, SLOWEST
 

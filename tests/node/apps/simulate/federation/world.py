@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from parley._node.apps.simulate.draws import Draws
+from parley._node.apps.simulate.plan import Draws
 from parley._node.federation.limits import CARD_INTERVAL
 from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.apps.simulate.federation.links import KeptLink

@@ -1,0 +1,518 @@
+"""Reviews: whoever is not trusted any more is ended, live or parted, and everybody else stays."""
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from parley import Identity, Node, NodeId, PublicIdentity
+from parley._node.errors import ConfigError, ParleyError, PeerClosedError
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.trust import known_peers as watched_file
+from parley._node.trust import revalidation as reviews
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.policies import (
+    AcceptHook,
+    AnyPeer,
+    Candidate,
+    FirstUse,
+    Known,
+    OneOf,
+    TrustPolicy,
+)
+from tests.node.network import eventually, new_node, nothing_left, settled, started
+from tests.node.trust.courts import ALICE, EVE, Members, court
+
+pytestmark = pytest.mark.anyio
+
+LISTEN = "tcp://127.0.0.1:0"
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+ONLY_ALICE = OneOf({ALICE.node_id})
+
+# Who lets both in, and what is done so that Eve is refused.
+Case = tuple[TrustPolicy | AcceptHook, Callable[[Node], Awaitable[None]]]
+
+
+def any_peer(known: KnownPeers) -> Case:
+    return AnyPeer(), lambda node: node.change_trust(ONLY_ALICE)
+
+
+def one_of(known: KnownPeers) -> Case:
+    both = OneOf({ALICE.node_id, EVE.node_id})
+    return both, lambda node: node.change_trust(ONLY_ALICE)
+
+
+def in_the_file(known: KnownPeers) -> Case:
+    for identity in (ALICE, EVE):
+        known.add(identity.node_id, None, NOW)
+    return Known(known), forgetting(known)
+
+
+def first_use(known: KnownPeers) -> Case:
+    return FirstUse(known), forgetting(known)
+
+
+def own_policy(known: KnownPeers) -> Case:
+    return expelling(Members())
+
+
+def own_policy_in_a_thread(known: KnownPeers) -> Case:
+    return expelling(Members(reads_files=True))
+
+
+def hook(known: KnownPeers) -> Case:
+    members = Members()
+
+    async def decide(candidate: Candidate) -> bool:
+        assert (candidate.address, candidate.dialled) == ("127.0.0.1", False)
+        await anyio.sleep(0.001)
+        return candidate.node_id in members.ids
+
+    return decide, expelling(members)[1]
+
+
+def forgetting(known: KnownPeers) -> Callable[[Node], Awaitable[None]]:
+    async def change(node: Node) -> None:
+        assert KnownPeers(known.path).forget(EVE.node_id)
+        await node.review()
+        # Being asked about is not being met.
+        assert [peer.node_id for peer in known] == [ALICE.node_id]
+
+    return change
+
+
+def expelling(members: Members) -> Case:
+    async def change(node: Node) -> None:
+        members.ids.remove(EVE.node_id)
+        await node.review()
+
+    return members, change
+
+
+KINDS = [any_peer, one_of, in_the_file, first_use, own_policy, own_policy_in_a_thread, hook]
+EACH_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> KnownPeers:
+    return KnownPeers(tmp_path / "known_peers")
+
+
+def assert_logged(caplog: pytest.LogCaptureFixture, node_id: NodeId) -> None:
+    (line,) = [line for line in caplog.messages if "peer-not-trusted" in line]
+    assert line.startswith(f"peer {node_id.short} ended: peer-not-trusted (")
+    assert str(node_id) in line
+
+
+@EACH_KIND
+async def test_a_live_one(
+    kind: Callable[[KnownPeers], Case], known: KnownPeers, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust, change = kind(known)
+    async with court(trust) as there:
+        await change(there.server)
+        with pytest.raises(PeerClosedError) as caught:
+            await there.eve_there.call("x")
+        assert caught.value.code == CloseCode.PEER_NOT_TRUSTED
+        assert_logged(caplog, EVE.node_id)
+        # She learns no more than at a handshake.
+        ended = await there.eve.closed()
+        assert (ended.code, ended.text, ended.remote) == (5, "", True)
+        await there.alice_stays()
+        # As far as they know, the next one is as the first was.
+        again = await there.eve_node.connect(there.proxy.address)
+        if kind is first_use:
+            assert await again.call("echo", 1) == 1
+        else:
+            assert (await again.closed()).code == CloseCode.AUTHENTICATION_FAILED
+
+
+@EACH_KIND
+async def test_a_parted_one(
+    kind: Callable[[KnownPeers], Case], known: KnownPeers, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust, change = kind(known)
+    async with court(trust) as there:
+        await there.part()
+        await change(there.server)
+        assert (await there.eve_there.closed()).code == CloseCode.PEER_NOT_TRUSTED
+        assert_logged(caplog, EVE.node_id)
+        await there.alice_stays()
+        # What she dials again is answered as if the session had never been.
+        await there.eve.live.changes.until(lambda: there.eve.live.unknown)
+        assert there.eve.is_parted
+        there.eve.live.lost("she gives up")
+
+
+async def test_what_is_left_of_a_closed_session_goes_too() -> None:
+    members = Members()
+    async with court(members) as there:
+        there.proxy.to_client.stall()
+        async with anyio.create_task_group() as tasks:
+            for peer in (there.alice_there, there.eve_there):
+                tasks.start_soon(peer.close, 70, "enough")
+            await eventually(lambda: not (there.alice_there.is_open or there.eve_there.is_open))
+            members.ids.remove(EVE.node_id)
+            await there.server.review()
+            there.proxy.cut()  # and the Closes with it
+            there.proxy.resume()
+            assert (await there.alice.closed()).text == "enough"
+            await there.eve.live.changes.until(lambda: there.eve.live.unknown)
+            there.eve.live.lost("she gives up")
+
+
+async def test_whom_we_dialled(known: KnownPeers) -> None:
+    """Each is asked about by what let it in, and who is pinned by its address stays."""
+    async with new_node() as node, new_node() as server, new_node() as other:
+        place = str(Address.parse(await server.listen(LISTEN)).without_node_id())
+        pinned = await node.connect(server.addresses[0])
+        met = await node.connect(place, trust=FirstUse(known))
+        elsewhere = await node.connect(await other.listen(LISTEN))
+        assert known.by_name(place) is not None
+        await node.review()
+        assert met.is_open
+        known.forget(server.node_id)
+        await node.review()
+        assert (await met.closed()).code == CloseCode.PEER_NOT_TRUSTED
+        await eventually(lambda: len(server.peers) == 1)
+        assert len(known) == 0
+        await node.change_trust(OneOf([]))  # is for those who dial us
+        assert set(node.peers) == {pinned, elsewhere}
+
+
+async def test_a_name_that_is_another_peers_by_now(known: KnownPeers) -> None:
+    async with new_node() as node, new_node() as server:
+        place = str(Address.parse(await server.listen(LISTEN)).without_node_id())
+        peer = await node.connect(place, trust=FirstUse(known))
+        known.rename(server.node_id, "somebody")
+        await node.review()
+        assert peer.is_open
+        known.add(EVE.node_id, place, NOW)
+        await node.review()
+        assert "HAS CHANGED" in (await peer.closed()).reason
+
+
+async def test_unencrypted_peers_are_not_asked_about() -> None:
+    async with new_node(plaintext="only") as node, new_node(plaintext="only") as other:
+        peer = await other.connect(await node.listen(LISTEN), trust=AnyPeer())
+        await eventually(lambda: bool(node.peers))
+        with pytest.raises(ConfigError, match="'one-of' does not go with plaintext"):
+            await node.change_trust(OneOf([]))
+        with pytest.raises(ConfigError, match="an async function"):
+            await node.change_trust(7)  # type: ignore[arg-type]  # that is the test
+        assert isinstance(node.trust, AnyPeer)
+        await node.review()
+        assert await peer.ping() < 5
+
+
+async def test_a_node_that_does_not_run_reviews_nobody() -> None:
+    node = new_node()
+    for _ in range(2):
+        with pytest.raises(ParleyError, match="not running"):
+            await node.review()
+        async with node:
+            await node.review()
+
+
+# What fails refuses.
+
+
+async def fails(candidate: Candidate) -> bool:
+    raise KeyError("what only the log may know")
+
+
+async def hangs(candidate: Candidate) -> bool:
+    await anyio.sleep_forever()
+    return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (fails, "the accept hook failed"),
+        (hangs, "the accept hook did not decide"),
+    ],
+)
+async def test_a_hook_that_has_no_answer(
+    answer: AcceptHook, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    second = False
+
+    async def decide(candidate: Candidate) -> bool | None:
+        return await answer(candidate) if second and candidate.node_id == EVE.node_id else True
+
+    async with court(decide, accept_timeout=0.05) as there:
+        second = True
+        await there.server.review()
+        assert text in (await there.eve_there.closed()).reason
+        assert (await there.eve.closed()).code == CloseCode.AUTHENTICATION_FAILED
+        await there.alice_stays()
+    assert ("what only the log may know" in caplog.text) == (answer is fails)
+
+
+class Broken(Members):
+    """Has a bug when it is asked about Eve once more."""
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        super().check(peer, name)
+        if self.checks > 2 and peer.node_id == EVE.node_id:
+            raise KeyError("what only the log may know")
+
+
+@pytest.mark.parametrize("reads_files", [False, True])
+async def test_a_policy_that_fails(reads_files: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async with court(Broken(reads_files=reads_files)) as there:
+        await there.server.review()
+        assert (await there.eve_there.closed()).reason == "trust policy 'members' failed"
+        await there.alice_stays()
+    assert "what only the log may know" in caplog.text
+
+
+class Slow(Members):
+    """Does not return when it is asked about Eve once more."""
+
+    def __init__(self) -> None:
+        super().__init__(reads_files=True)
+        self.enough = threading.Event()
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        super().check(peer, name)
+        if self.checks > 2 and peer.node_id == EVE.node_id:
+            self.enough.wait(20)
+
+
+async def test_a_policy_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (reviews, watched_file):
+        monkeypatch.setattr(module, "UNREADABLE", 0.1)
+    slow = Slow()
+    async with court(slow) as there:
+        try:
+            await there.server.review()
+            assert "did not answer in 0.1 s" in (await there.eve_there.closed()).reason
+        finally:
+            slow.enough.set()
+
+
+# Who is there while it is asked.
+
+
+class LaterAlone:
+    """A hook that lets everybody in. Once `second` is set, it waits for `enough` and lets in Alice
+    alone."""
+
+    def __init__(self) -> None:
+        self.second = False
+        self.asking, self.enough = anyio.Event(), anyio.Event()
+
+    async def decide(self, candidate: Candidate) -> bool:
+        if self.second:
+            self.asking.set()
+            await self.enough.wait()
+        return not self.second or candidate.node_id == ALICE.node_id
+
+
+async def test_a_decision_that_is_under_way_is_made_anew() -> None:
+    """What a handshake's hook has looked up may be out of date by the time that it answers."""
+    members, asked, enough = {EVE.node_id}, 0, anyio.Event()
+
+    async def decide(candidate: Candidate) -> bool:
+        nonlocal asked
+        found = candidate.node_id in members
+        asked += 1
+        await enough.wait()
+        return found
+
+    async with new_node(decide) as server, Node(EVE, config=server.config) as eve:
+        peer = await eve.connect(await server.listen(LISTEN))
+        await eventually(lambda: asked == 1)
+        members.clear()
+        await server.review()  # and it does not wait for a handshake
+        enough.set()
+        assert (await peer.closed()).code == CloseCode.AUTHENTICATION_FAILED
+        assert asked == 2
+
+
+@pytest.mark.parametrize("to", [ONLY_ALICE, Members(reads_files=True)])
+async def test_a_change_holds_for_those_who_wait_to_be_let_in(to: TrustPolicy) -> None:
+    asked, enough = anyio.Event(), anyio.Event()
+
+    async def decide(candidate: Candidate) -> bool:
+        asked.set()
+        await enough.wait()
+        return to is not ONLY_ALICE  # as the new one does not
+
+    async with new_node(decide) as server, Node(ALICE, config=server.config) as alice:
+        peer = await alice.connect(await server.listen(LISTEN))
+        await asked.wait()
+        await server.change_trust(to)
+        enough.set()
+        assert await peer.ping() < 5
+
+
+async def test_a_peer_that_ends_while_it_is_asked_about() -> None:
+    hook = LaterAlone()
+    async with court(hook.decide) as there:
+        hook.second = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(there.server.review)
+            await hook.asking.wait()
+            await there.eve.close()
+            assert (await there.eve_there.closed()).code == CloseCode.NORMAL
+            hook.enough.set()
+        await there.alice_stays()
+
+
+async def test_one_policy_is_not_held_against_the_next() -> None:
+    """Eve is refused by the hook, but by then she is trusted by another policy."""
+    hook = LaterAlone()
+    async with court(hook.decide) as there:
+        hook.second = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(there.server.review)
+            await hook.asking.wait()
+            tasks.start_soon(there.server.change_trust, AnyPeer())
+            await settled()
+            hook.enough.set()
+        assert len(there.server.peers) == 2
+
+
+# One at a time, so many at a time.
+
+
+async def test_whoever_asks_during_a_review_waits_for_the_next() -> None:
+    asked, running, most, enough = 0, 0, 0, anyio.Event()
+
+    async def decide(candidate: Candidate) -> bool:
+        nonlocal asked, running, most
+        asked, running = asked + 1, running + 1
+        most = max(most, running)
+        if asked > 2:
+            await enough.wait()
+        running -= 1
+        return True
+
+    async with court(decide) as there:
+        async with anyio.create_task_group() as tasks:
+            first = await started(tasks, there.server.review)
+            others = [await started(tasks, there.server.review) for _ in range(3)]
+            assert (asked, most) == (4, 2)
+            assert [first, *others] == [[], [], [], []]
+            enough.set()
+        assert (asked, most) == (6, 2)  # the three of them share one
+        assert [first, *others] == [[None]] * 4
+
+
+async def test_hooks_are_asked_about_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviews, "HOOKS_AT_ONCE", 3)
+    second, running, most = False, 0, 0
+
+    async def decide(candidate: Candidate) -> bool:
+        nonlocal running, most
+        if second:
+            running += 1
+            most = max(most, running)
+            await anyio.sleep(0.005)
+            running -= 1
+        return not second
+
+    async with new_node(decide) as server, new_node() as node:
+        address = await server.listen(LISTEN)
+        for _ in range(8):
+            await node.connect(address)
+        await eventually(lambda: len(server.peers) == 8)
+        second = True
+        await server.review()
+        assert (server.peers, running, most) == ([], 0, 3)
+
+
+async def test_others_have_their_turn_between_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviews, "AT_A_TIME", 2)
+    turns: list[int] = []
+    members = Members()
+    async with new_node(members) as server, new_node() as node:
+        members.ids.add(node.node_id)
+        address = await server.listen(LISTEN)
+        for _ in range(6):
+            await node.connect(address)
+        await eventually(lambda: len(server.peers) == 6)
+        members.ids.clear()
+
+        async def count() -> None:
+            while not turns or turns[-1] < 12:
+                turns.append(members.checks)
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(count)
+            await server.review()
+        assert set(turns) & {8, 10}
+        assert set(turns) <= {6, 8, 10, 12}
+        assert server.peers == []
+
+
+# Its end.
+
+
+async def test_it_is_carried_through_although_nobody_waits() -> None:
+    hook = LaterAlone()
+    async with court(hook.decide) as there:
+        hook.second = True
+        with anyio.move_on_after(0.02) as scope:
+            await there.server.review()
+        assert scope.cancelled_caught
+        hook.enough.set()
+        assert (await there.eve.closed()).code == CloseCode.AUTHENTICATION_FAILED
+        await there.alice_stays()
+
+
+async def test_a_node_that_ends_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)  # a line that is kept keeps its peer
+
+    async def end_meanwhile() -> None:
+        hook = LaterAlone()
+        async with (
+            anyio.create_task_group() as tasks,
+            new_node(hook.decide) as server,
+            new_node() as node,
+        ):
+            await node.connect(await server.listen(LISTEN))
+            await eventually(lambda: bool(server.peers))
+            hook.second = True
+            outcome = await started(tasks, server.review)
+            assert outcome == []
+        (error,) = outcome
+        assert isinstance(error, ParleyError)
+        assert "ended" in str(error)
+
+    with nothing_left():
+        await end_meanwhile()
+
+
+async def test_many_reviews_at_any_moment_leave_nothing(
+    known: KnownPeers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    async def review() -> None:
+        async with new_node(FirstUse(known)) as server, Node(Identity.create()) as node:
+            address = await server.listen(LISTEN)
+            for turns in range(12):
+                peer = await node.connect(address)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(server.review)
+                    for _ in range(turns):
+                        await anyio.lowlevel.cancel_shielded_checkpoint()
+                    if turns % 3 == 0:
+                        tasks.cancel_scope.cancel()
+                    elif turns % 3 == 1:
+                        known.forget(node.node_id)
+                await peer.close()
+
+    with nothing_left():
+        await review()

@@ -1,0 +1,294 @@
+"""A file of known peers is looked at for as long as somebody is there whom it let in. Whoever is
+taken out of it is gone after some looks; a file that is being written, or cannot be read for a
+moment, refuses nobody.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from parley import Node, PublicIdentity
+from parley._crypto.identity import Identity, NodeId
+from parley._node.protocol.codes import CloseCode
+from parley._node.testing import FakeClock
+from parley._node.trust.known_peers import LOOK, MOST_LOOKS, UNREADABLE, KnownPeer, KnownPeers
+from parley._node.trust.policies import FirstUse, Known, TrustPolicy
+from tests.inspection import reviews_of
+from tests.node.network import eventually, new_node
+from tests.node.trust.courts import ALICE, EVE, Court, court
+
+pytestmark = pytest.mark.anyio
+
+LISTEN = "tcp://127.0.0.1:0"
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+class Looked(KnownPeers):
+    """Counts how often it was looked at."""
+
+    looks = 0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.before: list[Callable[[], object]] = []  # what happens before it is read
+
+    def lookup(self, node_id: NodeId) -> KnownPeer | None:
+        while self.before:
+            self.before.pop()()
+        return super().lookup(node_id)
+
+    def __iter__(self) -> Iterator[KnownPeer]:
+        while self.before:
+            self.before.pop()()
+        return super().__iter__()
+
+    def stamp(self) -> Hashable:
+        self.looks += 1
+        return super().stamp()
+
+
+class OwnPolicy:
+    """A policy as users write them, which decides by the same file."""
+
+    name = "own"
+    allows_plaintext = False
+    reads_files = True
+
+    def __init__(self, known_peers: KnownPeers) -> None:
+        self.known_peers = known_peers
+        self._known = Known(known_peers)
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        self._known.check(peer, name)
+
+
+POLICIES: list[Callable[[KnownPeers], TrustPolicy]] = [Known, FirstUse, OwnPolicy]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A court whose server decides by a file, on a clock; `editor` is that file as another process
+    has it."""
+
+    there: Court
+    clock: FakeClock
+    file: Looked
+    editor: KnownPeers
+
+    def text(self) -> str:
+        return self.file.path.read_text()
+
+    def write(self, text: str | None) -> None:
+        """Write it in place, as some editors do; None: take it away."""
+        if text is None:
+            self.file.path.unlink()
+        else:
+            self.file.path.write_text(text)
+
+    async def look(self, times: int = 1) -> None:
+        """Let the server look at the file, and act on it."""
+        for _ in range(times):
+            await self._rest()
+            looks = self.file.looks
+            self.clock.advance(LOOK)
+            await eventually(lambda: self.file.looks > looks)  # noqa: B023 - awaited here
+        await self._rest()
+
+    async def _rest(self) -> None:
+        reviews = reviews_of(self.there.server)
+        await eventually(lambda: reviews.runner is None or bool(reviews.changes.waiters))
+
+    @property
+    def ids(self) -> set[NodeId | None]:
+        return {peer.node_id for peer in self.there.server.peers}
+
+
+BOTH = {ALICE.node_id, EVE.node_id}
+
+
+@asynccontextmanager
+async def watch(
+    path: Path, policy: Callable[[KnownPeers], TrustPolicy] = Known
+) -> AsyncIterator[Watch]:
+    clock, file, editor = FakeClock(), Looked(path), KnownPeers(path)
+    for identity in (ALICE, EVE):
+        editor.add(identity.node_id, None, NOW)
+    async with court(policy(file), clock) as there:
+        yield Watch(there, clock, file, editor)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "known_peers"
+
+
+@pytest.mark.parametrize("parted", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_whoever_is_forgotten_is_ended(
+    policy: Callable[[KnownPeers], TrustPolicy], parted: bool, path: Path
+) -> None:
+    async with watch(path, policy) as on:
+        if parted:
+            await on.there.part()
+        await on.look(3)
+        assert on.ids == BOTH
+        on.editor.forget(EVE.node_id)
+        await on.look(2)
+        assert on.ids == {ALICE.node_id}
+        assert (await on.there.eve_there.closed()).code == CloseCode.PEER_NOT_TRUSTED
+        assert [peer.node_id for peer in on.editor] == [ALICE.node_id]
+        on.there.eve.live.lost("she gives up")
+        await on.there.alice_stays()
+
+
+async def test_who_was_forgotten_before_the_first_look(path: Path) -> None:
+    """Nobody knows in which state the file was when a peer was let in."""
+    async with watch(path) as on:
+        on.editor.forget(EVE.node_id)
+        on.file.lookup(ALICE.node_id)  # reads it, so that what is cached has not changed
+        await on.look(2)
+        assert on.ids == {ALICE.node_id}
+
+
+async def test_a_file_that_is_gone_or_half_written_for_a_moment(path: Path) -> None:
+    async with watch(path) as on:
+        await on.look(3)
+        text = on.text()
+        for content in (None, "", text[:100]):
+            on.write(content)
+            await on.look()
+            on.write(text)
+            await on.look(2)
+            assert on.ids == BOTH
+        on.write(None)  # for good: nobody is known
+        await on.look(2)
+        assert on.ids == set()
+
+
+@pytest.mark.parametrize("content", ["what is that?\n", "# with a line more\n"])
+async def test_a_file_that_is_written_as_it_is_read(path: Path, content: str) -> None:
+    """It was still when it was looked at, and empty when it was read."""
+    async with watch(path) as on:
+        await on.look(3)
+        text = on.text()
+        on.write(content if content.startswith("what") else text + content)
+        await on.look()
+        on.file.before.append(lambda: on.write(""))
+        await on.look()
+        assert not on.file.before
+        assert on.ids == BOTH
+        on.write(text)
+        await on.look(2)
+        assert on.ids == BOTH
+        on.editor.forget(EVE.node_id)
+        await on.look(2)
+        assert on.ids == {ALICE.node_id}
+
+
+async def test_a_file_that_changes_all_the_time(path: Path) -> None:
+    """Strangers who come one after the other do not put off what was changed."""
+    async with watch(path) as on:
+        await on.look(3)
+        on.editor.forget(EVE.node_id)
+        for _ in range(MOST_LOOKS):
+            assert on.ids == BOTH
+            on.editor.add(Identity.create().node_id, None, NOW)
+            await on.look()
+        assert on.ids == {ALICE.node_id}
+
+
+async def test_a_file_that_cannot_be_read_for_a_while(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watch(path) as on:
+        await on.look(3)
+        text = on.text()
+        for _ in range(2):
+            on.write("what is that?\n")
+            await on.look(int(UNREADABLE / LOOK))
+            assert on.ids == BOTH
+            # Whoever asks learns nothing else.
+            await on.there.server.review()
+            assert on.ids == BOTH
+            # Those who come now are refused.
+            again = await on.there.eve_node.connect(on.there.proxy.address)
+            assert (await again.closed()).code == CloseCode.AUTHENTICATION_FAILED
+            on.write(text)
+            await on.look(2)
+        assert on.ids == BOTH
+        lines = [line for line in caplog.messages if "stay for 30 s more" in line]
+        assert len(lines) == 2  # one for each time
+        assert "known_peers, line 1: " in lines[0]
+        on.editor.forget(EVE.node_id)
+        await on.look(2)
+        assert on.ids == {ALICE.node_id}
+
+
+async def test_a_file_that_cannot_be_read_for_longer(path: Path) -> None:
+    async with watch(path) as on:
+        await on.look(3)
+        on.write(None)
+        os.mkdir(path)
+        await on.look(2)
+        assert on.ids == BOTH
+        await on.look(int(UNREADABLE / LOOK))
+        assert on.ids == set()
+        assert "Is a directory" in (await on.there.alice_there.closed()).reason
+
+
+async def test_a_directory_that_cannot_be_searched(path: Path) -> None:
+    """Not even the state of the file can be told. (Here it is no directory: root searches any.)"""
+    async with watch(path.parent / "in" / path.name) as on:
+        await on.look(3)
+        folder = path.parent / "in"
+        os.rename(folder, path.parent / "kept")
+        os.symlink(os.devnull, folder)
+        await on.look(3)
+        assert on.ids == BOTH
+        os.unlink(folder)
+        os.rename(path.parent / "kept", folder)
+        await on.look(2)
+        assert on.ids == BOTH
+        on.editor.forget(EVE.node_id)
+        await on.look(2)
+        assert on.ids == {ALICE.node_id}
+
+
+async def test_it_is_looked_at_only_while_somebody_is_there(path: Path) -> None:
+    async with watch(path) as on:
+        await on.look()
+        for peer in (on.there.alice, on.there.eve):
+            await peer.close()
+        await eventually(lambda: not on.there.server.peers)
+        reviews, looks = reviews_of(on.there.server), on.file.looks
+        on.clock.advance(LOOK)
+        await eventually(lambda: reviews.runner is None)
+        on.clock.advance(LOOK)
+        await on.clock.settle()
+        assert on.file.looks == looks
+        # And again from the next one on.
+        assert await (await on.there.eve_node.connect(on.there.proxy.address)).ping() >= 0
+        await on.look()
+        assert on.file.looks > looks
+
+
+async def test_whom_we_dialled_by_it(path: Path) -> None:
+    """Each has a policy of its own, on the same file."""
+    clock, known = FakeClock(), KnownPeers(path)
+    async with (
+        Node(ALICE, config=new_node().config, clock=clock) as node,
+        new_node() as server,
+        new_node() as other,
+    ):
+        places = [(await each.listen(LISTEN)).partition("#")[0] for each in (server, other)]
+        peers = [await node.connect(place, trust=FirstUse(KnownPeers(path))) for place in places]
+        known.forget(server.node_id)
+        while peers[0].is_open:
+            await clock.tick(LOOK)
+        assert peers[1].is_open
+        assert known.lookup(server.node_id) is None
