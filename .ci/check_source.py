@@ -24,7 +24,7 @@ ALLOWED = {
     "pipeline/spark.py: private API: ._gateway",
     # Only coroutines call the first two; on trio, callbacks run in a task.
     "node/bus/consumers/group_consumer.py: needs a task: describe",
-    "node/transport/ground.py: needs a task: running_library",
+    "node/transport/task_scope.py: needs a task: running_library",
     "node/transport/trio_backend.py: needs a task: spawn",
     # A self-test with fixed keys that protect nothing.
     "crypto/selftest.py: compared in variable time: hashing.digest(b'abc').hex() != expected",

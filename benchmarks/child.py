@@ -16,7 +16,7 @@ import anyio
 from benchmarks.clients import WORKS
 from benchmarks.sides import Side
 from benchmarks.task import Order, SideName
-from parley._node.transport.allocator import keep_freed_memory
+from parley._node.transport.backend import keep_freed_memory
 
 SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "ours": ("benchmarks.ours", "Ours"),

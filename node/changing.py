@@ -11,7 +11,7 @@ from parley._node.messaging.once import OnceMemory
 from parley._node.peer.endpoint import Host
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget
-from parley._node.remote.sessions import SessionTable
+from parley._node.remote.session_table import SessionTable
 from parley._node.trust.admission import Admission
 from parley._node.trust.decision import Deciding
 from parley._node.trust.policies import AcceptHook, Decider, TrustPolicy, decider

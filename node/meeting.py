@@ -20,7 +20,7 @@ from parley._node.federation.exports import Exports
 from parley._node.links.link import Link
 from parley._node.links.redial import random_fraction
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import MetricFamily, family, labelled
+from parley._node.metrics.catalogue import MetricFamily, family, labelled
 from parley._node.offering import Offering
 from parley._node.peer.dialling import (
     open_over,
@@ -32,7 +32,7 @@ from parley._node.peer.dialling import (
 )
 from parley._node.peer.peer import Peer
 from parley._node.protocol.config_types import require_number
-from parley._node.remote.redialling import Dial, Redialling
+from parley._node.remote.resuming import Dial, Redialling
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend, Listener
 from parley._node.transport.driver import Driver

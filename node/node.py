@@ -30,14 +30,13 @@ from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.observer import Observer
-from parley._node.remote.sessions import SessionTable
-from parley._node.transport.backend import Backend
-from parley._node.transport.clocked import Clock
+from parley._node.remote.session_table import SessionTable
+from parley._node.transport.backend import Backend, Clock
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import Changes, turn_of
 from parley._node.transport.driver import Driver
-from parley._node.transport.ground import Ground
-from parley._node.transport.options import require_callable
-from parley._node.transport.readings import LoopReadings
-from parley._node.transport.waiting import Changes, turn_of
+from parley._node.transport.metrics import LoopReadings
+from parley._node.transport.task_scope import Ground
 from parley._node.trust.admission import Admission, address_key
 from parley._node.trust.decision import Deciding
 from parley._node.trust.policies import AcceptHook, AnyPeer, Decider, TrustPolicy

@@ -24,12 +24,11 @@ from parley._node.messaging.fanout import Slow
 from parley._node.messaging.topics import LABEL, PUBLISH
 from parley._node.metrics.metrics import Metrics
 from parley._node.protocol.codes import RESERVED_LABELS, Supercategory
-from parley._node.remote.named_event import EventHandler, NamedEvent
-from parley._node.remote.requests import Call, CallHandler
-from parley._node.streams.stream import StreamHandler
+from parley._node.remote.requests import Call, CallHandler, EventHandler, NamedEvent
+from parley._node.remote.stream import StreamHandler
 from parley._node.transport.backend import Backend
-from parley._node.transport.options import check_name, require_callable, require_name
-from parley._node.transport.waiting import is_async
+from parley._node.transport.callables import check_name, require_callable, require_name
+from parley._node.transport.conditions import is_async
 from parley._node.trust.admission import Rations
 from parley._node.typed.data_type import data_type
 from parley._node.typed.models import N

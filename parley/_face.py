@@ -49,13 +49,10 @@ from parley._node.protocol.codes import CloseCode, ResultCode, Supercategory
 from parley._node.protocol.limits import Limits
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission, Replies
-from parley._node.remote.named_event import NamedEvent
 from parley._node.remote.remote import Remote
-from parley._node.remote.requests import Call
-from parley._node.streams.event import StreamEvent, StreamEvents
-from parley._node.streams.stream import Stream
-from parley._node.transport.backend import Backend
-from parley._node.transport.clocked import Clock
+from parley._node.remote.requests import Call, NamedEvent
+from parley._node.remote.stream import Stream, StreamEvent, StreamEvents
+from parley._node.transport.backend import Backend, Clock
 from parley._node.transport.loop import Timer
 from parley._node.tunnels.home_server import Home
 from parley._node.typed.data_type import DataType

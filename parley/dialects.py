@@ -5,9 +5,7 @@ from parley._node.dialects.named.codec import Flavour
 from parley._node.dialects.relay.codec import RelayCode, RelayFault, RelayMessage
 from parley._node.dialects.values import Rest
 from parley._node.gateways.guest import Guest
-from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.gateway import NamedGateway
-from parley._node.gateways.named.peer import FlavourName, NamedPeer
+from parley._node.gateways.named import FlavourName, NamedClient, NamedGateway, NamedPeer
 from parley._node.gateways.relay.bridge import Bridge
 from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay

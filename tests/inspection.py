@@ -20,11 +20,9 @@ from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget
-from parley._node.remote.sessions import SessionTable
+from parley._node.remote.session_table import SessionTable
+from parley._node.remote.stream import Inbox, Stream, StreamEvent
 from parley._node.server.federation import Federation
-from parley._node.streams.event import StreamEvent
-from parley._node.streams.inbox import Inbox
-from parley._node.streams.stream import Stream
 from parley._node.testing.proxy import FaultyProxy
 from parley._node.transport.address import Address
 from parley._node.transport.driver import Driver

@@ -247,7 +247,7 @@ def test_leaks_are_found_although_objects_are_frozen(tmp_path: Path) -> None:
     source = (
         "import gc\n"
         "import pytest\n"
-        "from parley._node.streams.stream import Stream\n"
+        "from parley._node.remote.stream import Stream\n"
         "from tests.conftest import FREEZE_AFTER\n"
         "from tests.node.network import nothing_left\n"
         "kept = []\n"

@@ -19,8 +19,8 @@ from parley._node.bus.errors import (
     InvalidEventError,
 )
 from parley._node.errors import ParleyError
+from parley._node.transport.conditions import turn_of
 from parley._node.transport.loop import Loop, Waiter
-from parley._node.transport.waiting import turn_of
 
 # Errors that one item alone may have caused, and that say that nothing was done. After any other
 # that is unknown, or each item alone would meet the same.

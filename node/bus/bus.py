@@ -53,8 +53,8 @@ from parley._node.bus.store import Store
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import require_number
 from parley._node.transport.backend import Backend
-from parley._node.transport.options import require_callable
-from parley._node.transport.waiting import is_async
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import is_async
 from parley._node.typed.data_type import data_type, plain_value
 from parley._node.typed.handler_hints import data_hint, handler_hints
 from parley._node.typed.models import Model, R

@@ -9,8 +9,8 @@ from parley._node.bus.retry import as_bus_error
 from parley._node.bus.store import Store
 from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend
-from parley._node.transport.job import Job
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
+from parley._node.transport.task_scope import Job
 
 
 class LazyStore:

@@ -14,8 +14,8 @@ from parley._node.bus.store import Store
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import LogRation, one_line
 from parley._node.protocol.config_types import require_number
+from parley._node.transport.conditions import pause
 from parley._node.transport.loop import Loop
-from parley._node.transport.waiting import pause
 
 logger = logging.getLogger("parley.bus")
 

@@ -23,7 +23,7 @@ from parley._node.logs import one_line
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
 
 # The links' own, which has a line for each dial that failed.
 _log: Final = logging.getLogger("parley.link")

@@ -16,7 +16,7 @@ import anyio
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.discovery.announcement import FoundNode, require_name
-from parley._node.discovery.own_loop import own_loop
+from parley._node.discovery.mdns import own_loop
 from parley._node.errors import AddressError, ConfigError, UnreachableError
 from parley._node.logs import needs_extra
 from parley._node.transport.address import Address

@@ -19,8 +19,8 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import CLOSE_LINGER
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
-from parley._node.transport.ground import Ground
-from parley._node.transport.stream_outlet import StreamOutlet
+from parley._node.transport.task_scope import Ground
+from parley._node.transport.transport import StreamOutlet
 
 G = TypeVar("G", bound=Guest)
 

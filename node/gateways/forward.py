@@ -24,7 +24,7 @@ from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.transport.address import Address
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
 from parley._node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.forward")

@@ -20,13 +20,13 @@ from parley._node.messaging.formats import FormatName
 from parley._node.messaging.payloads import Payload, Tandem
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded
-from parley._node.remote import access
+from parley._node.remote import access_log as access
 from parley._node.remote.emission import Emission
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import Remote
 from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes
 from parley._node.transport.driver import Driver
-from parley._node.transport.waiting import Changes
 from parley._node.typed.models import Model
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})

@@ -4,27 +4,149 @@ It ends with its `async with`: no further connection is accepted, what runs may 
 every connection is closed. A subclass knows the dialect: whom it serves, and how.
 """
 
+import logging
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from ipaddress import ip_address
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 import anyio
 
-from parley._node.errors import ParleyError
+from parley._node.errors import InsecureAddressError, ParleyError
+from parley._node.fair_slots import FairSlots
 from parley._node.gateways.guest import Guest
+from parley._node.logs import LogRation
 from parley._node.protocol.limits import CLOSE_LINGER
 from parley._node.protocol.memory_budget import MemoryBudget
-from parley._node.transport.backend import Backend
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend, Listener
+from parley._node.transport.conditions import Changes
 from parley._node.transport.driver import Driver
-from parley._node.transport.gateway import Gateway
-from parley._node.transport.waiting import Changes
 from parley._node.trust.admission import address_key
 
 G = TypeVar("G", bound=Guest)
 
 # Seconds for what is queued to be written, and for the other sides to hang up.
 CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
+
+
+access = logging.getLogger("parley.access")
+
+
+class Gateway:
+    """The listening addresses of one dialect, by which `most_clients` may be connected.
+
+    `accept` makes a driver for each connection, and is told where it comes from. Remote addresses
+    share the limit: when it is reached, the oldest connection of the address with the most is
+    dropped for an address that has at least two fewer. `owner_of` returns the key of an address;
+    `drop` closes a connection, one for which `is_open` returns True.
+    `turned_away` counts the connections for which there was no room.
+    """
+
+    __slots__ = (
+        "_accept",
+        "_backend",
+        "_drivers",
+        "_drop",
+        "_ending",
+        "_full",
+        "_is_open",
+        "_listeners",
+        "_most_clients",
+        "_owner_of",
+        "turned_away",
+    )
+
+    def __init__(
+        self,
+        backend: Backend,
+        accept: Callable[[str], Driver],
+        most_clients: int,
+        owner_of: Callable[[str], Hashable],
+        is_open: Callable[[Driver], bool],
+        drop: Callable[[Driver], None],
+    ) -> None:
+        self._backend = backend
+        self._accept = accept
+        self._most_clients = most_clients
+        self._listeners: list[Listener] = []
+        self._owner_of = owner_of
+        self._is_open = is_open
+        self._drop = drop
+        self._drivers: FairSlots[Driver] = FairSlots(self._idle_since, idle=math.inf)
+        self._ending = False
+        self._full = LogRation()  # clients cause these lines before they have authenticated
+        self.turned_away = 0
+
+    def __len__(self) -> int:
+        """How many are connected."""
+        return len(self._drivers)
+
+    @property
+    def addresses(self) -> list[str]:
+        """What it listens on."""
+        return [str(listener.address) for listener in self._listeners]
+
+    async def listen(self, address: str, *, allow_insecure: bool = False) -> str:
+        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+
+        Returns:
+            The address to dial.
+
+        Raises:
+            InsecureAddressError: others than this machine could reach it, and
+                `allow_insecure` is not given. AddressError: not an address.
+            UnreachableError: it cannot be listened on.
+        """
+        place = Address.parse(address).without_node_id()
+        if not allow_insecure and not is_local(place):
+            raise InsecureAddressError(str(place))
+        listener = await self._backend.listen(place, self.admitted)
+        self._listeners.append(listener)
+        return str(listener.address)
+
+    def left(self, driver: Driver) -> None:
+        """A connection is over: there is room for another."""
+        self._drivers.remove(driver)
+
+    async def stop_listening(self) -> None:
+        """Take no new connections; those that were taken go on."""
+        self._ending = True
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.aclose()
+
+    def admitted(self, name: str) -> Driver | None:
+        if self._ending:
+            return None  # the loop had it already when the listener was closed
+        owner = self._owner_of(name)
+        if len(self._drivers) >= self._most_clients and not self._make_room(owner):
+            self.turned_away += 1
+            self._full.log(
+                access,
+                logging.WARNING,
+                self._backend.now(),
+                "a connection from %s was turned away: no room",
+                name,
+                extra={"event": "connection.turned-away", "address": name, "reason": "no room"},
+            )
+            return None
+        driver = self._accept(name)
+        self._drivers.add(driver, owner)
+        return driver
+
+    def _make_room(self, owner: Hashable) -> bool:
+        evicted = self._drivers.evict_for(owner, 0.0)
+        if evicted is None:
+            return False
+        self._drop(evicted)
+        return True
+
+    def _idle_since(self, driver: Driver) -> float | None:
+        """The same for all that are open, so that the oldest goes first."""
+        return 0.0 if self._is_open(driver) else None
 
 
 class DialectServer(ABC, Generic[G]):
@@ -156,3 +278,13 @@ class DialectServer(ABC, Generic[G]):
         guest = self._new_guest(name)
         self._welcome(guest)
         return guest.driver
+
+
+def is_local(address: Address) -> bool:
+    """Whether only this machine's own programs can reach an address."""
+    if address.scheme in ("unix", "memory") or address.host == "localhost":
+        return True
+    try:
+        return ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False  # a name: tomorrow it may stand for another address

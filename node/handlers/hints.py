@@ -22,8 +22,7 @@ from parley._lbm.codec import Encodable, Value
 from parley._node.errors import CallRefused, ConfigError, MalformedDataError
 from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem
 from parley._node.protocol.codes import ResultCode
-from parley._node.remote.named_event import NamedEvent
-from parley._node.remote.requests import Call
+from parley._node.remote.requests import Call, NamedEvent
 from parley._node.typed.data_type import DataType, data_type
 from parley._node.typed.handler_hints import data_hint, handler_hints
 

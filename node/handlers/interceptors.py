@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from parley._lbm.codec import Encodable
 from parley._node.errors import ConfigError
 from parley._node.logs import LogRation
-from parley._node.transport.options import require_callable
-from parley._node.transport.waiting import is_async
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import is_async
 
 logger = logging.getLogger("parley.peer")
 

@@ -13,9 +13,9 @@ from parley._node.messaging.pending import IncomingCall
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from parley._node.protocol.limits import EVENT_COST
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.transport.conditions import turn_of
 from parley._node.transport.loop import Waiter
-from parley._node.transport.waiting import turn_of
 
 # Bytes of cost that a handler may yield before others run.
 TURN_SIZE: Final = 64 * 1024

@@ -5,7 +5,7 @@ from typing import Any
 
 from parley._lbm.codec import Encodable, encode_value
 from parley._node.errors import APPLICATION_ERRORS, MalformedDataError
-from parley._node.transport.options import require_callable
+from parley._node.transport.callables import require_callable
 
 # The name of the note's field that holds its key, or a function that returns the key.
 KeepLastBy = str | Callable[[Any], Encodable]

@@ -6,7 +6,7 @@ from typing import Any
 from parley._node.handlers.registry import Entry, Handlers
 from parley._node.handlers.topic import Topic
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import MetricFamily, named
+from parley._node.metrics.catalogue import MetricFamily, named
 
 
 def offered_families(

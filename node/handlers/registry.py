@@ -6,7 +6,7 @@ opens what a pattern closed. Nothing is run here.
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -18,12 +18,12 @@ from parley._node.federation.exports import Exports
 from parley._node.handlers.interceptors import Chain, Interceptors
 from parley._node.handlers.rules import Allow, Roles, Rule
 from parley._node.logs import LogRation
-from parley._node.messaging.application_events import answering_types
+from parley._node.messaging.application_events import parse_types
 from parley._node.messaging.topics import PUBLISH
 from parley._node.metrics.metrics import RequestTally
 from parley._node.protocol.codes import RESERVED_LABELS, Supercategory
+from parley._node.transport.callables import check_name, require_name
 from parley._node.transport.loop import Waiter
-from parley._node.transport.options import check_name, require_name
 
 H = TypeVar("H")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -322,15 +322,3 @@ def parse_supercategories(
             f"supercategories is {given!r}; it must be a collection of one or more Supercategory"
         )
     return frozenset(given)
-
-
-def parse_types(given: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Types of an application's events, as pairs of category and subcategory.
-
-    Raises:
-        ConfigError: a category is not 64..255, or a subcategory not 1..255.
-    """
-    try:
-        return answering_types(given)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error

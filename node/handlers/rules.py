@@ -16,9 +16,9 @@ from parley._node.errors import APPLICATION_ERRORS, ConfigError
 from parley._node.handlers.role_file import read_roles, require_role
 from parley._node.logs import LogRation
 from parley._node.protocol.codes import ResultCode
-from parley._node.remote import access
+from parley._node.remote import access_log as access
 from parley._node.remote.remote import Remote
-from parley._node.transport.options import require_callable
+from parley._node.transport.callables import require_callable
 
 logger = logging.getLogger("parley.peer")
 

@@ -14,7 +14,7 @@ from parley._node.handlers.interceptors import Intercepted
 from parley._node.handlers.registry import Entry, Slots
 from parley._node.handlers.rules import Roles, permitted
 from parley._node.protocol.codes import RESULT_SENTENCES, ResultCode
-from parley._node.remote import access
+from parley._node.remote import access_log as access
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call
 

@@ -10,7 +10,7 @@ from parley._node.handlers.rules import permitted
 from parley._node.handlers.running import FAILED, Outcome, log_failure
 from parley._node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
 from parley._node.protocol.codes import ResultCode, Supercategory
-from parley._node.remote import access
+from parley._node.remote import access_log as access
 
 
 async def decide(

@@ -28,9 +28,9 @@ from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.event_types import EPOCH_SIZE
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Request
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import Changes, turn_of
 from parley._node.transport.loop import Loop
-from parley._node.transport.options import require_callable
-from parley._node.transport.waiting import Changes, turn_of
 from parley._node.typed.data_type import DataType
 from parley._node.typed.models import N
 

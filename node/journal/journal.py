@@ -33,9 +33,9 @@ from parley._node.journal.recovery import Recovered
 from parley._node.journal.run import Run
 from parley._node.journal.session_log import SessionLog
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import MetricFamily, family
+from parley._node.metrics.catalogue import MetricFamily, family
 from parley._node.transport.backend import Backend
-from parley._node.transport.gate import Gate
+from parley._node.transport.transport import Gate
 
 logger = logging.getLogger("parley.journal")
 

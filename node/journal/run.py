@@ -20,8 +20,8 @@ from parley._node.journal.recovery import Recovered, recover_left
 from parley._node.journal.segment_writer import NEVER, RecordBuffer, SegmentWriter
 from parley._node.journal.segments import lock_name, parse_name, run_start
 from parley._node.transport.backend import Backend
-from parley._node.transport.gate import Gate
 from parley._node.transport.loop import Waiter
+from parley._node.transport.transport import Gate
 
 SOFTWARE: Final = "parley"
 

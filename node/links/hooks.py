@@ -10,9 +10,9 @@ import anyio
 
 from parley._node.errors import APPLICATION_ERRORS, ConfigError, PeerClosedError
 from parley._node.transport.backend import Backend
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import is_async
 from parley._node.transport.loop import Runner
-from parley._node.transport.options import require_callable
-from parley._node.transport.waiting import is_async
 
 logger = logging.getLogger("parley.link")
 

@@ -28,9 +28,9 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError, ProtocolError
 from parley._node.protocol.states import State
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
-from parley._node.transport.waiting import turn_of
+from parley._node.transport.conditions import turn_of
 from parley._node.trust.policies import AcceptHook, TrustPolicy, decider, one_only
 
 # Subscriptions of a link.

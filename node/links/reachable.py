@@ -18,8 +18,8 @@ from parley._node.links.redial import Redial, random_fraction
 from parley._node.logs import one_line
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes, left_after
 from parley._node.transport.driver import Driver
-from parley._node.transport.waiting import Changes, left_after
 
 logger = logging.getLogger("parley.link")
 

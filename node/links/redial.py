@@ -22,8 +22,8 @@ from parley._node.errors import (
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ProtocolError
 from parley._node.transport.backend import Backend
-from parley._node.transport.job import Job
-from parley._node.transport.waiting import Changes, pause_until
+from parley._node.transport.conditions import Changes, pause_until
+from parley._node.transport.task_scope import Job
 
 logger = logging.getLogger("parley.link")
 

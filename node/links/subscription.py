@@ -26,9 +26,9 @@ from parley._node.peer.batches import Batches
 from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import OnMalformed, Subscription, checked_on_malformed
 from parley._node.protocol.codes import ResultCode
-from parley._node.transport.job import Job
-from parley._node.transport.options import require_callable
-from parley._node.transport.waiting import Changes, left_after, pause
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import Changes, left_after, pause
+from parley._node.transport.task_scope import Job
 from parley._node.typed.models import D, Model
 
 logger = logging.getLogger("parley.link")

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
+from parley._node.errors import ConfigError
 from parley._node.protocol.codes import (
     BUS,
     BUS_LABEL,
@@ -82,6 +83,18 @@ def answering_types(types: Iterable[tuple[int, int]]) -> frozenset[tuple[int, in
     for category, subcategory in answers:
         check_type(category, subcategory)
     return answers
+
+
+def parse_types(given: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Types of an application's events, as pairs of category and subcategory.
+
+    Raises:
+        ConfigError: a category is not 64..255, or a subcategory not 1..255.
+    """
+    try:
+        return answering_types(given)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def encode_payload(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import Histogram, MetricFamily, family, labelled
+from parley._node.metrics.catalogue import Histogram, MetricFamily, family, labelled
 from parley._node.protocol.codes import result_name
 
 Source = Callable[[], Iterable[MetricFamily]]

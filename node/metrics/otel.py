@@ -16,8 +16,7 @@ import anyio
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
 from parley._node.errors import ParleyError
-from parley._node.metrics.catalogue import CATALOGUE
-from parley._node.metrics.families import Histogram, Measure, MetricFamily, Sample
+from parley._node.metrics.catalogue import CATALOGUE, Histogram, Measure, MetricFamily, Sample
 from parley._node.metrics.metrics import Metrics
 
 logger = logging.getLogger("parley.metrics")

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from parley._node.metrics.families import Histogram, MetricFamily
+from parley._node.metrics.catalogue import Histogram, MetricFamily
 
 OPENMETRICS: Final = "application/openmetrics-text"
 

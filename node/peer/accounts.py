@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from parley._node.handlers.registry import Handlers
 from parley._node.logs import one_line
 from parley._node.protocol.codes import ResultCode
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 
 logger = logging.getLogger("parley.accounts")
 

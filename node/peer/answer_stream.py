@@ -19,8 +19,8 @@ from parley._node.messaging.chunks import ChunkInbox
 from parley._node.messaging.pending import OutgoingCall
 from parley._node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from parley._node.remote.live import LiveConnection
-from parley._node.transport.waiting import Changes
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.transport.conditions import Changes
 from parley._node.typed.data_type import DataType
 from parley._node.typed.models import D, Model
 

@@ -19,7 +19,7 @@ from parley._node.messaging.formats import FormatError
 from parley._node.messaging.pending import IncomingCall
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ANSWER_PATIENCE
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 
 logger = logging.getLogger("parley.peer")
 

@@ -18,8 +18,8 @@ from parley._node.peer.answers import SLICE, Answers
 from parley._node.peer.once import OnceHandlers
 from parley._node.peer.subscribers import SubscribeHandlers
 from parley._node.protocol.codes import CALL, ResultCode
-from parley._node.remote.access import log_refused
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.access_log import log_refused
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.requests import Call, CallHandler
 
 

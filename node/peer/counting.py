@@ -8,7 +8,7 @@ from parley._node.handlers.registry import Entry
 from parley._node.messaging.pending import IncomingCall
 from parley._node.protocol.codes import CloseCode, code_name
 from parley._node.protocol.reports import ConnectionEnded
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 
 CODES: Final = frozenset(CloseCode)
 

@@ -13,11 +13,11 @@ from parley._node.errors import ConfigError, HandshakeError, UnreachableError
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.states import State
-from parley._node.remote.redialling import DIAL_TIMEOUT, Dial, Prove, Redialling
+from parley._node.remote.resuming import DIAL_TIMEOUT, Dial, Prove, Redialling
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
-from parley._node.transport.stream_outlet import StreamOutlet
+from parley._node.transport.transport import StreamOutlet
 from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy, decider
 
 

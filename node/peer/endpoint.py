@@ -50,11 +50,11 @@ from parley._node.protocol.reports import (
     Suspended,
     WindowReceived,
 )
-from parley._node.remote import access
-from parley._node.remote.access import Party
-from parley._node.remote.live import LiveConnection
-from parley._node.remote.sessions import SessionTable
-from parley._node.streams.table import StreamTable
+from parley._node.remote import access_log as access
+from parley._node.remote.access_log import Party
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.session_table import SessionTable
+from parley._node.remote.stream_table import StreamTable
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from parley._node.trust.decision import Deciding

@@ -23,11 +23,11 @@ from parley._node.peer.answers import SLICE, Answers
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.protocol.limits import EVENT_COST
-from parley._node.remote.access import log_refused
-from parley._node.remote.live import LiveConnection
-from parley._node.remote.named_event import NamedEvent
+from parley._node.remote.access_log import log_refused
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.requests import NamedEvent
 from parley._node.transport.backend import Backend
-from parley._node.transport.waiting import turn_of
+from parley._node.transport.conditions import turn_of
 
 # What natively a handler's replies are in.
 NATIVE_FORMAT: Final[FormatName] = "lbm"

@@ -21,7 +21,7 @@ from parley._node.messaging.pending import IncomingCall
 from parley._node.peer.answers import Answers
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ONCE_RESULT
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.requests import Call
 
 logger = logging.getLogger("parley.peer")

@@ -20,8 +20,8 @@ from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import Limits
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission
-from parley._node.remote.live import LiveConnection
-from parley._node.streams.stream import Stream
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.stream import Stream
 from parley._node.trust.policies import Decider
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from parley._node.config import NodeConfig
 from parley._node.messaging.once import OnceMemory
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import MetricFamily, family, labelled
+from parley._node.metrics.catalogue import MetricFamily, family, labelled
 from parley._node.peer.counting import direction
 from parley._node.peer.peer import Peer
 from parley._node.protocol.memory_budget import MemoryBudget
-from parley._node.remote.sessions import SessionTable
+from parley._node.remote.session_table import SessionTable
 from parley._node.trust.admission import Admission
 
 

@@ -19,7 +19,7 @@ from parley._node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
 from parley._node.peer.subscription import OnMalformed, Subscription
 from parley._node.protocol.codes import GIVEN_UP, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from parley._node.typed.data_type import data_type

@@ -25,11 +25,11 @@ from parley._node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode, R
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import STREAM_HANDLER_WEIGHT
-from parley._node.remote import access
-from parley._node.remote.access import log_refused
-from parley._node.remote.live import LiveConnection
-from parley._node.streams.stream import Stream, StreamHandler
-from parley._node.streams.table import StreamTable
+from parley._node.remote import access_log as access
+from parley._node.remote.access_log import log_refused
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.stream import Stream, StreamHandler
+from parley._node.remote.stream_table import StreamTable
 
 logger = logging.getLogger("parley.peer")
 

@@ -20,8 +20,8 @@ from parley._node.messaging.stream_feed import StreamFeed
 from parley._node.messaging.topics import Topics
 from parley._node.peer.answers import Answers
 from parley._node.protocol.codes import ResultCode
-from parley._node.remote.access import log_refused
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.access_log import log_refused
+from parley._node.remote.live_connection import LiveConnection
 
 
 class SubscribeHandlers:

@@ -34,9 +34,9 @@ from parley._node.peer.shared_stream import SharedStream
 from parley._node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.protocol.reports import StreamReset
-from parley._node.remote.live import LiveConnection
-from parley._node.transport.options import require_callable
-from parley._node.transport.waiting import Changes, left_after
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import Changes, left_after
 from parley._node.typed.data_type import DataType
 from parley._node.typed.models import D, Model
 

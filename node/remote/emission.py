@@ -22,8 +22,8 @@ from parley._node.messaging.formats import Format
 from parley._node.messaging.payloads import Payload
 from parley._node.protocol.codes import LOST, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.transport.conditions import Changes
 from parley._node.transport.loop import Loop
-from parley._node.transport.waiting import Changes
 
 # Seconds that `reply` waits unless it says otherwise; `replies` where nothing ends them.
 REPLY_TIMEOUT = 30.0

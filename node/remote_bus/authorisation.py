@@ -15,8 +15,8 @@ from parley._node.errors import APPLICATION_ERRORS, ConfigError
 from parley._node.handlers.rules import Allow, Roles, Rule
 from parley._node.logs import LogRation
 from parley._node.protocol.codes import ResultCode
-from parley._node.remote import access
-from parley._node.remote.live import LiveConnection
+from parley._node.remote import access_log as access
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import Remote
 from parley._node.remote_bus.bus_requests import (
     Drop,
@@ -33,7 +33,7 @@ from parley._node.remote_bus.bus_requests import (
     Rewind,
     TrimStream,
 )
-from parley._node.transport.options import is_callable_with, require_callable
+from parley._node.transport.callables import is_callable_with, require_callable
 
 logger = logging.getLogger("parley.bus")
 

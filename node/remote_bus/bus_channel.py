@@ -21,7 +21,9 @@ from parley._node.bus.errors import (
 from parley._node.errors import CallTimeout, PeerClosedError, StreamResetError
 from parley._node.protocol.codes import BUS, ResultCode
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.stream import Stream
+from parley._node.remote.stream_table import StreamTable
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus import bus_requests as wire
 from parley._node.remote_bus.answers import (
@@ -33,8 +35,6 @@ from parley._node.remote_bus.answers import (
     read_rows,
     reset_error,
 )
-from parley._node.streams.stream import Stream
-from parley._node.streams.table import StreamTable
 from parley._node.transport.loop import Waiter
 
 T = TypeVar("T")

@@ -20,7 +20,8 @@ from parley._node.protocol.memory_budget import (
     REQUEST_WEIGHT,
     ROW_WEIGHT,
 )
-from parley._node.remote import access
+from parley._node.remote import access_log as access
+from parley._node.remote.stream import Stream, StreamEvent
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus import bus_requests as wire
 from parley._node.remote_bus.answers import Answer, encode_answer, refusal_of
@@ -28,9 +29,7 @@ from parley._node.remote_bus.authorisation import BusGate
 from parley._node.remote_bus.executor import RequestExecutor
 from parley._node.remote_bus.fetcher import DeliveryBatch
 from parley._node.remote_bus.unsettled import Leftovers
-from parley._node.streams.event import StreamEvent
-from parley._node.streams.stream import Stream
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
 
 logger = logging.getLogger("parley.bus")
 

@@ -17,7 +17,7 @@ from parley._node.bus.errors import BusError
 from parley._node.bus.model import Counters, GroupInfo
 from parley._node.errors import ConfigError, ParleyError, ungrouped
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import MetricFamily, family, labelled, named
+from parley._node.metrics.catalogue import MetricFamily, family, labelled, named
 
 # Seconds for one bus to answer, and seconds for which an answer is told again.
 PATIENCE = 2.0

@@ -26,13 +26,13 @@ from parley._node.bus.model import (
 )
 from parley._node.logs import LogRation
 from parley._node.protocol.codes import ResultCode
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.stream_table import StreamTable
 from parley._node.remote_bus import answers
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus import bus_requests as wire
 from parley._node.remote_bus.bus_channel import BusChannel, LateAnswer, rows_of, unreadable
 from parley._node.remote_bus.lent_buses import LentBuses
-from parley._node.streams.table import StreamTable
 from parley._node.transport.backend import Backend
 
 logger = logging.getLogger("parley.bus")

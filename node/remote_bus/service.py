@@ -15,7 +15,8 @@ from parley._node.errors import ParleyError
 from parley._node.handlers.registry import Entry, Handlers
 from parley._node.logs import LogRation
 from parley._node.protocol.codes import BUS_LABEL, CloseCode
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.stream import Stream
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus.authorisation import (
     LINES,
@@ -27,7 +28,6 @@ from parley._node.remote_bus.authorisation import (
 from parley._node.remote_bus.bus_session import BusSession, ConnectionShare
 from parley._node.remote_bus.executor import Offer, RequestExecutor
 from parley._node.remote_bus.unsettled import Leftovers
-from parley._node.streams.stream import Stream
 
 # Before the consumers of peers that proved no id: they share their names.
 UNENCRYPTED = "unencrypted/"

@@ -16,10 +16,10 @@ from parley._node.logs import LogRation, one_line
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes, pause
 from parley._node.transport.loop import Timer
-from parley._node.transport.waiting import Changes, pause
 
 logger = logging.getLogger("parley.federation")
 

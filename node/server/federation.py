@@ -27,13 +27,13 @@ from parley._node.federation.exports import Exports
 from parley._node.federation.limits import FIRST_CARD
 from parley._node.handlers.registry import Entry
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import MetricFamily, family, labelled
+from parley._node.metrics.catalogue import MetricFamily, family, labelled
 from parley._node.node import CLOSE_TIMEOUT, Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
 from parley._node.protocol.event_types import TRACE_SIZE
-from parley._node.remote.live import LiveConnection
-from parley._node.remote.redialling import DIAL_TIMEOUT
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.resuming import DIAL_TIMEOUT
 from parley._node.server.directory_driver import DirectoryDriver
 from parley._node.server.findings import FederationFinding, findings
 from parley._node.server.followed_topics import Follows

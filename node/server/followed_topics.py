@@ -31,8 +31,8 @@ from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ProtocolError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote.remote import Remote
-from parley._node.transport.job import Job
-from parley._node.transport.waiting import pause, turn_of
+from parley._node.transport.conditions import pause, turn_of
+from parley._node.transport.task_scope import Job
 from parley._node.tunnels.session_pool import Reach, SharedSessions
 
 logger = logging.getLogger("parley.server")

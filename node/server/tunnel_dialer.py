@@ -14,7 +14,7 @@ from parley._node.federation.limits import ANSWER_ALLOWANCE, LEAST_AWAITED
 from parley._node.federation.paths import Path
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.policy import IncomingDial
 from parley._node.tunnels.tunnel_transport import TunnelOutlet

@@ -1,7 +1,7 @@
 """Where a node speaks the other dialects, and within which limits: the tables `[dialects]`,
 `[simproto]`, `[named]` and `[relay]`.
 
-`node.transport.gateway` decides whether an address can be listened on.
+`node.gateways.server` decides whether an address can be listened on.
 """
 
 from collections.abc import Collection

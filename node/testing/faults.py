@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream
 
-from parley._node.transport.clocked import Clock
+from parley._node.transport.backend import Clock
 
 PIECE: Final = 65_536
 # What a stream raises when it or its other end is gone.

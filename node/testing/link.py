@@ -12,9 +12,9 @@ from anyio.abc import ByteStream, TaskGroup
 
 from parley._node.errors import ParleyError
 from parley._node.testing.faults import FaultyWay
-from parley._node.transport.clocked import Clock
-from parley._node.transport.ground import own_task_group
+from parley._node.transport.backend import Clock
 from parley._node.transport.memory import MemoryStream, memory_pair
+from parley._node.transport.task_scope import own_task_group
 
 
 class FaultyLink:

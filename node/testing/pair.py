@@ -15,7 +15,7 @@ from parley._node.errors import ParleyError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.testing.link import FaultyLink
-from parley._node.transport.clocked import Clock
+from parley._node.transport.backend import Clock
 from parley._node.transport.memory import memory_pair
 from parley._node.trust.policies import AnyPeer, TrustPolicy
 

@@ -13,7 +13,7 @@ from anyio.abc import ByteStream, Listener, SocketAttribute, SocketStream
 from parley._node.testing.link import FaultyLink
 from parley._node.testing.unix import UnixStream
 from parley._node.transport.address import Address
-from parley._node.transport.clocked import Clock
+from parley._node.transport.backend import Clock
 
 
 class FaultyProxy(FaultyLink):

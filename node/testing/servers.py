@@ -17,9 +17,9 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.testing.link import FaultyLink
 from parley._node.transport.address import Address
-from parley._node.transport.clocked import Clock
-from parley._node.transport.ground import own_task_group
+from parley._node.transport.backend import Clock
 from parley._node.transport.memory import memory_pair
+from parley._node.transport.task_scope import own_task_group
 from parley._node.trust.policies import Pinned
 
 

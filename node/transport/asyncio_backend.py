@@ -23,7 +23,10 @@ from parley._node.errors import UnreachableError
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept, Listener
 from parley._node.transport.driver import Driver
-from parley._node.transport.endpoints import (
+from parley._node.transport.fair_reads import Line
+from parley._node.transport.loop import Begun, Running
+from parley._node.transport.memory import MemoryListener, connect_memory
+from parley._node.transport.sockets import (
     SocketFile,
     claim_unix_path,
     connect_error,
@@ -31,10 +34,7 @@ from parley._node.transport.endpoints import (
     remote_name,
     require_socket,
 )
-from parley._node.transport.gate import Attached, Served
-from parley._node.transport.loop import Begun, Running
-from parley._node.transport.memory_listener import MemoryListener, connect_memory
-from parley._node.transport.turns import Line
+from parley._node.transport.transport import Attached, Served
 
 logger = logging.getLogger("parley.transport")
 

@@ -1,22 +1,147 @@
-"""Serves one core: moves its bytes, sets its one timer, hands on its reports.
+"""What the driver asks of the core that it serves, native or of a foreign dialect.
 
-The driver knows nothing of the protocol: the core says what to do, the outlet when it can be
-done. Everything runs in the loop's thread, between two awaits.
+A core is told bytes and the time, and tells bytes and reports; it never waits.
+`node.protocol.connection.Connection` is one, those of `node.dialects` are the others.
 """
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Protocol
 
 from parley._crypto.identity import NodeId
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import FLUSH_SIZE
-from parley._node.transport.alarm import NEVER, Alarm
-from parley._node.transport.core import Core
-from parley._node.transport.gate import OPEN, Gate, Outlet
-from parley._node.transport.loop import Begun, Loop
-from parley._node.transport.turns import ROUND_TIME, WHOLE, Turns
-from parley._node.transport.waiting import Rooms
+from parley._node.protocol.send_queue import Waker
+from parley._node.transport.conditions import Rooms
+from parley._node.transport.fair_reads import ROUND_TIME, WHOLE, Turns
+from parley._node.transport.loop import Begun, Loop, Timer
+from parley._node.transport.transport import OPEN, Gate, Outlet
+
+
+class Waiting(Protocol):
+    """What waits to be written."""
+
+    @property
+    def count(self) -> int:
+        """How many events or messages."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of their payloads."""
+
+    @property
+    def waker(self) -> Waker:
+        """Told when something is queued, or is otherwise to be done."""
+
+
+class Core(Protocol):
+    """One connection's core. `happened` are the reports that `reports` will return; with
+    `ended` the transport is to be closed."""
+
+    @property
+    def happened(self) -> Any:
+        """Whether anything is to be reported, by its truth."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the transport is to be closed."""
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether it goes on without its transport, which is to be closed, and waits for
+        another."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether it sends less than its transport takes."""
+
+    @property
+    def outbox(self) -> Waiting:
+        """What waits to be written."""
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether bytes should be read."""
+
+    @property
+    def wants_eof(self) -> bool:
+        """Whether the sending side is to be shut after what was written."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait to be written."""
+
+    def reports(self) -> list[Any]:
+        """What happened since the last call, in order."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether it has bytes that it was given and has not looked at, though it could."""
+
+    def receive_some(self, data: bytes, now: float) -> None:
+        """Bytes came, or none: do a small part of what there is to do with what came."""
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes came: do all of it."""
+
+    def receive_eof(self, now: float) -> None:
+        """The transport ended, or broke."""
+
+    def data_to_send(self, now: float) -> bytes:
+        """The next bytes for the transport, about 256 KiB; fewer if nothing is left."""
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+
+    def handle_deadline(self, now: float) -> None:
+        """Do what is due."""
+
+    def abort(self, now: float, code: CloseCode, reason: str) -> None:
+        """End at once."""
+
+
+NEVER: Final = float("inf")
+# Seconds between two looks at the deadlines.
+LEAST_PAUSE: Final = 0.001
+
+
+class Alarm:
+    """Calls `rung` at the time of its `set`. `at` is what it is set to, `earliest` what it may be
+    set to: a deadline that stays where it was although it was handled must not spin."""
+
+    __slots__ = ("_loop", "_rung", "_timer", "at", "earliest")
+
+    def __init__(self, loop: Loop, rung: Callable[[float], None]) -> None:
+        self._loop = loop
+        self._rung = rung
+        self._timer: Timer | None = None
+        self.at = NEVER
+        self.earliest = -NEVER
+
+    def set(self, due: float) -> None:
+        """Ring at `due`, which is earlier than `at`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.at = due
+        self._timer = self._loop.at(due, self._ring)
+
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        # What a stopped process finds in its sockets on waking counts before the time.
+        self._timer = None
+        self._loop.soon(self._look)
+
+    def _look(self) -> None:
+        now = self._loop.now()
+        self.at = NEVER
+        self.earliest = now + LEAST_PAUSE
+        self._rung(now)
+
 
 logger = logging.getLogger("parley.transport")
 
@@ -35,7 +160,7 @@ class Driver:
 
     `on_reports` is called with what happened, in order; `next_deadline` and `handle_deadline` are
     those of the layer above, which shares the timer. While more than `high_water` bytes wait to be
-    written, callers wait in `room`. What came is taken in turns (node/transport/turns.py): the core
+    written, callers wait in `room`. What came is taken in turns (`fair_reads`): the core
     does some of it, its reports are handed on, and so forth until the time is up. Nothing is read
     while anything waits for that. While `gate`, set before the transport is there, is shut, the
     core gets and gives nothing, and its time stands still. What is put in `to_begin` (`Line`) while

@@ -7,7 +7,7 @@ to thirteen; everything else is anyio's.
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Protocol
 
-from parley._node.transport.turns import Line
+from parley._node.transport.fair_reads import Line
 
 
 class Waiter(Protocol):

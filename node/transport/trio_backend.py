@@ -17,7 +17,10 @@ from parley._node.errors import UnreachableError
 from parley._node.logs import LogRation
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept, Listener
-from parley._node.transport.endpoints import (
+from parley._node.transport.fair_reads import Line
+from parley._node.transport.loop import Begun
+from parley._node.transport.memory import MemoryListener, connect_memory
+from parley._node.transport.sockets import (
     SocketFile,
     claim_unix_path,
     connect_error,
@@ -25,11 +28,7 @@ from parley._node.transport.endpoints import (
     remote_name,
     require_socket,
 )
-from parley._node.transport.gate import Attached
-from parley._node.transport.loop import Begun
-from parley._node.transport.memory_listener import MemoryListener, connect_memory
-from parley._node.transport.stream_outlet import StreamOutlet
-from parley._node.transport.turns import Line
+from parley._node.transport.transport import Attached, StreamOutlet
 
 logger = logging.getLogger("parley.transport")
 

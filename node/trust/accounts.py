@@ -16,10 +16,10 @@ from parley._node.errors import ConfigError, KnownPeersError
 from parley._node.federation.accounts import Accounts
 from parley._node.handlers.registry import Handlers
 from parley._node.protocol.codes import CloseCode
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes, pause_until
 from parley._node.transport.loop import Runner
-from parley._node.transport.waiting import Changes, pause_until
 from parley._node.trust.known_peers import (
     LOOK,
     UNREADABLE,

@@ -15,7 +15,7 @@ from parley._node.errors import NotTrustedError, ParleyError
 from parley._node.protocol.handshake import known
 from parley._node.protocol.reports import PeerIdentified
 from parley._node.protocol.states import State
-from parley._node.remote.live import LiveConnection
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.loop import Runner
 from parley._node.trust.policies import Candidate, Decider, Hook
 

@@ -25,8 +25,8 @@ from parley._node.errors import (
     KnownPeersError,
     NotTrustedError,
 )
-from parley._node.transport.options import require_callable
-from parley._node.transport.waiting import is_async
+from parley._node.transport.callables import require_callable
+from parley._node.transport.conditions import is_async
 from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 from parley._node.trust.petnames import fingerprint
 

@@ -13,8 +13,8 @@ from anyio import CapacityLimiter
 
 from parley._node.errors import APPLICATION_ERRORS, KnownPeersError, NotTrustedError, ParleyError
 from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes, pause_until, turn_of
 from parley._node.transport.loop import Runner
-from parley._node.transport.waiting import Changes, pause_until, turn_of
 from parley._node.trust.decision import Deciding
 from parley._node.trust.known_peers import LOOK, UNREADABLE, WatchedFile, in_thread
 from parley._node.trust.policies import Decider, Hook, TrustPolicy, known_peers_of, recheck

@@ -10,7 +10,7 @@ from parley._node.errors import TunnelRefusedError
 from parley._node.federation.limits import DIALS_OF_LINK, TUNNELS_OF_LINK
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.rate_limit import TokenBucket
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.tunnels.tunnel_transport import TunnelOutlet
 
 

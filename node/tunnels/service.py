@@ -31,9 +31,8 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.event_types import DIAL as DIAL_CELLS
 from parley._node.protocol.limits import HANDSHAKE_TIMEOUT
-from parley._node.streams.event import StreamEvent
-from parley._node.streams.stream import Stream
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.stream import Stream, StreamEvent
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
 from parley._node.tunnels.policy import IncomingDial, Switch
 from parley._node.tunnels.splice import Joint

@@ -9,7 +9,7 @@ from typing import Final
 
 from parley._node.federation.limits import TUNNEL_IDLE, TUNNEL_LEFT
 from parley._node.protocol.codes import CloseCode
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.loop import Loop
 from parley._node.tunnels.tunnel_transport import TunnelWriter
 

@@ -24,12 +24,12 @@ from parley._node.links.places import Places
 from parley._node.links.redial import random_fraction
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.remote.redialling import Dial
+from parley._node.remote.resuming import Dial
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import pause_until
 from parley._node.transport.driver import Driver
 from parley._node.transport.loop import Runner
-from parley._node.transport.waiting import pause_until
 from parley._node.tunnels.dial import tunnel_dial
 from parley._node.tunnels.tunnel_transport import TunnelOutlet
 

@@ -14,9 +14,9 @@ from parley._node.protocol.codes import DATA, STREAM, CloseCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
-from parley._node.transport.gate import Served
+from parley._node.transport.transport import Served
 
 # Pieces of one tunnel in the queues of its connection.
 WAITING_PIECES: Final = 4

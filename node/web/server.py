@@ -17,8 +17,8 @@ from starlette.types import ASGIApp
 from parley._node.fair_slots import FairSlots
 from parley._node.logs import LogRation
 from parley._node.transport.address import Address
-from parley._node.transport.endpoints import listen_error
-from parley._node.transport.ground import own_task_group
+from parley._node.transport.sockets import listen_error
+from parley._node.transport.task_scope import own_task_group
 from parley._node.trust.admission import address_key
 from parley._node.web.exchange import HttpConnection
 from parley._node.web.limits import WebLimits

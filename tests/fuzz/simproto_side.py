@@ -13,8 +13,7 @@ from parley._node.dialects.simproto.codec import RPC
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
 from parley._node.dialects.simproto.feeds import SimProtoFeed
 from parley._node.dialects.simproto.requests import SimProtoRequest
-from parley._node.dialects.simproto.sim import Sim
-from parley._node.dialects.simproto.subscriptions import NoteQueue, UnsubscribeAnswered
+from parley._node.dialects.simproto.sim import NoteQueue, Sim, UnsubscribeAnswered
 from parley._node.messaging.batch import Batch
 from parley._node.messaging.fanout import Fanout, Slow
 from parley._node.messaging.notes import encode_note

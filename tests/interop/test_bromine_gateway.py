@@ -23,7 +23,7 @@ from parley import (
     Tandem,
     formatted,
 )
-from parley._node.gateways.named.peer import FlavourName
+from parley._node.gateways.named import FlavourName
 from parley.dialects import NamedClient, NamedGateway
 from tests.interop.bromine_peer import (
     PATIENCE,

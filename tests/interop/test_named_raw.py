@@ -15,8 +15,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from parley import NamedEvent
-from parley._node.gateways.named.gateway import NamedGateway
-from parley._node.gateways.named.peer import FlavourName
+from parley._node.gateways.named import FlavourName, NamedGateway
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway
 from tests.node.network import PATIENCE
 from tests.reference.dialects import named

@@ -22,7 +22,7 @@ from parley import Node, NodeConfig, Peer, Stream
 from parley._crypto.identity import Identity
 from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
 from parley._node.transport.backend import Backend
-from parley._node.transport.ground import Ground
+from parley._node.transport.task_scope import Ground
 from parley._node.trust.policies import AcceptHook, AnyPeer, TrustPolicy
 from tests.node.tuned import tuned
 

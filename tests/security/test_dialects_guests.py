@@ -10,12 +10,11 @@ import anyio
 import pytest
 
 from parley import Call, CallRefused, Node, SubscribeRejected
-from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named import NamedClient, NamedGateway
 from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
 from parley._node.protocol.codes import ResultCode
-from parley._node.remote.named_event import NamedEvent
+from parley._node.remote.requests import NamedEvent
 from parley.dialects import Guest
 from tests.node.network import PATIENCE, meeting, new_node
 

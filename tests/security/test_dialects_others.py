@@ -17,8 +17,7 @@ from parley._node.dialects.named.core import NamedCore
 from parley._node.dialects.relay.codec import SERVER
 from parley._node.dialects.simproto.codec import RESPONSE, serialise_message
 from parley._node.gateways.forward import Forward
-from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named import NamedClient, NamedGateway
 from parley._node.gateways.relay.bridge import Bridge
 from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay

@@ -1,5 +1,5 @@
 """Who can reach a gateway on this machine: users that the file of a Unix socket lets in, and no
-page in a browser. Addresses of other machines: tests/node/transport/test_gateway.py.
+page in a browser. Addresses of other machines: tests/node/gateways/test_plaintext_listener.py.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 import pytest
 
-from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named import NamedGateway
 from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay
 from parley._node.gateways.simproto.gateway import SimProtoGateway

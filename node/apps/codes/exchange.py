@@ -26,7 +26,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.handshake import known
 from parley._node.protocol.rate_limit import Rate
 from parley._node.remote.remote import Remote
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from parley._node.trust.admission import Rations
 
 FAILED_TRIES: Final = 3  # after which a code is given up

@@ -11,9 +11,8 @@ import anyio
 from parley._node.errors import CallRefused, PeerClosedError, StreamResetError
 from parley._node.handlers.topic import Topic
 from parley._node.node import Node
-from parley._node.remote.named_event import NamedEvent
-from parley._node.remote.requests import Call
-from parley._node.streams.stream import Stream
+from parley._node.remote.requests import Call, NamedEvent
+from parley._node.remote.stream import Stream
 
 Sleep = Callable[[float], Awaitable[None]]
 

@@ -33,7 +33,7 @@ from parley._node.fair_slots import FairSlots
 from parley._node.handlers.rules import Allow
 from parley._node.node import Node
 from parley._node.remote.remote import Remote
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from parley._node.trust.admission import address_key
 
 logger = logging.getLogger("parley.transfer")

@@ -39,7 +39,7 @@ from parley._node.errors import (
 )
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import FIRST_APPLICATION_CODE, CloseCode
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 
 
 class Source:

@@ -18,9 +18,9 @@ from parley._node.bus.event import BusEvent
 from parley._node.bus.retry import TRANSIENT, StoreRetry, as_bus_error, jitter
 from parley._node.errors import APPLICATION_ERRORS
 from parley._node.logs import LogRation, one_line
-from parley._node.transport.job import Job
+from parley._node.transport.conditions import Changes, pause
 from parley._node.transport.loop import Loop
-from parley._node.transport.waiting import Changes, pause
+from parley._node.transport.task_scope import Job
 
 logger = logging.getLogger("parley.bus")
 

@@ -21,9 +21,9 @@ from parley._node.bus.model import Delivery
 from parley._node.bus.retry import TRANSIENT, StoreRetry, as_bus_error
 from parley._node.bus.schemas import Schemas
 from parley._node.errors import APPLICATION_ERRORS, MalformedDataError
-from parley._node.transport.job import Job
+from parley._node.transport.conditions import Changes, turn_of
 from parley._node.transport.loop import Timer
-from parley._node.transport.waiting import Changes, turn_of
+from parley._node.transport.task_scope import Job
 
 # Events fetched at first; twice as many each time that they were taken within `QUICK` seconds, up
 # to `batch`; half as many if it took longer than `SLOW`, so that others get some.

@@ -11,8 +11,8 @@ from typing import Final
 from parley._node.bus.consumers.terms import Seat
 from parley._node.bus.errors import BusClosedError, BusError
 from parley._node.bus.retry import StoreRetry, as_bus_error
-from parley._node.transport.job import Job
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
+from parley._node.transport.task_scope import Job
 
 # Seconds that an acknowledgement waits for others to go with.
 GATHER: Final = 0.01

@@ -23,8 +23,8 @@ from parley._node.bus.redis.redis_client import CANCEL_PATIENCE, RedisClient
 from parley._node.bus.redis.redis_errors import bus_error, is_missing_group
 from parley._node.bus.redis.scripts import DUE_CHANNEL, RELEASE, TAKE
 from parley._node.logs import LogRation
+from parley._node.transport.conditions import Changes
 from parley._node.transport.loop import Loop
-from parley._node.transport.waiting import Changes
 
 logger = logging.getLogger("parley.bus")
 

@@ -24,7 +24,7 @@ from parley._node.bus.redis.redis_link import RedisLink, RedisRequest, open_link
 from parley._node.bus.redis.scripts import Script
 from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
 
 Word: TypeAlias = str | bytes | int | float
 Commands: TypeAlias = Sequence[tuple[Word, ...]]

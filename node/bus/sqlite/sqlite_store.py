@@ -42,7 +42,7 @@ from parley._node.bus.sqlite.work_queue import (
 )
 from parley._node.bus.sqlite.worker import Worker
 from parley._node.transport.backend import Backend
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
 
 # Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
 PATIENCE: Final = 10.0

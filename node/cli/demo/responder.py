@@ -19,7 +19,7 @@ from parley._node.errors import CallRefused
 from parley._node.node import Node
 from parley._node.protocol.codes import FIRST_APPLICATION_CODE
 from parley._node.remote.requests import Call
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 
 FILE_LABEL = "demo.file"
 PRICES = "demo.prices"

@@ -14,9 +14,9 @@ from typing import Final
 
 from parley._node.cli.doctor.findings import Diagnosis, Level
 from parley._node.errors import ParleyError
+from parley._node.gateways.server import is_local
 from parley._node.settings import Settings, load_settings
 from parley._node.transport.address import Address
-from parley._node.transport.gateway import is_local
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _ENTER: Final = stat.S_IXGRP | stat.S_IXOTH

@@ -22,10 +22,10 @@ from parley._node.cli.bus.connection import file_of
 from parley._node.cli.doctor.findings import Diagnosis, Level
 from parley._node.cli.serve.bus import require_own
 from parley._node.errors import AddressError, ParleyError
+from parley._node.gateways.server import is_local
 from parley._node.settings import Settings, load_settings
 from parley._node.settings.bus import BusRight
 from parley._node.transport.address import Address
-from parley._node.transport.gateway import is_local
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

@@ -9,8 +9,7 @@ from parley._lbm.codec import Value
 from parley._node.handlers.topic import Topic
 from parley._node.messaging.payloads import Payload
 from parley._node.node import Node
-from parley._node.remote.named_event import NamedEvent
-from parley._node.remote.requests import Call
+from parley._node.remote.requests import Call, NamedEvent
 from parley._node.version import VERSION
 
 

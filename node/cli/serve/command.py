@@ -40,7 +40,7 @@ from parley._node.cli.serve.supervisor import Supervisor
 from parley._node.logs import one_line
 from parley._node.node import Node
 from parley._node.settings import Settings, load_settings
-from parley._node.transport.allocator import keep_freed_memory
+from parley._node.transport.backend import keep_freed_memory
 from parley._node.trust.policies import TrustPolicy
 
 

@@ -11,7 +11,7 @@ from parley._node.cli.run import require_other
 from parley._node.cli.serve.builtin import CLOCK_TOPIC
 from parley._node.errors import ConfigError
 from parley._node.gateways.forward import Forward
-from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named import NamedGateway
 from parley._node.gateways.relay.bridge import Bridge
 from parley._node.gateways.relay.relay import Relay
 from parley._node.gateways.simproto.gateway import SimProtoGateway

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from parley._node.dialects.core import NEVER, ForeignCore
-from parley._node.dialects.frames import FrameSplitter
+from parley._node.dialects.core import NEVER, ForeignCore, FrameSplitter
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import (
     HEAD,

@@ -4,8 +4,12 @@ It joins our requests, the requests of the other side, our subscriptions and the
 each packet to the one that it is for.
 """
 
+from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
+from parley._node.dialects.core import NEVER
 from parley._node.dialects.simproto.codec import (
     ACCEPTED,
     NOT_FOUND,
@@ -13,12 +17,227 @@ from parley._node.dialects.simproto.codec import (
     NOTIFY,
 )
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
-from parley._node.dialects.simproto.dialog_room import DialogRoom
-from parley._node.dialects.simproto.feeds import SimProtoFeed
-from parley._node.dialects.simproto.requests import SimProtoIncoming, SimProtoOutgoing
-from parley._node.dialects.simproto.subscriptions import Subscriptions, UnsubscribeAnswered
+from parley._node.dialects.simproto.feeds import DialogRoom, SimProtoFeed
+from parley._node.dialects.simproto.requests import (
+    SimProtoIncoming,
+    SimProtoOutgoing,
+    SimProtoRequest,
+)
 from parley._node.messaging.pending import IncomingCall
 from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.limits import EVENT_COST
+
+
+class NoteQueue:
+    """The notes that wait for one reader. Up to `window` bytes of cost (a note's data and 64) are
+    acknowledged as they come; up to twice that, and one note, are acknowledged at most
+    `patience` seconds later.
+
+    `acknowledge` is called with a dialog, `on_note` when a note came.
+    """
+
+    __slots__ = (
+        "_acknowledge",
+        "_held",
+        "_held_size",
+        "_on_note",
+        "_patience",
+        "_size",
+        "_waiting",
+        "_window",
+        "closed",
+    )
+
+    def __init__(
+        self,
+        window: int,
+        patience: float,
+        acknowledge: Callable[[int], None],
+        on_note: Callable[[], None],
+    ) -> None:
+        self._window = window
+        self._patience = patience
+        self._acknowledge = acknowledge
+        self._on_note = on_note
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._held: deque[tuple[int, int, float]] = deque()  # dialog, cost, when it is due
+        self._held_size = 0
+        self.closed = False
+
+    def __len__(self) -> int:
+        """How many notes wait."""
+        return len(self._waiting)
+
+    @property
+    def deadline(self) -> float:
+        """When the next note must be acknowledged, whether there is room or not."""
+        return self._held[0][2] if self._held else NEVER
+
+    def put(self, data: bytes, dialog: int, now: float) -> bool:
+        """A note came; returns False if there is no room for it."""
+        cost, limit = len(data) + EVENT_COST, 2 * self._window
+        # The first note beyond the window is always kept: its publisher could not know.
+        if self._size > limit or (self._held and self._size + cost > limit):
+            return False
+        self._waiting.append(data)
+        self._size += cost
+        if self._size > self._window and len(self._waiting) > 1:
+            self._held.append((dialog, cost, now + self._patience))
+            self._held_size += cost
+        else:
+            self._acknowledge(dialog)
+        self._on_note()
+        return True
+
+    def take(self) -> bytes:
+        """The next note's data.
+
+        Raises:
+            IndexError: the queue is empty.
+        """
+        data = self._waiting.popleft()
+        self._size -= len(data) + EVENT_COST
+        while self._held and (
+            self._size - self._held_size + self._held[0][1] <= self._window
+            or len(self._held) == len(self._waiting)  # the next one to be read
+        ):
+            self._release()
+        return data
+
+    def handle_deadline(self, now: float) -> None:
+        """Acknowledge notes whose time is over."""
+        while self._held and self._held[0][2] <= now:
+            self._release()
+
+    def close(self) -> None:
+        """The reader is gone: forget what waits."""
+        self.closed = True
+        self._waiting.clear()
+        self._size = 0
+        while self._held:
+            self._release()
+
+    def _release(self) -> None:
+        dialog, cost, _ = self._held.popleft()
+        self._held_size -= cost
+        self._acknowledge(dialog)
+
+
+class UnsubscribeAnswered(NamedTuple):
+    """The report that an Unsubscribe of ours was answered."""
+
+    topic: str
+
+
+class NoteReader(Protocol):
+    """A subscription of ours."""
+
+    queue: NoteQueue
+
+    def cut_off(self) -> None:
+        """The subscription is over, because it was not read in time."""
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over; what came stays readable."""
+
+
+class Subscriptions:
+    """Our subscriptions by topic, requested or accepted. `dropped` counts notes without a
+    reader."""
+
+    __slots__ = ("_core", "_holding", "_leaving", "_outgoing", "_readers", "dropped")
+
+    def __init__(self, core: SimProtoCore, outgoing: SimProtoOutgoing) -> None:
+        self._core = core
+        self._outgoing = outgoing
+        self._readers: dict[str, NoteReader] = {}
+        self._holding: set[NoteQueue] = set()  # those that hold acknowledgements back
+        self._leaving: Counter[str] = Counter()  # Unsubscribes that wait for their response
+        self.dropped = 0
+
+    def expect(self, topic: str, reader: NoteReader, call: SimProtoRequest) -> None:
+        """A Subscribe of ours was sent. Notes may come before its response."""
+        first = self._readers.setdefault(topic, reader) is reader
+
+        def answered(code: int, stream: int) -> None:
+            if first and self._readers.get(topic) is reader and (code or call.done):
+                if code:
+                    del self._readers[topic]
+                else:
+                    # Accepted, but its reader gave up.
+                    self.leave(topic, reader, self._core.heard)
+
+        call.on_final = answered
+
+    def reads(self, topic: str, reader: NoteReader) -> bool:
+        """Whether this reader gets the notes of a topic."""
+        return self._readers.get(topic) is reader
+
+    def leave(
+        self, topic: str, reader: NoteReader, now: float, on_done: Callable[[], None] | None = None
+    ) -> SimProtoRequest | None:
+        """Unsubscribe; returns the request, or None if none can be or need be sent. `on_done` is
+        called when it is answered."""
+        if self._readers.get(topic) is not reader:
+            return None
+        del self._readers[topic]
+        with suppress(LocalProtocolError):  # closing, or too much waits: notes are answered 2
+            call = self._outgoing.unsubscribe(topic, now, on_done or _nothing)
+            self._leaving[topic] += 1
+            # As a report, in order: notes before it do not belong to the next subscription.
+            call.on_final = lambda code, stream: self._unsubscribed(topic)
+            return call
+        return None
+
+    def left(self, report: UnsubscribeAnswered) -> None:
+        """An Unsubscribe was answered."""
+        self._leaving -= Counter((report.topic,))
+
+    def note_received(self, request: RequestReceived, now: float) -> None:
+        """Take a Notify."""
+        dialog, _, topic, data = request
+        reader = None if topic is None or topic in self._leaving else self._readers.get(topic)
+        if topic is None or reader is None or reader.queue.closed:
+            self.dropped += 1
+            code = NOT_FOUND if topic is None else NOT_SUBSCRIBED
+            self._core.answer(dialog, code, b"", now)
+        elif not reader.queue.put(data, dialog, now):
+            self.dropped += 1
+            self._core.answer(dialog, NOT_SUBSCRIBED, b"", now)
+            self.leave(topic, reader, now)
+            reader.cut_off()
+        elif reader.queue.deadline != NEVER:
+            self._holding.add(reader.queue)
+
+    def acknowledge(self, dialog: int, now: float) -> None:
+        """Acknowledge a note."""
+        self._core.answer(dialog, ACCEPTED, b"", now)
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        return min((queue.deadline for queue in self._holding), default=NEVER)
+
+    def handle_deadline(self, now: float) -> None:
+        """Acknowledge notes whose time is over."""
+        for queue in self._holding:
+            queue.handle_deadline(now)
+        self._holding = {queue for queue in self._holding if queue.deadline != NEVER}
+
+    def connection_ended(self, code: int, text: str) -> None:
+        """The connection is over: tell the readers."""
+        readers, self._readers = self._readers, {}
+        self._holding.clear()
+        for reader in readers.values():
+            reader.lost(code, text)
+
+    def _unsubscribed(self, topic: str) -> None:
+        self._core.happened.append(UnsubscribeAnswered(topic))
+
+
+def _nothing() -> None:
+    return
 
 
 class Sim:

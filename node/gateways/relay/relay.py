@@ -18,9 +18,9 @@ from parley._node.gateways.server import DialectServer
 from parley._node.logs import LogRation
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded
-from parley._node.remote import access
+from parley._node.remote import access_log as access
 from parley._node.transport.backend import Backend
-from parley._node.transport.ground import Ground
+from parley._node.transport.task_scope import Ground
 
 logger = logging.getLogger("parley.gateway")
 

@@ -16,14 +16,13 @@ from parley._node.config import NodeConfig
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
-from parley._node.gateways.simproto.link import SimProtoTerms
-from parley._node.gateways.simproto.notes import WINDOW
+from parley._node.gateways.simproto.connection import SimProtoTerms
 from parley._node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer
-from parley._node.gateways.simproto.subscription import SimProtoSubscription
+from parley._node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
 from parley._node.offering import Offering
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from parley._node.transport.backend import Backend
 
 

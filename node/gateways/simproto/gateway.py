@@ -15,16 +15,16 @@ from anyio.abc import ByteStream
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.gateways.server import DialectServer
-from parley._node.gateways.simproto.link import SimProtoTerms
+from parley._node.gateways.simproto.connection import SimProtoTerms
 from parley._node.gateways.simproto.peer import SimProtoPeer
 from parley._node.handlers.rules import Allow
 from parley._node.node import Node
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.remote import Remote
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from parley._node.transport.backend import Backend
-from parley._node.transport.stream_outlet import StreamOutlet
+from parley._node.transport.transport import StreamOutlet
 
 # The label of native streams that carry SimProto.
 LABEL = "simproto"

@@ -23,7 +23,7 @@ from parley._node.errors import KnownPeersError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.server.federation import Federation
-from parley._node.transport.ground import own_task_group
+from parley._node.transport.task_scope import own_task_group
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.version import VERSION
 from parley._node.web.console.buses_view import buses_view

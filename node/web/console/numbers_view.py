@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from parley._node.metrics.families import Histogram, MetricFamily
+from parley._node.metrics.catalogue import Histogram, MetricFamily
 from parley._node.web.console.text import shown
 
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from parley._crypto.randomness import random_bytes
 from parley._node.errors import FileError, InsecureAddressError, os_reason
+from parley._node.gateways.server import is_local
 from parley._node.transport.address import Address
-from parley._node.transport.gateway import is_local
 from parley._node.web.console.access import SECRET_SIZE, Access
 from parley._node.web.console.console import Console
 from parley._node.web.console.places import ConsolePlace, link_to, page_in, write_private

@@ -8,9 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from parley._node.dialects.limits import DialectLimits
-from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.gateway import NamedGateway
-from parley._node.gateways.named.peer import FlavourName
+from parley._node.gateways.named import FlavourName, NamedClient, NamedGateway
 from tests.node.network import new_node
 
 FLAVOURS: tuple[FlavourName, ...] = ("plain", "typed")

@@ -10,8 +10,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from parley import Call, NamedEvent, Node, Pauses
 from parley._node.gateways.client import DialectClient
-from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named import NamedClient, NamedGateway
 from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay
 from parley._node.gateways.server import DialectServer

@@ -12,7 +12,7 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.transport.memory import memory_pair
-from parley._node.transport.stream_outlet import StreamOutlet
+from parley._node.transport.transport import StreamOutlet
 from parley.dialects import Guest
 from tests.node.dialects.test_core import Parrot
 from tests.node.network import ground

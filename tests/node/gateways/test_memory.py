@@ -13,7 +13,7 @@ from parley._node.dialects.relay.connection import RelayConnection
 from parley._node.dialects.relay.router import Router
 from parley._node.dialects.simproto.codec import RPC
 from parley._node.dialects.simproto.core import SimProtoCore
-from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named import NamedGateway
 from parley._node.gateways.relay.relay import Relay
 from parley._node.gateways.simproto.gateway import SimProtoGateway
 from parley._node.protocol.memory_budget import SHARE, MemoryBudget

@@ -7,9 +7,7 @@ import pytest
 
 from parley import CallRefused, CallTimeout, NamedEvent, ParleyError
 from parley._node.errors import ConfigError
-from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.gateway import NamedGateway
-from parley._node.gateways.named.peer import FlavourName
+from parley._node.gateways.named import FlavourName, NamedClient, NamedGateway
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE, new_node
 

@@ -8,7 +8,7 @@ import pytest
 
 from parley import CallTimeout, NamedEvent, Node, ParleyError, PeerClosedError, UnreachableError
 from parley._node.dialects.limits import DialectLimits
-from parley._node.gateways.named.client import NamedClient
+from parley._node.gateways.named import NamedClient
 from parley._node.protocol.errors import LocalProtocolError
 from tests.node.gateways import restarts
 from tests.node.gateways.named_sides import client_of, gateway

@@ -7,7 +7,7 @@ import pytest
 
 from parley import CallRefused, NamedEvent, Namespace, Supercategory, on_event
 from parley._node.dialects.named.codec import BromineEvent, BromineType
-from parley._node.gateways.named.peer import FlavourName
+from parley._node.gateways.named import FlavourName
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from tests.node.gateways.named_sides import FLAVOURS, joined

@@ -7,7 +7,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from parley._node.dialects.relay.sorter import Sorter
+from parley._node.dialects.relay.connection import Sorter
 from parley._node.errors import (
     AddressError,
     ConfigError,

@@ -1,6 +1,6 @@
 """One number of a node, by the name that Prometheus has for it."""
 
-from parley._node.metrics.families import Histogram
+from parley._node.metrics.catalogue import Histogram
 from parley._node.metrics.metrics import Metrics
 
 

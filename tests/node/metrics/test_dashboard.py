@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from parley._node.metrics.catalogue import CATALOGUE
-from parley._node.metrics.families import Measure
+from parley._node.metrics.catalogue import CATALOGUE, Measure
 from tests.sweep import sweep
 
 ROOT = Path(__file__).parents[3]

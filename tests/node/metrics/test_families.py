@@ -2,8 +2,7 @@
 
 import re
 
-from parley._node.metrics.catalogue import CATALOGUE
-from parley._node.metrics.families import MOST_NAMES, Histogram, Measure, named
+from parley._node.metrics.catalogue import CATALOGUE, MOST_NAMES, Histogram, Measure, named
 from parley._node.metrics.metrics import MOST_CODES, OTHER, RequestTally
 from tests.sweep import sweep
 

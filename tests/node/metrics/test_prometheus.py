@@ -10,8 +10,11 @@ from parley._node.metrics.catalogue import (
     CATALOGUE,
     QUEUED,
     SENT,
+    Histogram,
+    MetricFamily,
+    family,
+    labelled,
 )
-from parley._node.metrics.families import Histogram, MetricFamily, family, labelled
 from parley._node.metrics.prometheus import prometheus_text
 
 

@@ -14,12 +14,12 @@ from parley._node.bus.model import Counters, NewEvent
 from parley._node.bus.schemas import Schemas
 from parley._node.bus.store import Store
 from parley._node.protocol.codes import BUS
+from parley._node.remote.stream import Stream
 from parley._node.remote_bus.answers import Answer, decode_answer
 from parley._node.remote_bus.authorisation import AllowBus, BusRequest
 from parley._node.remote_bus.bus_requests import Given, Publish, Request, encode_request
 from parley._node.remote_bus.remote_store import RemoteStore
 from parley._node.remote_bus.service import BusService, offer_bus
-from parley._node.streams.stream import Stream
 from parley._node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import Meeting, meeting

@@ -11,6 +11,7 @@ import pytest
 from parley._node.bus.errors import BusRefusedError
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.protocol.codes import ResultCode
+from parley._node.remote.stream import Stream
 from parley._node.remote_bus.authorisation import AllowBus, BusRequest, BusRule
 from parley._node.remote_bus.bus_requests import (
     Ack,
@@ -38,7 +39,6 @@ from parley._node.remote_bus.bus_requests import (
     TrimStream,
 )
 from parley._node.remote_bus.service import offer_bus
-from parley._node.streams.stream import Stream
 from tests.node.network import new_node
 from tests.node.remote_bus.offered import GROUP, NAME, Between, ask, between, everything, given
 

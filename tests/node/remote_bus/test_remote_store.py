@@ -22,11 +22,11 @@ from parley._node.bus.model import NewEvent, Trim
 from parley._node.handlers.registry import Entry
 from parley._node.protocol.codes import BUS_LABEL, CloseCode, ResultCode
 from parley._node.protocol.limits import Limits
+from parley._node.remote.stream import Stream
 from parley._node.remote_bus import bus_channel
 from parley._node.remote_bus import bus_limits as limits
 from parley._node.remote_bus.answers import Answer, encode_answer
 from parley._node.remote_bus.remote_store import RemoteStore
-from parley._node.streams.stream import Stream
 from tests.node.network import Meeting, eventually, introduce, meeting, settled, started
 from tests.node.remote_bus.offered import GROUP, NAME, Between, between, new
 from tests.sweep import sweep

@@ -10,7 +10,7 @@ import anyio
 from parley import Call, Node, Peer
 from parley._crypto.identity import Identity
 from parley._node.testing.proxy import FaultyProxy
-from parley._node.transport.clocked import Clock
+from parley._node.transport.backend import Clock
 from tests.node.network import PATIENCE, config, eventually
 
 RESUME = 20.0

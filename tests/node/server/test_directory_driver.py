@@ -7,9 +7,9 @@ import pytest
 from parley._node.errors import CallRefused, StreamResetError
 from parley._node.protocol.codes import DATA, FEDERATION, HAVE, STREAM, CloseCode, ResultCode
 from parley._node.protocol.event import parse_raw
+from parley._node.remote.stream import Stream
 from parley._node.server.calls import offer_federation_calls
 from parley._node.server.directory_driver import AGAIN
-from parley._node.streams.stream import Stream
 from parley._node.testing.pair import connect_nodes
 from tests.node.network import new_node
 from tests.node.server.ring import Servers, ring, servers

@@ -11,7 +11,7 @@ from parley._node.federation.limits import DIALS_OF_ACCOUNT, TUNNELS_OF_ACCOUNT
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import ResultCode
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from parley._node.tunnels.dial import dial_tunnel
 from tests.inspection import error_code_of
 from tests.node.network import config, eventually

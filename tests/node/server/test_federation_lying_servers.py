@@ -16,8 +16,8 @@ from parley._node.protocol.event import handshake_event
 from parley._node.protocol.frames import frame
 from parley._node.protocol.handshake_messages import reject_payload
 from parley._node.remote.requests import Call
-from parley._node.streams.stream import Stream
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.stream import Stream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.tunnels.tunnel_transport import TunnelOutlet, TunnelWriter
 from tests.inspection import accept
 from tests.node.server.ring import Servers, ring, servers

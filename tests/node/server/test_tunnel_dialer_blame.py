@@ -15,9 +15,9 @@ from parley._node.handlers.registry import Entry
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, CloseCode, ResultCode
-from parley._node.remote.round_trip import MEASURE_INTERVAL
-from parley._node.streams.stream import Stream
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.live_connection import MEASURE_INTERVAL
+from parley._node.remote.stream import Stream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.tunnel_transport import TunnelWriter
 from tests.inspection import path_finder_of

@@ -16,7 +16,7 @@ from parley._lbm.padding import parse_padding
 from parley._node.config import STREAM_WINDOW
 from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import AddressError, ConfigError
-from parley._node.gateways.named import peer as named
+from parley._node.gateways import named
 from parley._node.protocol.limits import Limits
 from parley._node.settings import BusSettings, Settings, load_settings
 from parley._node.settings.catalogue import REMOVED, SETTINGS, TABLES, VARIABLES

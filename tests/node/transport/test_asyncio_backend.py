@@ -19,7 +19,7 @@ from parley._node.transport.asyncio_backend import (
     AsyncioOutlet,
 )
 from parley._node.transport.driver import Driver
-from parley._node.transport.ground import Ground
+from parley._node.transport.task_scope import Ground
 from tests.node.network import PATIENCE, eventually, settled
 
 pytestmark = pytest.mark.anyio

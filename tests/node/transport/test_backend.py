@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
-from parley._node.transport.ground import current_backend
+from parley._node.transport.task_scope import current_backend
 from tests.node.network import eventually, settled, started
 from tests.node.transport.test_asyncio_backend import LISTEN, Noted
 
@@ -47,7 +47,7 @@ async def test_another_loop_is_refused(tasks: TaskGroup, monkeypatch: pytest.Mon
     class Curio:
         backend_class = type("Backend", (), {"__module__": "somewhere._curio"})
 
-    monkeypatch.setattr("parley._node.transport.ground.current_token", Curio)
+    monkeypatch.setattr("parley._node.transport.task_scope.current_token", Curio)
     with pytest.raises(ParleyError, match="curio"):
         current_backend(tasks)
 

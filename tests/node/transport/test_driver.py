@@ -12,18 +12,18 @@ from parley._node.protocol.connection import FLUSH_SIZE, Connection
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded, Report, StreamFinished
 from parley._node.protocol.send_queue import SendQueue
-from parley._node.transport.alarm import LEAST_PAUSE
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import (
     FLUSH_EVENTS,
     HIGH_WATER,
+    LEAST_PAUSE,
     LOW_WATER_PART,
     Driver,
 )
-from parley._node.transport.gate import Served
-from parley._node.transport.ground import current_backend
+from parley._node.transport.fair_reads import ROUND_TIME, Line, Turns
 from parley._node.transport.loop import Begun
-from parley._node.transport.turns import ROUND_TIME, Line, Turns
+from parley._node.transport.task_scope import current_backend
+from parley._node.transport.transport import Served
 from tests.node.network import started
 
 NEVER = float("inf")

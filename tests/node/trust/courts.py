@@ -10,7 +10,7 @@ import anyio
 from parley import Call, Identity, Node, Peer, PublicIdentity
 from parley._node.errors import NotTrustedError
 from parley._node.testing.proxy import FaultyProxy
-from parley._node.transport.clocked import Clock
+from parley._node.transport.backend import Clock
 from parley._node.trust.policies import AcceptHook, TrustPolicy
 from tests.node.network import PATIENCE, config, eventually
 

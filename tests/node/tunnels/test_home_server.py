@@ -31,7 +31,7 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.remote.redialling import Redialling
+from parley._node.remote.resuming import Redialling
 from parley._node.tunnels import home_server as home_module
 from parley._node.tunnels import session_pool as publishers
 from parley._node.tunnels.dial import dial_tunnel

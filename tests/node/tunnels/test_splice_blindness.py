@@ -12,8 +12,8 @@ from parley._node.handlers.registry import Entry
 from parley._node.node import Node
 from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL
 from parley._node.remote.requests import Call
-from parley._node.streams.stream import Stream
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.stream import Stream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.testing import FakeClock
 from parley._node.tunnels.tunnel_transport import TunnelWriter
 from tests.node.network import eventually

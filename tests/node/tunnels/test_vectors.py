@@ -25,9 +25,9 @@ from parley._node.protocol.codes import (
     CloseCode,
 )
 from parley._node.protocol.event import NO_PAYLOAD, parse_raw
+from parley._node.remote.stream import Stream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.server.tunnel_dialer import passed_on
-from parley._node.streams.stream import Stream
-from parley._node.streams.tunnel_stream import TunnelStream
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.policy import IncomingDial
 from parley._node.tunnels.tunnel_transport import TunnelOutlet

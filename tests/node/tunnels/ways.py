@@ -22,8 +22,8 @@ from parley._node.journal.journal import Journal
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
-from parley._node.streams.stream import Stream
-from parley._node.streams.tunnel_stream import TunnelStream
+from parley._node.remote.stream import Stream
+from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.testing import FakeClock, FaultyLink
 from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
 from parley._node.tunnels.policy import IncomingDial

@@ -16,7 +16,7 @@ from parley._node.errors import NotTrustedError, PeerClosedError, StreamResetErr
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from parley._node.testing import FaultyLink
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node, settled
 

@@ -27,7 +27,7 @@ from parley._node.apps.transfer.store import FileStore
 from parley._node.errors import StreamResetError
 from parley._node.protocol.codes import CloseCode
 from parley._node.remote.remote import Remote
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Place, offered, receiving, written
 from tests.node.network import eventually, introduce, meeting, new_node
 

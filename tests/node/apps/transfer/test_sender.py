@@ -19,7 +19,7 @@ from parley._node.apps.transfer.protocol import (
 from parley._node.apps.transfer.sender import Source, send_file
 from parley._node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
 from parley._node.protocol.codes import CloseCode
-from parley._node.streams.stream import Stream
+from parley._node.remote.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Told, offered, receiving, written
 from tests.node.network import meeting
 

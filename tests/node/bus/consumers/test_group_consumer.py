@@ -9,8 +9,8 @@ from parley._node.bus.config import BusConfig
 from parley._node.bus.consumers import group_consumer
 from parley._node.bus.consumers.group_consumer import FIRST_FETCH
 from parley._node.bus.dead_letters import LONGEST_ERROR
-from parley._node.transport.job import Job
-from parley._node.transport.waiting import Changes
+from parley._node.transport.conditions import Changes
+from parley._node.transport.task_scope import Job
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, ground, settled

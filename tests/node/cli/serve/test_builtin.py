@@ -9,8 +9,7 @@ from parley._crypto.identity import Identity
 from parley._lbm.codec import Value
 from parley._node.cli.serve.builtin import offer_builtin_calls
 from parley._node.dialects.named.codec import Flavour
-from parley._node.gateways.named.client import NamedClient
-from parley._node.gateways.named.gateway import NamedGateway
+from parley._node.gateways.named import NamedClient, NamedGateway
 from parley._node.messaging.formats import Format
 from parley._node.messaging.payloads import Tandem
 from parley._node.node import Node

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.dialects.frames import FrameSplitter
+from parley._node.dialects.core import FrameSplitter
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import (
     LENGTHS_SIZE,

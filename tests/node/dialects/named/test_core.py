@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from parley._node.dialects.core import NEVER
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour, encode_error
-from parley._node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
-from parley._node.dialects.named.intake import TURN_EVENTS
+from parley._node.dialects.named.core import COPIED_SIZE, FIRST_ID, TURN_EVENTS, NamedCore
 from parley._node.messaging.emits import UNREAD, OutgoingEmit
 from parley._node.protocol.codes import LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import (

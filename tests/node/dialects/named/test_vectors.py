@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley._node.dialects.frames import FrameSplitter
+from parley._node.dialects.core import FrameSplitter
 from parley._node.dialects.limits import LARGEST_NAME, DialectLimits
 from parley._node.dialects.named.codec import (
     LENGTHS_SIZE,

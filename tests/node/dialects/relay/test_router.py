@@ -8,7 +8,7 @@ from parley._node.dialects.relay.connection import RelayConnection
 from parley._node.dialects.relay.router import Router
 from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, message, messages
-from tests.node.dialects.relay.test_sorter import Listener
+from tests.node.dialects.relay.test_connection_sorter import Listener
 
 
 def test_a_uuid_has_one_member_at_a_time() -> None:

@@ -14,9 +14,8 @@ from parley._node.dialects.relay.codec import (
     encode_error,
     encode_message,
 )
-from parley._node.dialects.relay.connection import RelayConnection
+from parley._node.dialects.relay.connection import Batch, RelayConnection, Sorter
 from parley._node.dialects.relay.router import RelayMember, Router
-from parley._node.dialects.relay.sorter import Batch, Sorter
 from parley._node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.relay.hall import Hall, faults, messages, written
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors

@@ -17,8 +17,8 @@ from parley._crypto.registry import SIGNING
 from parley._node.errors import UnreachableError
 from parley._node.node import Node
 from parley._node.peer.dialling import stream_dial
-from parley._node.remote.redialling import Dial
 from parley._node.remote.requests import Call
+from parley._node.remote.resuming import Dial
 from parley._node.server.federation import Federation
 from parley._node.settings.federation import FederationSettings
 from parley._node.testing.link import FaultyLink

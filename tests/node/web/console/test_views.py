@@ -11,7 +11,7 @@ import pytest
 from parley._crypto.identity import NodeId
 from parley._node.errors import CallRefused
 from parley._node.metrics import catalogue
-from parley._node.metrics.families import Histogram, labelled
+from parley._node.metrics.catalogue import Histogram, labelled
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.web.console import peers_view as peers_module
 from parley._node.web.console.console import Console

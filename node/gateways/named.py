@@ -1,0 +1,507 @@
+"""`NamedPeer`: the other side of a connection with byte-exact named events, client or server.
+
+The handlers are those that serve native peers; what they return is sent as the crate's own
+handlers would send it. As there, a handler runs to its end even if its connection is over: an
+event counts although its emitter has left.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+import anyio
+
+from parley._lbm.codec import Encodable
+from parley._node.backoff import Pauses
+from parley._node.config import NodeConfig
+from parley._node.dialects.limits import DialectLimits
+from parley._node.dialects.named.codec import BromineEvent, Flavour
+from parley._node.dialects.named.core import NamedCore
+from parley._node.dialects.named.replies import NamedReply
+from parley._node.errors import ConfigError, PeerClosedError
+from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
+from parley._node.gateways.guest import Guest
+from parley._node.gateways.server import DialectServer
+from parley._node.handlers.items import TURN_SIZE
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.running import FAILED, Outcome, run_handler
+from parley._node.links.emitter import WaitingEmitter
+from parley._node.messaging.emits import OutgoingEmit
+from parley._node.messaging.finals import cut, error_text, event_code
+from parley._node.messaging.formats import Format, FormatError, FormatName
+from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
+from parley._node.node import Node
+from parley._node.offering import Offering
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+    PayloadTooLargeError,
+)
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.protocol.reports import ConnectionEnded
+from parley._node.remote.emission import Emission
+from parley._node.remote.requests import NamedEvent
+from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import left_after, turn_of
+from parley._node.transport.loop import Runner
+
+logger = logging.getLogger("parley.gateway")
+
+
+FlavourName = Flavour | Literal["plain", "typed"]
+FORMATS: Final[tuple[FormatName, ...]] = ("msgpack", "json", "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTerms:
+    """What one side brings to a connection: the `handlers` for events of the other side, the
+    `format` of our events and replies unless told, and `limits`."""
+
+    handlers: Handlers
+    flavour: Flavour
+    format: FormatName
+    limits: DialectLimits
+
+    @classmethod
+    def of(
+        cls,
+        handlers: Handlers,
+        flavour: FlavourName,
+        format: FormatName,
+        limits: DialectLimits | None,
+    ) -> "NamedTerms":
+        """Check what a user gave.
+
+        Raises:
+            ConfigError: there is no such flavour, or the crate has no such format.
+        """
+        try:
+            known = Flavour(flavour)
+        except ValueError:
+            raise ConfigError(f"the flavours are plain and typed, not {flavour!r}") from None
+        if format not in FORMATS:
+            raise ConfigError(f"the formats are {', '.join(FORMATS)}, not {format!r}")
+        return cls(handlers, known, format, limits or DialectLimits())
+
+
+class NamedPeer(Guest):
+    """The other side. `ignored` counts its events without a handler.
+
+    `on_over` is called once its transport is closed and none of its handlers runs.
+    """
+
+    dialect: ClassVar[str] = "named events"
+
+    def __init__(
+        self,
+        backend: Backend,
+        name: str,
+        terms: NamedTerms,
+        *,
+        on_over: Callable[["NamedPeer"], None] | None = None,
+        total: MemoryBudget | None = None,
+    ) -> None:
+        self._named = NamedCore(backend.now(), terms.limits, terms.flavour, total)
+        violations = terms.handlers.violations
+        super().__init__(self._named, backend, name, on_gone=self._look, violations=violations)
+        self.driver.high_water = terms.limits.write_buffer
+        self._named.take_turns(self._wait_for_turn)
+        self.format = terms.format
+        self.ignored = 0
+        self.draining = False
+        self._handlers = terms.handlers
+        self.emitter = NamedEmitter(self, self._named)
+        self._on_over = on_over
+        self._runners: dict[int, Runner] = {}
+        self._begun: set[int] = set()  # those of them that run
+
+    @property
+    def flavour(self) -> Flavour:
+        """Which of the two formats it speaks."""
+        return self._named.flavour
+
+    @property
+    def running(self) -> int:
+        """How many of its events have a handler that runs."""
+        return self._named.running
+
+    def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName | None = None,
+    ) -> Emission:
+        """Emit a named event: `await` it, or ask it for its `reply()` or `replies()`.
+
+        `format` is the format of the data, by default that of the connection; `raw` takes
+        bytes as they are, a Tandem two payloads. `Emission` says what else is raised, and when.
+
+        Raises:
+            FormatError: there is no such format, or `raw` was given something other than bytes.
+        """
+        payload = make_payload(data, format or self.format)
+        return Emission(self.emitter, name, namespace, payload)
+
+    async def drained(self) -> None:
+        """Wait until none of its events has a handler that runs."""
+        await self._changes.until(lambda: not self._runners)
+
+    def stop_handlers(self) -> None:
+        """Cancel the handlers of its events."""
+        for key, runner in list(self._runners.items()):
+            runner.cancel()
+            if key not in self._begun:
+                del self._runners[key]  # on asyncio it never begins, so it never ends
+
+    # From the core.
+
+    def _take(self, report: BromineEvent, now: float) -> None:
+        entry = self._handlers.find_event(report.namespace, report.name)
+        if entry is None:
+            self.ignored += 1
+            self._answer(report, ResultCode.ACCEPTED, None)
+        elif entry.supercategories is not None:
+            # Supercategories are pairs of roles, and guests have none.
+            self._answer(report, ResultCode.WRONG_SUPERCATEGORY, None)
+        elif self.draining:
+            self._answer(report, ResultCode.OVERLOADED, None)
+        else:
+            self._runners[id(report)] = self.backend.spawn(self._serve, entry, report)
+
+    def _lost(self, ended: ConnectionEnded) -> None:
+        """The core told the emissions; handlers go on."""
+
+    def _wait_for_turn(self) -> None:
+        self.backend.soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._named.go_on(self.backend.now())
+        self.driver.settle()
+
+    def _look(self, _: Guest) -> None:
+        if self.is_gone and not self._runners and self._on_over is not None:
+            self._on_over(self)
+
+    # Handlers.
+
+    async def _serve(self, entry: Entry[Any], event: BromineEvent) -> None:
+        self._begun.add(id(event))
+        outcome: Outcome = (ResultCode.CANCELLED, None)
+        port = NamedReplies(self, self._named, event, self.format)
+        payload = FormattedPayload(event.data)
+        try:
+            outcome = await run_handler(
+                entry,
+                NamedEvent(self, event.name, event.namespace, payload, port),
+                self,
+                event.name,
+                self._handlers.roles,
+                port.send_all,
+            )
+        finally:
+            # Also when it was cancelled: typed, each event gets its one End or Error.
+            self._begun.discard(id(event))
+            self._runners.pop(id(event), None)
+            self._answer(event, *outcome)
+            self.driver.settle()
+            if self.draining:
+                self._changes.notify()
+            if self._gone:
+                self._look(self)
+
+    def _answer(self, event: BromineEvent, code: int, data: Any) -> None:
+        """Send what a handler returned, or how it failed; a value without a form is a failure."""
+        core, now, unsent = self._named, self.backend.now(), self._handlers.unsent
+        try:
+            if code == ResultCode.ACCEPTED:
+                try:
+                    returned = None if data is None else on_wire(make_payload(data, self.format))
+                    core.finish(event, returned, now)
+                    return
+                except FormatError:
+                    text = "what %r returned has no form"
+                    unsent.log(
+                        logger,
+                        logging.ERROR,
+                        now,
+                        text,
+                        event.name,
+                        exc_info=True,
+                        extra={"event": "answer.unsent", "topic": event.name},
+                    )
+                    code, data = FAILED
+                except PayloadTooLargeError:
+                    text = "what %r returned is too large"
+                    unsent.log(
+                        logger,
+                        logging.WARNING,
+                        now,
+                        text,
+                        event.name,
+                        extra={"event": "answer.unsent", "topic": event.name},
+                    )
+                    code, data = ResultCode.PAYLOAD_TOO_LARGE, None
+            text = data if isinstance(data, str) else error_text(code)
+            core.fail(event, event_code(code), cut(text), now)
+        except LocalProtocolError:  # the connection is over
+            core.release(event, now)
+
+
+_OURS: Final = frozenset({Format.LBM, Format.CBOR})
+
+
+class NamedReplies:
+    """Replies to one event of a peer, in `format` unless told."""
+
+    __slots__ = ("_core", "_event", "_peer", "_said", "format")
+
+    def __init__(
+        self, peer: Guest, core: NamedCore, event: BromineEvent, format: FormatName
+    ) -> None:
+        self._peer = peer
+        self._core = core
+        self._event = event
+        self._said = 0  # bytes since others ran: a handler that never waits must not hog the loop
+        self.format: FormatName = format
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the connection is open; the dialect does not say whether the emitter waits."""
+        return self._peer.is_open
+
+    async def reply(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send a reply once there is room.
+
+        Raises:
+            PeerClosedError: the connection is over. PayloadTooLargeError: it is too long.
+            LocalProtocolError: the name is too long. FormatError: the payload has no form in
+                its format.
+        """
+        try:
+            await self._send(name, namespace, on_wire(payload))
+        except ConnectionClosedError as error:
+            raise self._peer.closed_error() from error
+
+    async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
+        """Reply with each item that the handler yields."""
+        async with aclosing(items):
+            async for item in items:
+                try:
+                    await self._send("", "", on_wire(make_payload(item, self.format)))
+                except PayloadTooLargeError:
+                    return ResultCode.PAYLOAD_TOO_LARGE, None
+                except ConnectionClosedError:
+                    break  # nobody reads on
+        return ResultCode.ACCEPTED, None
+
+    async def _send(self, name: str, namespace: str, data: bytes) -> None:
+        driver = self._peer.driver
+        if not driver.has_room:
+            await driver.room()
+        self._core.reply(self._event, data, name, namespace)
+        self._said += len(data) + EVENT_COST
+        if self._said > TURN_SIZE:
+            self._said = 0
+            await turn_of(self._peer.backend)
+
+
+class NamedEmitter:
+    """The connection as `Emission` needs it."""
+
+    __slots__ = ("_core", "_peer", "backend", "marks_end")
+
+    def __init__(self, peer: Guest, core: NamedCore) -> None:
+        self._peer = peer
+        self._core = core
+        self.backend: Backend = peer.backend
+        self.marks_end = core.flavour is Flavour.TYPED
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an event can be sent without waiting."""
+        return self._peer.driver.has_room
+
+    async def room(self, timeout: float | None) -> float | None:
+        """Wait while too much waits to be written; CallTimeout if it takes too long."""
+        if self.has_room:
+            return timeout
+        return await left_after(self._peer.driver.room, timeout, self.backend.now)
+
+    def send(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send an event to which no reply is wanted."""
+        self._core.emit(name, on_wire(payload), namespace)
+
+    def ask(
+        self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
+    ) -> None:
+        """Send an event; `emit` gets its replies."""
+        now = self.backend.now()
+        self._core.ask(emit, name, on_wire(payload), now, timeout, namespace)
+
+    def leave(self, emit: OutgoingEmit) -> None:
+        """Only its first reply was wanted: the others go to handlers."""
+        self._core.leave(emit)
+        self._peer.driver.settle()
+
+    def give_up(self, emit: OutgoingEmit) -> None:
+        """Its replies are not wanted any more; the dialect cannot say so."""
+        self._core.give_up(emit)
+
+    def closed_error(self) -> PeerClosedError:
+        """The error for an event that came too late."""
+        return self._peer.closed_error()
+
+
+def on_wire(payload: Payload) -> bytes:
+    """The bytes of a payload in this dialect: its format id, if it has one, then its data.
+
+    Raises:
+        FormatError: the crate has no such format, or a value has no form in it.
+    """
+    if payload.format is None or isinstance(payload, FormattedPayload | NamedReply):
+        return payload.raw
+    if payload.format in _OURS:
+        raise FormatError(
+            f"cannot send a payload of format {payload.format}: named events (bromine) support "
+            "neither LBM nor CBOR; use msgpack, json or raw"
+        )
+    return bytes((payload.format,)) + payload.raw
+
+
+class NamedGateway(DialectServer[NamedPeer]):
+    """Serves the named events of a running node, for as long as its `async with`.
+
+    `flavour` is the header that clients use: `plain` that of the document (bromine 0.14 to
+    0.17), `typed` that of 0.18 and later; nothing on the wire tells them apart. `format` is
+    the format of replies unless their handler says otherwise.
+
+    Raises:
+        ConfigError: there is no such flavour or format.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        flavour: FlavourName = "plain",
+        format: FormatName = "msgpack",
+        limits: DialectLimits | None = None,
+    ) -> None:
+        self.node = node
+        self._terms = terms = NamedTerms.of(node.handlers, flavour, format, limits)
+        self.flavour = terms.flavour
+        self.format = terms.format
+        self.limits = terms.limits
+        super().__init__("the gateway", self.limits.clients, self.limits.memory)
+        self._ignored = 0  # events of clients that are gone
+
+    def __repr__(self) -> str:
+        return f"<NamedGateway, {self.flavour}, {len(self.peers)} clients>"
+
+    @property
+    def peers(self) -> list[NamedPeer]:
+        """The clients that are connected."""
+        return [peer for peer in self._guests.values() if peer.is_open]
+
+    @property
+    def clients(self) -> int:
+        """How many places are taken: by clients that are connected, or left a handler running."""
+        return len(self._guests)
+
+    @property
+    def backend(self) -> Backend:
+        """The node's."""
+        return self.node.backend
+
+    @property
+    def ignored(self) -> int:
+        """How many events came without a handler for them."""
+        return self._ignored + sum(peer.ignored for peer in self._guests.values())
+
+    # Inside.
+
+    def _new_guest(self, name: str) -> NamedPeer:
+        return NamedPeer(self.backend, name, self._terms, on_over=self._over, total=self.account)
+
+    def _over(self, peer: NamedPeer) -> None:
+        self._ignored += peer.ignored
+        self._gone(peer)
+
+    async def _drain(self) -> None:
+        peers = list(self._guests.values())
+        for peer in peers:
+            peer.draining = True
+        with anyio.move_on_after(self.node.config.drain_timeout):
+            for peer in peers:
+                await peer.drained()
+
+    def _dismiss(self, guest: NamedPeer, *, hasty: bool) -> None:
+        guest.stop_handlers()
+        super()._dismiss(guest, hasty=hasty)
+
+
+class NamedClient(DialectClient[NamedPeer]):
+    """A connection for as long as its `async with`, or one after another; works with and without
+    a node.
+
+    `flavour` is the server's: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and later).
+    `format` is the format of events unless told. `offering` has the handlers for what the
+    server emits; by default it is the client's own.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        flavour: FlavourName = "plain",
+        format: FormatName = "msgpack",
+        limits: DialectLimits | None = None,
+        offering: Offering | None = None,
+        timeout: float = CONNECT_TIMEOUT,
+        pauses: Pauses | None = None,
+    ) -> None:
+        """`timeout` is in seconds, for connecting; with `pauses` it is dialled again.
+
+        Raises:
+            AddressError: not an address. ConfigError: there is no such flavour or format.
+        """
+        super().__init__(address, timeout, pauses)
+        self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
+        self._terms = NamedTerms.of(self.offering.handlers, flavour, format, limits)
+
+    @property
+    def peer(self) -> NamedPeer:
+        """The server, as handlers see it, over the last connection; ParleyError before the
+        first."""
+        return self._guest()
+
+    def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName | None = None,
+    ) -> Emission:
+        """Emit a named event, as `NamedPeer.emit`.
+
+        With `pauses` it waits for the connection: `reply()` and `replies()` within their time-outs
+        (then CallTimeout; its cause says what is wrong), `await` for as long as it takes. At
+        most 4,096 wait: LocalProtocolError.
+        """
+        if not self._redials:
+            return self.peer.emit(name, data, namespace=namespace, format=format)
+        marks_end = self._terms.flavour is Flavour.TYPED
+        emitter = WaitingEmitter(self, lambda peer: peer.emitter, marks_end=marks_end)
+        return Emission(emitter, name, namespace, make_payload(data, format or self._terms.format))
+
+    # Inside.
+
+    def _new_guest(self, backend: Backend, place: str) -> NamedPeer:
+        return NamedPeer(backend, place, self._terms)

@@ -1,1 +1,0 @@
-"""Named events: the gateway for its clients, and its own client."""

@@ -1,0 +1,70 @@
+"""One SimProto connection, as our calls and subscriptions use it."""
+
+from dataclasses import dataclass
+
+from parley._node.dialects.limits import DialectLimits
+from parley._node.dialects.simproto.core import SimProtoCore
+from parley._node.dialects.simproto.sim import Sim
+from parley._node.dialects.values import RESTS, Rest
+from parley._node.errors import ConfigError
+from parley._node.gateways.guest import Guest
+from parley._node.offering import Offering
+from parley._node.transport.conditions import left_after
+
+
+@dataclass(frozen=True, slots=True)
+class SimProtoTerms:
+    """What one side brings to a connection: its `limits`, the `offering` that the other side
+    may call and subscribe to, and the form of `values` that are neither bytes nor text.
+
+    Raises:
+        ConfigError: `values` is not one of the three forms.
+    """
+
+    limits: DialectLimits
+    offering: Offering
+    values: Rest
+
+    def __post_init__(self) -> None:
+        if self.values not in RESTS:
+            text = f"values is {self.values!r}; it must be one of {', '.join(RESTS)}"
+            raise ConfigError(text)
+
+
+@dataclass(frozen=True, slots=True)
+class SimProtoLink:
+    """A connection to `guest`: its core, its sim layer, and the form of `values`."""
+
+    guest: Guest
+    core: SimProtoCore
+    sim: Sim
+    values: Rest
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a request can be sent without waiting."""
+        return self.guest.driver.has_room and self.core.free_dialogs > 0
+
+    async def room(self, timeout: float | None) -> float | None:
+        """Wait while too much waits to be written or to be answered; returns what is left of
+        `timeout`.
+
+        Raises:
+            CallTimeout: it took longer.
+        """
+        return await left_after(self._room, timeout, self.guest.backend.now)
+
+    async def _room(self) -> None:
+        driver, turns = self.guest.driver, self.sim.room
+        while self.guest.is_open and not self.has_room:
+            if not driver.has_room:
+                await driver.room()
+                continue
+            waiter = self.guest.backend.waiter()
+            wake = waiter.wake
+            turns.wait(wake)
+            try:
+                await waiter.wait()
+            except BaseException:
+                turns.leave(wake)
+                raise

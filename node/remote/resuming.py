@@ -1,0 +1,211 @@
+"""Coming back as the side that dialled: a parted session is resumed over a new transport, by one
+attempt after another (docs/protocol.md section 17).
+
+The first begins at once, each further one after a longer pause; whoever asks for one has it now.
+It ends with the session, or as soon as that goes on.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
+
+import anyio
+
+from parley._crypto.randomness import random_bytes
+from parley._node.backoff import Pauses
+from parley._node.errors import ParleyError
+from parley._node.logs import one_line
+from parley._node.protocol.codes import SENTENCES, CloseCode, code_name
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.reports import AttemptEnded
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.transport.driver import NEVER, Driver
+from parley._node.transport.loop import Runner, Waiter
+
+logger = logging.getLogger("parley.peer")
+
+# Dials, and has what was dialled served by the driver that it is given; None: it is closed.
+Dial = Callable[[Callable[[], Driver | None]], Awaitable[None]]
+# Makes a session beside a parted one, with the same node, and ends it; raises if it cannot.
+Prove = Callable[[Dial], Awaitable[None]]
+
+PAUSES: Final = Pauses(first=0.1, longest=5.0)
+# Seconds for a dial; an attempt has 5 of its own from then on.
+DIAL_TIMEOUT: Final = 5.0
+# A transport that held for less than so many seconds is followed by a pause: whoever takes each
+# of them away at once shall not keep us busy.
+STEADY: Final = 1.0
+
+
+class Redialling:
+    """The new transports of one session, which `dials` are tried for in turn; `next` is the
+    number of the first, and so of the one that worked last.
+
+    Anybody on the way can say that the session is not known. Said twice in a row, it is put to the
+    proof: if the node itself answers a new handshake (`prove`), it was started anew, and nobody
+    has to wait for a session that is gone.
+    """
+
+    def __init__(self, live: LiveConnection, dials: Sequence[Dial], prove: Prove) -> None:
+        self._live = live
+        self._dials = list(dials)
+        self._prove = prove
+        self.next = 0
+        self._said: dict[int, str] = {}  # why an attempt failed, as the log has it, by dial
+        self._wanted = False
+        self._resumed_at = -NEVER
+        self._runner: Runner | None = None
+        self._pausing: Waiter | None = None
+
+    def add(self, dials: Iterable[Dial]) -> None:
+        """Try these, too."""
+        self._dials.extend(dials)
+
+    def begin(self) -> None:
+        """The session is parted."""
+        if self._runner is None:
+            self._runner = self._live.backend.spawn(self._run)
+
+    def now(self, by: int | None = None) -> None:
+        """Begin an attempt now, also while the session has a transport; `by` the dial of this
+        number, or else by the one whose turn it is."""
+        if by is not None:
+            self.next = by
+        self._wanted = True
+        self.begin()
+        if self._pausing is not None:
+            self._pausing.wake()
+
+    def stop(self) -> None:
+        """The session is over."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.cancel()
+
+    async def _run(self) -> None:
+        live = self._live
+        now = live.backend.now
+        failures = int(not self._wanted and now() < self._resumed_at + STEADY)
+        if failures:
+            live.driver.blame()
+        unknown = 0
+        while live.ended is None and (live.core.is_parted or self._wanted):
+            if failures and not self._wanted:
+                await self._pause(PAUSES.after(failures, random_bytes(1)[0] / 255))
+            self._wanted = False
+            dial = self._dials[self.next]
+            tried = await self._attempt(dial)
+            if tried.resumed:
+                failures = unknown = 0
+                self._said.clear()
+                self._resumed_at = now()
+                continue
+            failures += 1
+            unknown = unknown + 1 if tried.unknown else 0
+            if unknown > 1 and live.asks_anew and await self._is_gone(dial):
+                self._runner = None
+                live.lost("the other side does not know the session any more")
+                return
+            self.next = (self.next + 1) % len(self._dials)
+        self._runner = None
+
+    async def _is_gone(self, dial: Dial) -> bool:
+        """Whether the other side answers, and so does not know the session indeed."""
+        try:
+            await self._prove(dial)
+        except (ParleyError, OSError) as error:
+            logger.debug(
+                "%s cannot be asked anew: %s",
+                self._live.remote,
+                error,
+                extra={"event": "resume.failed"},
+            )
+            return False
+        return self._live.core.is_parted
+
+    async def _pause(self, seconds: float) -> None:
+        loop = self._live.backend
+        self._pausing = waiter = loop.waiter()
+        timer = loop.at(loop.now() + seconds, waiter.wake)
+        try:
+            await waiter.wait()
+        finally:
+            self._pausing = None
+            timer.cancel()
+
+    def _log_failure(self, why: str) -> None:
+        """Say it once, until it is another reason or the session went on."""
+        level = logging.DEBUG if self._said.get(self.next) == why else logging.INFO
+        self._said[self.next] = why
+        logger.log(
+            level,
+            "%s is not resumed yet: %s",
+            self._live.remote,
+            one_line(why),
+            extra={"event": "resume.failed"},
+        )
+
+    async def _attempt(self, dial: Dial) -> "_Try":
+        """Try to go on with the session over what is dialled."""
+        one = _Try(self._live)
+        try:
+            with anyio.move_on_after(DIAL_TIMEOUT):
+                await dial(one.begin)
+            if one.driver is not None:
+                await one.over.wait()
+                if not one.resumed and self._live.ended is None:
+                    one.driver.blame()
+                    self._log_failure(one.why)
+        except (ParleyError, OSError) as error:
+            self._log_failure(str(error))
+        except Exception:
+            logger.exception("dialling again failed", extra={"event": "resume.bug"})
+        finally:
+            one.give_up()
+        return one
+
+
+class _Try:
+    """One attempt, and the driver that serves it until it hands its transport over."""
+
+    def __init__(self, live: LiveConnection) -> None:
+        self._live = live
+        self.over = live.backend.waiter()
+        self.driver: Driver | None = None
+        self.resumed = False
+        self.unknown = False
+        self.why = "the other side did not answer as it must, or not in time"
+
+    def begin(self) -> Driver | None:
+        """There is a transport: from here on the session has no other."""
+        live = self._live
+        try:
+            self._attempt = live.core.attempt(live.backend.now())
+        except LocalProtocolError:
+            return None
+        self.driver = driver = Driver(
+            self._attempt, live.backend, self._ended, lambda: NEVER, lambda now: None
+        )
+        driver.gate = live.driver.gate
+        driver.on_closed = self.over.wake
+        live.driver.settle()
+        return driver
+
+    def give_up(self) -> None:
+        """Close what was not handed over."""
+        if self.driver is not None and not self.resumed:
+            self._attempt.abort(self._live.backend.now(), CloseCode.CONNECTION_LOST, "given up")
+            self.driver.settle()
+
+    def _ended(self, reports: list[Any]) -> None:
+        ended: AttemptEnded = reports[0]
+        live, driver = self._live, self.driver
+        if ended.outcome == "resumed" and driver is not None:
+            self.resumed = True
+            driver.hand_over(live.driver, self._attempt.rest)
+        elif ended.outcome == "rejected":
+            code = ended.code or 0
+            self.why = f"the other side rejects it: {SENTENCES.get(code) or code_name(code)}"
+            if code == CloseCode.UNKNOWN_SESSION:
+                self.unknown = live.unknown = True
+                live.changed()

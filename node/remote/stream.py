@@ -1,0 +1,720 @@
+"""A stream of a connection: bytes (anyio's `ByteStream`, over 2/5 Data) next to events of
+the application, some of which ask and are answered by async id.
+
+What waits here ends with the stream, at once, with its code. What came is kept by `Inbox`, which
+request an answer belongs to by `StreamRequests`.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+import anyio
+from anyio.abc import ByteStream
+
+from parley._lbm import keys
+from parley._lbm.codec import Encodable, Value, decode
+from parley._node.errors import PeerClosedError, StreamResetError, received_refusal
+from parley._node.messaging.application_events import APPLICATION, Carries
+from parley._node.messaging.stream_requests import IncomingRequest, StreamRequests
+from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.reports import EventReceived
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.transport.conditions import Changes, left_after
+from parley._node.transport.loop import Waiter
+
+# One Data event at most, so that no stream's turn is long (section 8): what one flush takes.
+LARGEST_PIECE = 256 * 1024
+DEFAULT_TIMEOUT = 30.0  # seconds that a request waits for its answer
+
+
+T = TypeVar("T")
+
+# Reads before others run: of bytes, one thing may be many of them.
+READS_PER_TURN: Final = 64
+
+
+class Inbox(Generic[T]):
+    """Things of one kind, in their order, for one reader at a time.
+
+    `end` is what the reader meets after the last of them, an exception or its type; None
+    while more may come.
+    """
+
+    __slots__ = ("_guard", "_live", "_reader", "_reads", "_stream", "end", "items")
+
+    def __init__(self, live: LiveConnection, stream: int) -> None:
+        self._live = live
+        self._stream = stream
+        self.items: deque[tuple[T, int]] = deque()
+        self._guard = anyio.ResourceGuard("receiving from")
+        self._reader: Waiter | None = None
+        self._reads = 0  # since others ran
+        self.end: Exception | type[Exception] | None = None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    # The reader's side.
+
+    async def first(self) -> T:
+        """Wait for the first thing, which stays until `take`.
+
+        Raises:
+            BusyResourceError: another task waits. What `end` says, after the last one.
+        """
+        with self._guard:
+            if self.items and self._reads < READS_PER_TURN:
+                self._reads += 1
+                await anyio.lowlevel.checkpoint_if_cancelled()
+            else:
+                await anyio.lowlevel.checkpoint()
+                self._reads = 0
+            while not self.items:
+                if self.end is not None:
+                    raise self.end
+                self._reader = self._live.backend.waiter()
+                try:
+                    await self._reader.wait()
+                finally:
+                    self._reader = None
+            return self.items[0][0]
+
+    def take(self) -> None:
+        """The first thing is used: its credit goes back."""
+        _, cost = self.items.popleft()
+        self._live.core.consume(self._stream, cost)
+
+    def take_all(self) -> list[tuple[T, int]]:
+        """All things, with what each took of the credit, which does not go back."""
+        items = list(self.items)
+        self.items.clear()
+        return items
+
+    # The stream's side.
+
+    def put(self, item: T, cost: int) -> None:
+        """Something came, which took `cost` of the stream's credit."""
+        self.items.append((item, cost))
+        self._wake()
+
+    def finish(self, end: Exception | type[Exception], *, drop: bool) -> None:
+        """Nothing more will come; the first reason stays, except for one that drops."""
+        if drop:
+            for _, cost in self.items:
+                self._live.core.consume(self._stream, cost)
+            self.items.clear()
+        if drop or self.end is None:
+            self.end = end
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            self._reader.wake()
+
+
+# Events of a stream that may wait before its senders do; of small ones a turn's worth, since
+# each turn of the loop costs as much as sending several (64 requests in flight: 4,200/s with
+# 4 at a time).
+WAITING_EVENTS = 4
+WAITING_SMALL_EVENTS = 64
+SMALL_EVENTS_SIZE = 32 * 1024
+# Events of a stream before others run: a reader that names a great window and reads as fast
+# as we write would keep the loop for itself.
+EVENTS_PER_TURN = 16
+
+
+class StreamRoom:
+    """The room of a stream. `check` raises once nothing may be sent any more."""
+
+    __slots__ = ("_check", "_live", "_queued", "_since", "_stream", "_turn", "_writer")
+
+    def __init__(self, live: LiveConnection, stream: int, check: Callable[[], None]) -> None:
+        self._live = live
+        self._stream = stream
+        self._check = check
+        self._queued = 0  # bytes since nothing waited
+        self._since = 0  # events since others ran
+        # Made by the first sender that waits: streams are opened in callbacks of the event loop,
+        # where anyio does not know which loop is running.
+        self._turn: anyio.Lock | None = None
+        self._writer: Waiter | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a sender would not have to wait."""
+        return not self.has_waiting and self._has_room()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a sender waits."""
+        return self._turn is not None and self._turn.locked()
+
+    async def wait(self) -> None:
+        """Return when one event may be queued; raises what `check` does."""
+        self._since += 1
+        if self._since > EVENTS_PER_TURN:
+            self._since = 0
+            await anyio.lowlevel.checkpoint()
+        if self.is_free:
+            self._check()
+            return
+        core = self._live.core
+        if self._turn is None:
+            self._turn = anyio.Lock()
+        async with self._turn:
+            while True:
+                self._check()
+                if self._has_room():
+                    return
+                self._writer = waiter = self._live.backend.waiter()
+                try:
+                    if self._is_clear():
+                        await self._live.driver.rooms.wait(waiter)
+                    else:
+                        core.notify_writable(self._stream, credit=True)
+                        await waiter.wait()
+                except LocalProtocolError as error:
+                    raise self._live.closed_error() from error
+                finally:
+                    self._writer = None
+
+    def took(self, size: int) -> None:
+        """An event of `size` bytes was queued."""
+        self._queued += size
+
+    def changed(self) -> None:
+        """There is room, or nothing may be sent any more."""
+        if self._writer is not None:
+            self._writer.wake()
+
+    def _is_clear(self) -> bool:
+        """Whether an event of the stream would wait for nothing but the transport."""
+        core = self._live.core
+        return not core.outbox.waiting(self._stream) and core.has_credit(self._stream)
+
+    def _has_room(self) -> bool:
+        waiting = self._live.core.outbox.waiting(self._stream)
+        if not waiting:
+            self._queued = 0
+        if self._live.driver.is_full:
+            # Streams without credit must not add up, however many there are.
+            return self._is_clear() and self._live.driver.has_room
+        if waiting < WAITING_EVENTS:
+            return True
+        return waiting < WAITING_SMALL_EVENTS and self._queued < SMALL_EVENTS_SIZE
+
+
+class AnsweringStream(Protocol):
+    """The stream that an event came on, as far as its answer needs it."""
+
+    live: LiveConnection
+
+    async def send_answer(
+        self,
+        request: IncomingRequest,
+        category: int,
+        subcategory: int,
+        data: Encodable,
+        payload: bytes | None,
+    ) -> None:
+        """Answer a request; raises as `StreamEvent.answer`."""
+
+
+class StreamEvent:
+    """An event of `category` 64..255 (on the bus's streams: 6). `payload` is its bytes, empty
+    for none; `async_id` is 0 unless it asks or answers."""
+
+    __slots__ = (
+        "_cells",
+        "_changes",
+        "_request",
+        "async_id",
+        "category",
+        "payload",
+        "stream",
+        "subcategory",
+    )
+
+    def __init__(
+        self, stream: AnsweringStream, event: EventReceived, request: IncomingRequest | None = None
+    ) -> None:
+        self.stream = stream
+        self.category = event.category
+        self.subcategory = event.subcategory
+        self.payload = event.payload
+        self.async_id = event.async_id
+        self._request = request
+        self._cells: Mapping[int, Value] | None = None
+        self._changes: Changes | None = None
+
+    def __repr__(self) -> str:
+        number = f" #{self.async_id}" if self.async_id else ""
+        size = len(self.payload)
+        return f"<StreamEvent {self.category}/{self.subcategory}{number}, {size} bytes>"
+
+    @property
+    def cells(self) -> Mapping[int, Value]:
+        """The payload's cells, none without payload; raises LbmDecodeError if it is no LBM."""
+        if self._cells is None:
+            self._cells = decode(self.payload) if self.payload else {}
+        return self._cells
+
+    @property
+    def data(self) -> Value:
+        """What `send_event` or `answer` was given as data; raises LbmDecodeError."""
+        return self.cells.get(keys.DATA)
+
+    @property
+    def wants_answer(self) -> bool:
+        """Whether it asks and was not answered yet."""
+        return self._request is not None and not self._request.answered
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the answer: Cancel came, or the stream has ended.
+
+        After Cancel the answer is still owed: until it comes, the other side cannot use
+        its async id again.
+        """
+        return self._request is not None and self._request.cancelled
+
+    async def wait_cancelled(self) -> None:
+        """Wait until nobody waits for an answer: it was `cancelled`, or is answered."""
+        await anyio.lowlevel.checkpoint()
+        request = self._request
+        if request is not None and not request.over:
+            if self._changes is None:
+                self._changes = Changes(self.stream.live.backend.waiter)
+                request.on_over = self._changes.notify
+            await self._changes.until(lambda: request.over)
+
+    def when_cancelled(self, callback: Callable[[], None]) -> None:
+        """Call back, once, when nobody waits for the answer; at once if that is so already, or
+        it asked for none. It replaces `wait_cancelled` where there is no task to spare."""
+        request = self._request
+        if request is None or request.over:
+            callback()
+        else:
+            request.on_over = lambda: callback() if request.cancelled else None
+
+    async def answer(
+        self,
+        subcategory: int,
+        data: Encodable = None,
+        *,
+        category: int | None = None,
+        payload: bytes | None = None,
+    ) -> None:
+        """Answer, finally, with an event that the other side has declared as an answer.
+
+        `category` is the request's own if it is not given; the rest is as with
+        `Stream.send_event`, and so are the errors; after one it is still unanswered.
+
+        Raises:
+            LocalProtocolError: it asks for no answer, or was answered.
+        """
+        if self._request is None:
+            raise LocalProtocolError(
+                f"cannot answer the event {self.category}/{self.subcategory}: it is not a request"
+            )
+        if category is None:
+            category = self.category
+        await self.stream.send_answer(self._request, category, subcategory, data, payload)
+
+
+class StreamEvents:
+    """The events of a stream for `async for`; ends when the other side has finished."""
+
+    __slots__ = ("_receive",)
+
+    def __init__(self, receive: Callable[[], Awaitable[StreamEvent]]) -> None:
+        self._receive = receive
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        try:
+            return await self._receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class Stream(ByteStream):
+    """A stream to a peer, both ways. Leaving `async with` finishes our direction; by an
+    exception, both ways are reset.
+
+    `label` says what it is for; `answers` are the types of the other side's events that
+    answer our requests. One task may receive bytes, one may send bytes and one may
+    receive events at a time; any number may send events, ask and answer.
+    """
+
+    def __init__(
+        self,
+        live: LiveConnection,
+        requests: StreamRequests,
+        on_over: Callable[["Stream"], None],
+        stream_id: int,
+        label: str,
+        answers: frozenset[tuple[int, int]] = frozenset(),
+        carries: Carries = APPLICATION,
+    ) -> None:
+        """`on_over` is called once nothing can come for it any more."""
+        self.live = live
+        self.peer = live.remote
+        self._requests = requests
+        self._on_over = on_over
+        self.id = stream_id
+        self.label = label
+        self.answers = answers
+        self.carries = carries
+        self._bytes: Inbox[bytes] = Inbox(live, stream_id)
+        self._events: Inbox[StreamEvent] = Inbox(live, stream_id)
+        self._position = 0  # how much of the first bytes was taken
+        self._eof = False
+        self._finished = False
+        self._closed = False
+        self._error: StreamResetError | PeerClosedError | None = None
+        self._sending = anyio.ResourceGuard("sending to")
+        self._room = StreamRoom(live, stream_id, self._require_sendable)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more comes on it: it was finished by the other side, reset or closed."""
+        return self._eof or self._closed or self._error is not None
+
+    # Bytes.
+
+    async def receive(self, max_bytes: int = LARGEST_PIECE) -> bytes:
+        """1 to `max_bytes` bytes.
+
+        Raises:
+            EndOfStream: the other side finished. StreamResetError: it was reset.
+            PeerClosedError: the connection is over. BusyResourceError: two receive.
+            ClosedResourceError: it was closed here. ValueError: `max_bytes` is below 1.
+        """
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes is {max_bytes}; it must be at least 1")
+        data = await self._bytes.first()
+        start = self._position
+        piece = data[start : start + max_bytes] if start or len(data) > max_bytes else data
+        self._position = start + len(piece)
+        if self._position == len(data):
+            self._position = 0
+            self._bytes.take()
+            self._forget_if_over()
+        return piece
+
+    async def send(self, item: bytes) -> None:
+        """Send all of `item`; returns when it is queued and not much else is.
+
+        Raises:
+            StreamResetError, PeerClosedError: it was not sent, or not all of it.
+            ClosedResourceError: our direction is finished. BusyResourceError: two send.
+        """
+        with self._sending:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            self._require_sendable()
+            # Pieces of what cannot change are not copied until they are encrypted.
+            whole = item if type(item) is bytes else bytes(memoryview(item))
+            size = min(LARGEST_PIECE, self.live.limits.max_payload)
+            if len(whole) <= size:
+                if whole:
+                    await self._send_piece(whole, size)
+                return
+            view = memoryview(whole)
+            try:
+                for start in range(0, len(view), size):
+                    await self._send_piece(view[start : start + size], size)
+            finally:
+                # What waits longer than we do must not keep all of `item`: of many streams
+                # that would add up, and nobody counts it.
+                self.live.core.outbox.own(self.id)
+
+    # Events.
+
+    def events(self) -> StreamEvents:
+        """The events that come, for `async for`; raises as `receive_event`."""
+        return StreamEvents(self.receive_event)
+
+    async def receive_event(self) -> StreamEvent:
+        """The next event that is not an answer; raises as `receive`.
+
+        Events and bytes come in the order in which each were sent, not in any of both.
+        """
+        event = await self._events.first()
+        self._events.take()
+        self._forget_if_over()
+        return event
+
+    async def send_event(
+        self,
+        category: int,
+        subcategory: int,
+        data: Encodable = None,
+        *,
+        payload: bytes | None = None,
+    ) -> None:
+        """Send an event of category 64..255, subcategory 1..255: with `data`, any LBM
+        value, with a `payload` of a format of your own, or with neither.
+
+        Returns when it is queued and not much else is, often without letting other tasks
+        run. Nothing was sent if it raises.
+
+        Raises:
+            ValueError: no such type, or both data and payload. LbmEncodeError: `data` has
+                no encoding. PayloadTooLargeError: it is above `limits.max_payload`.
+            LocalProtocolError: the payload is the single byte 0x00.
+            StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
+        """
+        largest = self.live.limits.max_payload
+        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        await self._room.wait()
+        self._queue(self.live.core.send, 0, category, subcategory, body, lbm=lbm)
+        self._room.took(len(body))
+
+    async def request(
+        self,
+        category: int,
+        subcategory: int,
+        data: Encodable = None,
+        *,
+        payload: bytes | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        unwanted: Callable[[bytes], None] | None = None,
+    ) -> StreamEvent:
+        """Send an event and wait for the one that answers it, of a type in `answers`.
+
+        `timeout` is seconds for all of it; None waits as long as the stream lives. A request that
+        is late or cancelled sends Cancel; `unwanted` gets the payload of an answer to one of these.
+
+        Raises:
+            CallTimeout: no answer in time. EndOfStream: the other side finished without
+                one. StreamResetError, PeerClosedError: it ended. LocalProtocolError: 65,535
+                requests wait, or it was opened without `answers`. What `send_event` raises.
+        """
+        largest = self.live.limits.max_payload
+        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
+        if not self.answers:
+            raise LocalProtocolError(
+                f"cannot send a request on the stream {self.label!r}: it was opened without "
+                "answers; open it with answers="
+            )
+        if not self._room.is_free:
+            timeout = await left_after(self._room.wait, timeout, self.live.backend.now)
+        self._require_sendable()
+        if self._eof:
+            raise self._unanswered()
+        requests, backend = self._requests, self.live.backend
+        waiter = backend.waiter()
+        try:
+            request = requests.ask(
+                self.id, category, subcategory, body, lbm, backend.now(), timeout, waiter.wake
+            )
+        except ConnectionClosedError as error:
+            raise self.live.closed_error() from error
+        self._room.took(len(body))
+        try:
+            await waiter.wait()
+        except BaseException:
+            requests.give_up(request, unwanted)
+            raise
+        if request.answer is None:
+            if request.late:
+                raise received_refusal(ResultCode.DEADLINE_EXCEEDED, None)
+            raise self._unanswered()
+        return StreamEvent(self, request.answer)
+
+    async def send_answer(
+        self,
+        request: IncomingRequest,
+        category: int,
+        subcategory: int,
+        data: Encodable,
+        payload: bytes | None,
+    ) -> None:
+        """Answer a request; for `StreamEvent.answer`."""
+        largest = self.live.limits.max_payload
+        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
+        if request.answered:
+            raise LocalProtocolError(
+                f"cannot answer the event #{request.async_id} on the stream {self.label!r} again"
+            )
+        request.answered = True
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            await self._room.wait()
+            send = self.live.core.send
+            self._queue(send, request.async_id, category, subcategory, body, lbm=lbm)
+            self._room.took(len(body))
+        except BaseException:
+            request.answered = False
+            raise
+        self._requests.answer_sent(request)
+
+    # The end.
+
+    async def send_eof(self) -> None:
+        """Finish our direction; what was sent before goes first. Requests that were not
+        answered fail on the other side.
+
+        Raises:
+            BusyResourceError: another task is sending.
+        """
+        with self._sending:
+            await anyio.lowlevel.checkpoint()
+            if self._room.has_waiting:
+                raise anyio.BusyResourceError("sending to")
+            self._finish()
+
+    def reset(self, code: int = CloseCode.CANCELLED, text: str = "") -> None:
+        """End both directions now; the other side gets `code` (section 11).
+
+        Raises:
+            ValueError: `code` is not one that Reset may carry, or `text` is too long.
+        """
+        with suppress(LocalProtocolError):  # the connection is over
+            self.live.core.reset_stream(self.id, code, text)
+        self._finished = True
+        self._close()
+        self._requests.local_ended(self.id)
+        self._on_over(self)
+
+    async def aclose(self) -> None:
+        """Finish our direction and read no more; what still comes is answered by Reset."""
+        if not self._closed:
+            # All at once: a cancelled close has closed as well.
+            self._close()
+            self._finish()
+        await anyio.lowlevel.checkpoint()
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        if exc_type is None:
+            await self.aclose()
+        else:
+            self.reset()
+
+    # From the peer.
+
+    def data_received(self, data: bytes, cost: int) -> None:
+        """A Data event came."""
+        if self._closed:
+            self._unwanted(cost)
+        else:
+            self._bytes.put(data, cost)
+
+    def event_received(self, event: EventReceived) -> bool:
+        """Take an event, unless the stream doesn't carry its category; returns whether it did.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, its async id is taken.
+        """
+        if event.category not in self.carries.categories:
+            return False
+        requests = self._requests
+        if (event.category, event.subcategory) in self.answers:
+            if not requests.answer_received(event):
+                return False
+            self.live.core.consume(self.id, event.cost)
+            return True
+        if not self.carries.events:
+            return False
+        request = None
+        if event.async_id and self.carries.asks and not self._finished:
+            request = requests.request_received(self.id, event.async_id, len(event.payload))
+            if request is None:
+                self._overloaded()
+                return False
+        if self._closed:
+            self._unwanted(event.cost)
+        else:
+            self._events.put(StreamEvent(self, event, request), event.cost)
+        return True
+
+    def finished(self) -> None:
+        """The other side's direction has ended: it sends nothing more, nor any answer."""
+        self._eof = True
+        for inbox in (self._bytes, self._events):
+            inbox.finish(anyio.EndOfStream, drop=False)
+        self._requests.remote_ended(self.id)
+        self._forget_if_over()
+
+    def failed(self, error: StreamResetError | PeerClosedError) -> None:
+        """Reset, or the end of the connection; what came before a Finish stays readable."""
+        self._error = error
+        if not self._closed:
+            for inbox in (self._bytes, self._events):
+                inbox.finish(error, drop=not self._eof)
+        self._requests.remote_ended(self.id)
+        self._requests.local_ended(self.id)
+        self._room.changed()
+
+    def writable(self) -> None:
+        """Nothing waits to be written any more."""
+        self._room.changed()
+
+    # Inside.
+
+    def _require_sendable(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._finished or self._closed:
+            raise anyio.ClosedResourceError
+
+    def _unanswered(self) -> Exception:
+        """Why a request can have no answer."""
+        if self._closed:
+            return anyio.ClosedResourceError()
+        return self._error or anyio.EndOfStream("the other side finished and answers nothing")
+
+    async def _send_piece(self, piece: bytes | memoryview, largest: int) -> None:
+        await self._room.wait()
+        self._queue(self.live.core.send_data, piece, largest)
+        self._room.took(len(piece))
+
+    def _queue(self, send: Callable[..., object], *what: Any, **how: Any) -> None:
+        try:
+            send(self.id, *what, **how)
+        except LocalProtocolError as error:
+            raise self.live.closed_error() from error
+
+    def _finish(self) -> None:
+        if not self._finished and self._error is None:
+            self._finished = True
+            # It may be reset, or the connection over: then there is nothing to finish.
+            with suppress(LocalProtocolError):
+                self.live.core.finish_stream(self.id)
+            self._requests.local_ended(self.id)
+        self._forget_if_over()
+
+    def _close(self) -> None:
+        """Read no more, and wait for no answers."""
+        self._closed = True
+        for inbox in (self._bytes, self._events):
+            inbox.finish(anyio.ClosedResourceError, drop=True)
+        self._requests.abandon(self.id)
+        self._room.changed()
+
+    def _unwanted(self, cost: int) -> None:
+        self.live.core.consume(self.id, cost)
+        if not self.live.core.outbox.waiting(self.id):
+            self.reset()  # nobody will ever read it
+
+    def _overloaded(self) -> None:
+        """More requests are unanswered than may be, and an application has no code for that."""
+        with suppress(LocalProtocolError):
+            self.live.core.reset_stream(self.id, CloseCode.OVERLOADED)
+        self._on_over(self)
+        self.failed(StreamResetError(CloseCode.OVERLOADED, ""))
+
+    def _forget_if_over(self) -> None:
+        """Be forgotten once both directions have ended and all is read."""
+        if self._eof and self._finished and not (self._bytes or self._events):
+            self._on_over(self)
+
+
+StreamHandler = Callable[[Stream], Awaitable[None]]

@@ -1,0 +1,156 @@
+"""The streams of one connection, by their ids, and what the core reports of them.
+
+A stream is in the table as long as something can still come for it, and no longer.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
+from parley._node.messaging.application_events import (
+    APPLICATION,
+    BUS_ASKING,
+    FEDERATION_EVENTS,
+    TUNNEL_EVENTS,
+    Carries,
+    parse_types,
+)
+from parley._node.messaging.stream_requests import StreamRequests
+from parley._node.protocol.codes import (
+    BUS,
+    BUS_LABEL,
+    FEDERATION_LABEL,
+    RESERVED_LABELS,
+    STREAM,
+    TUNNEL,
+    TUNNEL_ANSWER,
+    TUNNEL_LABEL,
+    BusType,
+)
+from parley._node.protocol.errors import ConnectionClosedError
+from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.stream import Stream
+from parley._node.remote.tunnel_stream import TunnelStream
+
+BUS_ANSWERS: Final = frozenset({(BUS, BusType.ANSWER.value)})
+TUNNEL_ANSWERS: Final = frozenset({(TUNNEL, TUNNEL_ANSWER)})
+
+
+class StreamTable:
+    """The streams of a connection that are not over, and the `requests` on them. `restricted` are
+    the ids of those that don't carry calls, topics or named events. An id stays there until
+    `reports_taken`: events that were decrypted before the stream was reset may follow."""
+
+    __slots__ = ("_live", "_streams", "over", "requests", "restricted")
+
+    def __init__(self, live: LiveConnection, requests: StreamRequests) -> None:
+        self._live = live
+        self.requests = requests
+        self._streams: dict[int, Stream] = {}
+        self.restricted: set[int] = set()
+        self.over: set[int] = set()  # restricted streams that ended since `reports_taken`
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self._streams.values())
+
+    def __repr__(self) -> str:
+        return f"<StreamTable of {len(self)}>"
+
+    def open(self, label: str, answers: Iterable[tuple[int, int]]) -> Stream:
+        """Open a stream of an application; raises as `Peer.open_stream`."""
+        types = parse_types(answers)
+        if label in RESERVED_LABELS:
+            raise ConfigError(f"the label {label!r} is reserved")
+        return self._open(label, types)
+
+    def open_bus(self) -> Stream:
+        """Open a stream to the bus that the other side offers; raises as `Peer.open_stream`."""
+        return self._open(BUS_LABEL, BUS_ANSWERS, BUS_ASKING)
+
+    def open_federation(self) -> Stream:
+        """Open the stream on which two servers tell each other cards; raises likewise."""
+        return self._open(FEDERATION_LABEL, frozenset(), FEDERATION_EVENTS)
+
+    def open_tunnel(self) -> TunnelStream:
+        """Open a stream on which a tunnel begins; raises as `Peer.open_stream`."""
+        stream = self._open(TUNNEL_LABEL, TUNNEL_ANSWERS, TUNNEL_EVENTS)
+        assert isinstance(stream, TunnelStream)  # its label says so
+        return stream
+
+    def add(
+        self,
+        stream_id: int,
+        label: str,
+        answers: frozenset[tuple[int, int]] = frozenset(),
+        carries: Carries = APPLICATION,
+    ) -> Stream:
+        """A stream was opened, by either side; `answers` are the types that answer requests."""
+        kind = TunnelStream if label == TUNNEL_LABEL else Stream
+        stream = self._streams[stream_id] = kind(
+            self._live, self.requests, self.forget, stream_id, label, answers, carries
+        )
+        if not carries.calls:
+            self.restricted.add(stream_id)
+        return stream
+
+    def forget(self, stream: Stream) -> None:
+        """Both directions are over and its buffer is empty."""
+        self._streams.pop(stream.id, None)
+        if stream.id in self.restricted:
+            self.over.add(stream.id)
+
+    def reports_taken(self) -> None:
+        """All events that were decrypted so far have been delivered."""
+        self.restricted -= self.over
+        self.over.clear()
+
+    def receive(self, event: EventReceived) -> bool:
+        """Take Data, or an event of an application, the bus or a restricted stream; returns whether
+        a stream took it.
+
+        Raises:
+            RemoteProtocolError: as `Stream.event_received`.
+        """
+        stream = self._streams.get(event.stream)
+        if stream is None:
+            return False
+        if event.category != STREAM:
+            return stream.event_received(event)
+        if not stream.carries.data:
+            return False
+        stream.data_received(event.payload, event.cost)
+        return True
+
+    def changed(self, report: StreamFinished | StreamReset | StreamWritable) -> None:
+        """A stream was finished, was reset, or may be written again."""
+        stream = self._streams.get(report.stream)
+        if stream is None:
+            return
+        if isinstance(report, StreamReset):
+            self.forget(stream)
+            stream.failed(StreamResetError(report.code, report.text))
+        elif isinstance(report, StreamFinished):
+            stream.finished()
+        else:
+            stream.writable()
+
+    def connection_ended(self, code: int, text: str) -> None:
+        """All streams end with the connection."""
+        streams, self._streams = self._streams, {}
+        self.restricted.clear()
+        self.over.clear()
+        for stream in streams.values():
+            stream.failed(PeerClosedError(code, text))
+
+    def _open(
+        self, label: str, answers: frozenset[tuple[int, int]], carries: Carries = APPLICATION
+    ) -> Stream:
+        try:
+            stream_id = self._live.core.open_stream(label)
+        except ConnectionClosedError as error:
+            raise self._live.closed_error() from error
+        return self.add(stream_id, label, answers, carries)

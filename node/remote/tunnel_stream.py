@@ -1,0 +1,141 @@
+"""`TunnelStream`: one hop of a tunnel (docs/protocol.md section 19).
+
+A Dial is asked and answered on it as on any stream, once. From then on it carries Data alone, which
+goes to a taker in the moment that it comes: no task reads it.
+"""
+
+from typing import Protocol
+
+from parley._node.errors import PeerClosedError, StreamResetError
+from parley._node.federation.limits import LARGEST_TUNNEL_DATA
+from parley._node.protocol.codes import CANCEL, SIM, TUNNEL, CloseCode
+from parley._node.protocol.reports import EventReceived
+from parley._node.remote.stream import Stream
+
+
+class Taker(Protocol):
+    """Who takes what comes through an open tunnel. It bounds what it keeps, and gives the credit
+    back (`TunnelStream.give_back`)."""
+
+    def data_received(self, data: bytes, cost: int) -> None:
+        """Data came, which took `cost` of the credit."""
+
+    def finished(self) -> None:
+        """No more Data comes."""
+
+    def failed(self, code: int) -> None:
+        """The stream was reset with this code, or has ended with its connection (1)."""
+
+    def writable(self) -> None:
+        """Nothing of ours waits in the connection, or there is credit again: it was asked for."""
+
+
+class TunnelStream(Stream):
+    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes. Longer Data, Data before the
+    Answer, and any event except one Dial, one Answer and a Cancel before the Answer reset the
+    stream (`protocol-error`)."""
+
+    active_at = 0.0  # when the last Data passed, in either direction
+    _taker: Taker | None = None
+    _met = False  # the other side's one event has come
+    _answered = False
+
+    def pass_to(self, taker: Taker) -> None:
+        """The tunnel is open: `taker` is told of all that comes, first of what waits here."""
+        self._taker, self._answered = taker, True
+        self.active_at = self.live.backend.now()
+        for data, cost in self._bytes.take_all():
+            self.live.core.free(cost)
+            taker.data_received(data, cost)
+        if self._events:
+            self._violated()
+        elif self._error is not None:
+            taker.failed(_code_of(self._error))
+        elif self._eof:
+            taker.finished()
+            self._forget_if_over()
+
+    def accept(self) -> None:
+        """The Answer is about to be sent: Data may come, and waits for a taker."""
+        self._answered = True
+
+    def give_back(self, cost: int) -> None:
+        """The taker has used what took `cost` of the credit."""
+        self.live.core.give_back(self.id, cost)
+
+    def finish(self) -> None:
+        """Our direction ends behind what was sent; a second time changes nothing."""
+        self._finish()
+
+    def leave(self) -> None:
+        """Finish our direction, and take no more: what still comes is answered by Reset."""
+        self._taker = None
+        if not self._closed:
+            self._close()
+            self._finish()
+
+    def end(self, code: int) -> None:
+        """Reset it, and tell the taker as if the peer had."""
+        self.reset(code)
+        self.failed(StreamResetError(code, ""))
+
+    # From the peer.
+
+    def data_received(self, data: bytes, cost: int) -> None:
+        """A Data event came."""
+        taker = self._taker
+        if len(data) > LARGEST_TUNNEL_DATA or self._is_early:
+            self.live.core.consume(self.id, cost)
+            self._violated()
+        elif taker is None or self._closed:
+            super().data_received(data, cost)
+        else:
+            self.active_at = self.live.backend.now()
+            self.live.core.free(cost)
+            taker.data_received(data, cost)
+
+    def event_received(self, event: EventReceived) -> bool:
+        """Take a Dial, an Answer, or a Cancel of the Dial; reset the stream for anything else."""
+        is_cancel = (event.category, event.subcategory) == (SIM, CANCEL)
+        if is_cancel and self._met and not self._answered:
+            if not self._requests.claims(event):
+                return False
+            self.live.core.consume(self.id, event.cost)
+            return True
+        if self._met or self._taker is not None or event.category != TUNNEL:
+            self._violated()
+            return False
+        self._met = True
+        self._answered = (event.category, event.subcategory) in self.answers
+        return super().event_received(event)
+
+    def finished(self) -> None:
+        """The other side sends no more."""
+        super().finished()
+        if self._taker is not None:
+            self._taker.finished()
+
+    def failed(self, error: StreamResetError | PeerClosedError) -> None:
+        """Reset, or the end of the connection."""
+        super().failed(error)
+        if self._taker is not None:
+            self._taker.failed(_code_of(error))
+
+    def writable(self) -> None:
+        """Nothing waits to be written any more, or there is credit."""
+        super().writable()
+        if self._taker is not None:
+            self._taker.writable()
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether Data that comes now may not: the Dial is not answered yet."""
+        return not (self._answered or self._closed)
+
+    def _violated(self) -> None:
+        """What came may not be in a tunnel."""
+        self.end(CloseCode.PROTOCOL_ERROR)
+
+
+def _code_of(error: StreamResetError | PeerClosedError) -> int:
+    return error.code if isinstance(error, StreamResetError) else CloseCode.GOING_AWAY

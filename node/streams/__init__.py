@@ -1,1 +1,0 @@
-"""The streams of a connection, as applications use them: bytes and typed events."""

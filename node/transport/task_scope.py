@@ -1,0 +1,180 @@
+"""The backend that runs a node, a bus, a relay or a client, and task groups with their own task.
+
+On asyncio both may be entered in one task and left in another one, as fixtures of pytest-asyncio
+and other frameworks do. trio doesn't allow that.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import current_token
+
+from parley._node.errors import ParleyError
+from parley._node.transport.backend import Backend, Clock, ClockedBackend
+from parley._node.transport.conditions import Changes
+from parley._node.transport.loop import Loop
+
+
+class Ground:
+    """The backend that runs the tasks of one object; errors name the object as `what`.
+
+    `clock` replaces the clock of the event loop.
+    """
+
+    __slots__ = ("_backend", "_clock", "_is_entered", "_task_group", "_what")
+
+    def __init__(self, what: str, clock: Clock | None = None) -> None:
+        self._what = what
+        self._clock = clock
+        self._backend: Backend | None = None
+        self._is_entered = False
+        # On trio alone: asyncio needs no group for its tasks, and one would have to be left by
+        # the task that entered it.
+        self._task_group: TaskGroup | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """The backend; ParleyError before `enter` and after `leave`."""
+        if self._backend is None:
+            raise ParleyError(f"{self._what} is not running: use `async with`")
+        return self._backend
+
+    async def enter(self) -> Backend:
+        """Begin; ParleyError if it has begun already."""
+        if self._is_entered:
+            raise ParleyError(f"{self._what} is running already")
+        if running_library() == "trio":
+            self._task_group = await anyio.create_task_group().__aenter__()
+        backend = current_backend(self._task_group)
+        self._is_entered = True
+        self._backend = backend if self._clock is None else ClockedBackend(backend, self._clock)
+        return self._backend
+
+    async def leave(self) -> None:
+        """Cancel what was spawned, close the sockets, and wait until both are gone."""
+        if not self._is_entered:
+            return
+        self._is_entered = False
+        task_group, self._task_group = self._task_group, None
+        try:
+            with anyio.CancelScope(shield=True):
+                await self.backend.aclose()
+        finally:
+            self._backend = None
+            if task_group is not None:
+                # Without the exception: a group would wrap it, and it is the caller's own.
+                await task_group.__aexit__(None, None, None)
+
+
+@asynccontextmanager
+async def own_task_group(what: str) -> AsyncIterator[TaskGroup]:
+    """Open a task group in a task of its own, and cancel the group when the block is left.
+
+    On asyncio the block may be left in another task than it was entered in. An exception of a task
+    ends the group, and is raised when the block is left.
+    """
+    ground = Ground(what)
+    backend = await ground.enter()
+    changes = Changes(backend.waiter)
+    opened: list[TaskGroup] = []
+    failures: list[Exception] = []
+    ended = False
+
+    async def own() -> None:
+        nonlocal ended
+        try:
+            async with anyio.create_task_group() as tasks:
+                opened.append(tasks)
+                changes.notify()
+                await anyio.sleep_forever()
+        except Exception as error:
+            failures.append(error)
+        finally:
+            ended = True
+            changes.notify()
+
+    try:
+        backend.spawn(own)
+        await changes.until(lambda: bool(opened))
+        yield opened[0]
+    finally:
+        with anyio.CancelScope(shield=True):
+            for tasks in opened:
+                tasks.cancel_scope.cancel()
+                await changes.until(lambda: ended)
+        await ground.leave()
+    if failures:
+        raise failures[0]
+
+
+def running_library() -> str:
+    """Return the name of the running library: `asyncio`, `trio` or another."""
+    return current_token().backend_class.__module__.rsplit(".", 1)[-1].lstrip("_")
+
+
+def current_backend(task_group: TaskGroup | None) -> Backend:
+    """Return a backend of the running loop. On trio its tasks run in `task_group`.
+
+    Raises:
+        ParleyError: neither asyncio nor trio runs.
+    """
+    # Each is imported only where its loop runs already, so trio stays optional.
+    name = running_library()
+    if name == "asyncio":
+        from parley._node.transport.asyncio_backend import AsyncioBackend
+
+        return AsyncioBackend()
+    if name == "trio" and task_group is not None:
+        from parley._node.transport.trio_backend import TrioBackend
+
+        return TrioBackend(task_group)
+    raise ParleyError(f"neither asyncio nor trio but {name} is running")
+
+
+class Job:
+    """A task that can be started again once it has ended. `changes` is notified when it ends.
+
+    `start` and `cancel` may be called in callbacks of the event loop. anyio's cancel scopes may not
+    be made there, because outside of tasks anyio does not know which event loop is running.
+    """
+
+    __slots__ = ("_cancelled", "_changes", "_loop", "_scope", "running")
+
+    def __init__(self, loop: Loop, changes: Changes) -> None:
+        self._loop = loop
+        self._changes = changes
+        self._scope: anyio.CancelScope | None = None
+        self._cancelled = False
+        self.running = False
+
+    def start(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+        """Run a coroutine function, which must not raise, unless the task is running already."""
+        if not self.running:
+            self._loop.spawn(self._run, function, *arguments)
+            self._cancelled, self.running = False, True
+
+    def cancel(self) -> None:
+        """Cancel the task, also if its first step has yet to run."""
+        self._cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def end(self) -> None:
+        """Cancel the task and wait until it has ended."""
+        self.cancel()
+        await self._changes.until(lambda: not self.running)
+
+    async def _run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+        try:
+            # Not the runner's own `cancel`: on asyncio it also cancels what is shielded.
+            with anyio.CancelScope() as self._scope:
+                if self._cancelled:
+                    self._scope.cancel()
+                await function(*arguments)
+        finally:
+            self.running = False
+            self._scope = None
+            self._changes.notify()

@@ -1,0 +1,346 @@
+"""What many connections wait at together: a journal whose buffer is full, or not yet on disk.
+
+While a gate is shut, nothing is read for the cores behind it and nothing leaves them; what may
+leave only once it is on record, `HeldOutlet` holds until then. Positions are numbers that rise.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import anyio
+from anyio.abc import ByteStream
+
+from parley._node.transport.loop import Loop, Runner, Waiter
+
+# Bytes of one connection that may wait to be on record before it is full.
+HELD_SIZE: Final = 256 * 1024
+NEVER: Final = 1 << 62
+
+
+class Served(Protocol):
+    """Whoever is told what a transport brings: a driver."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came."""
+
+    def ended(self) -> None:
+        """Nothing comes any more."""
+
+    def may_write(self) -> None:
+        """Bytes are taken again."""
+
+
+class Attached(Served, Protocol):
+    """Whoever a transport is made for."""
+
+    def connected(self, outlet: "Outlet") -> None:
+        """The transport is there."""
+
+
+class Outlet(Protocol):
+    """The transport as the driver sees it."""
+
+    def serve(self, served: Served | None) -> None:
+        """From now on tell `served` what comes, and nobody with None."""
+
+    def write(self, data: bytes) -> bool:
+        """Take bytes to send, in order; returns whether more may follow at once."""
+
+    def write_eof(self) -> None:
+        """Shut the sending side after what was written."""
+
+    def close(self) -> None:
+        """Close both sides now."""
+
+    def pause_reading(self) -> None:
+        """Read no more until `resume_reading`."""
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+
+
+class Gate:
+    """One gate for all connections of a node; all of it in the loop's thread.
+
+    `recorded` and `safe`, where given, are asked how far the record goes and how much of
+    it is safe: bytes that were encrypted at a position leave once that is safe.
+    """
+
+    __slots__ = ("_recorded", "_safe", "_waiting", "holding", "open")
+
+    def __init__(
+        self,
+        recorded: Callable[[], int] | None = None,
+        safe: Callable[[], int] | None = None,
+    ) -> None:
+        self.open = True
+        self._recorded = recorded
+        self._safe = safe
+        self._waiting: dict[Callable[[], None], None] = {}
+        self.holding: dict[HeldOutlet, None] = {}  # what holds anything
+
+    def shut(self) -> None:
+        """Have everybody wait."""
+        self.open = False
+
+    def reopen(self) -> None:
+        """Let all that waited go on, in the order in which they came."""
+        self.open = True
+        waiting, self._waiting = self._waiting, {}
+        for resume in waiting:
+            resume()
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Have `resume` called when it opens, once however often it is asked for."""
+        self._waiting[resume] = None
+
+    def leave(self, resume: Callable[[], None]) -> None:
+        """Do not call `resume`."""
+        self._waiting.pop(resume, None)
+
+    def guarded(self, outlet: Outlet, on_room: Callable[[], None]) -> Outlet:
+        """`outlet`, or one that holds back for it what is not safe yet; `on_room` is called
+        when that takes bytes again."""
+        if self._recorded is None or self._safe is None:
+            return outlet
+        return HeldOutlet(self, outlet, on_room)
+
+    def recorded(self) -> int:
+        """How far the record goes."""
+        return 0 if self._recorded is None else self._recorded()
+
+    def safe(self) -> int:
+        """How much of it is safe."""
+        return NEVER if self._safe is None else self._safe()
+
+    def release(self) -> None:
+        """More is safe."""
+        for outlet in list(self.holding):
+            outlet.release()
+
+    def retire(self) -> None:
+        """Nothing is recorded any more: open for good, and hold nothing."""
+        self._recorded = self._safe = None
+        self.release()
+        self.reopen()
+
+
+OPEN: Final = Gate()
+
+
+class HeldOutlet:
+    """An outlet whose bytes leave when what they were recorded at is safe."""
+
+    __slots__ = ("_eof", "_full", "_gate", "_held", "_on_room", "_outlet", "_size")
+
+    def __init__(
+        self,
+        gate: Gate,
+        outlet: Outlet,
+        on_room: Callable[[], None],
+    ) -> None:
+        self._gate = gate
+        self._outlet = outlet
+        self._on_room = on_room
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._full = self._eof = False
+
+    def write(self, data: bytes) -> bool:
+        """Hold bytes until all that is recorded by now is safe."""
+        gate = self._gate
+        position = gate.recorded()
+        if not self._held and position <= gate.safe():
+            return self._outlet.write(data)
+        self._held.append((position, data))
+        gate.holding[self] = None
+        self._size += len(data)
+        self._full = self._size >= HELD_SIZE
+        return not self._full
+
+    def serve(self, served: Served | None) -> None:
+        """Serve another; what is held for the last one is lost, and was never said."""
+        self._forget()
+        if served is not None:
+            self._on_room = served.may_write
+        self._outlet.serve(served)
+
+    def write_eof(self) -> None:
+        """Shut the sending side after what is held."""
+        if self._held:
+            self._eof = True
+        else:
+            self._outlet.write_eof()
+
+    def close(self) -> None:
+        """Close both sides now; what is held is lost, and was never said."""
+        self._forget()
+        self._outlet.close()
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self._outlet.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        self._outlet.resume_reading()
+
+    def release(self) -> None:
+        """Write what has become safe."""
+        held, safe = self._held, self._gate.safe()
+        writable = True
+        while held and held[0][0] <= safe:
+            _, data = held.popleft()
+            self._size -= len(data)
+            writable = self._outlet.write(data)
+        if not held:
+            self._gate.holding.pop(self, None)
+            if self._eof:
+                self._eof = False
+                self._outlet.write_eof()
+        if self._full and self._size < HELD_SIZE:
+            self._full = False
+            if writable:  # if not, the transport itself will say so
+                self._on_room()
+
+    def _forget(self) -> None:
+        self._held.clear()
+        self._size = 0
+        self._full = self._eof = False
+        self._gate.holding.pop(self, None)
+
+
+logger = logging.getLogger("parley.transport")
+
+READ_SIZE = 256 * 1024
+WRITE_BUFFER = 256 * 1024
+
+_BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+
+
+class StreamOutlet:
+    """Serves a driver over one stream, which ends with it unless it is handed to another."""
+
+    def __init__(self, stream: ByteStream, driver: Attached, loop: Loop) -> None:
+        self._stream = stream
+        self._served: Served | None = driver
+        self._loop = loop
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._full = False
+        self._eof = False
+        self._closed = False
+        self._busy = False
+        self._paused = False
+        self._writer_wakes: Waiter | None = None
+        self._reader_wakes: Waiter | None = None
+        self._reader: Runner = loop.spawn(self._read)
+        self._writer: Runner = loop.spawn(self._write)
+        driver.connected(self)
+
+    # The driver's side.
+
+    def serve(self, served: Served | None) -> None:
+        """Another driver from now on, or none."""
+        self._served = served
+
+    def write(self, data: bytes) -> bool:
+        """Take bytes; False until `may_write`."""
+        if self._closed:
+            return False
+        self._queue.append(data)
+        self._queued += len(data)
+        self._full = self._queued >= WRITE_BUFFER
+        self._wake_writer()
+        return not self._full
+
+    def write_eof(self) -> None:
+        """Shut the sending side after what was written."""
+        self._eof = True
+        self._wake_writer()
+
+    def close(self) -> None:
+        """Close both sides now."""
+        if not self._closed:
+            self._closed = True
+            self._reader.cancel()
+            # The writer closes the stream. It may wait for ever for a peer that does not
+            # read; cancelled before it began, on asyncio, it would never run at all.
+            if self._busy:
+                self._writer.cancel()
+            self._wake_writer()
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        self._paused = False
+        if self._reader_wakes is not None:
+            self._reader_wakes.wake()
+
+    # The tasks.
+
+    async def _read(self) -> None:
+        try:
+            while not self._closed:
+                if self._paused:
+                    self._reader_wakes = self._loop.waiter()
+                    await self._reader_wakes.wait()
+                    continue
+                # Foreign streams may give what they use again, of which a part is kept.
+                data = bytes(await self._stream.receive(READ_SIZE))
+                if self._served is not None:
+                    self._served.received(data)
+        except _BROKEN:
+            self._ended()
+        except Exception:
+            logger.exception(
+                "reading from a socket failed", extra={"event": "transport.read-failed"}
+            )
+            self._ended()
+
+    async def _write(self) -> None:
+        try:
+            while not self._closed:
+                if self._queue:
+                    data = self._queue.popleft()
+                    self._busy = True
+                    await self._stream.send(data)
+                    self._queued -= len(data)
+                    if self._full and self._queued < WRITE_BUFFER:
+                        self._full = False
+                        if self._served is not None:
+                            self._served.may_write()
+                elif self._eof:
+                    self._eof = False
+                    self._busy = True
+                    await self._stream.send_eof()
+                else:
+                    self._busy = False
+                    self._writer_wakes = self._loop.waiter()
+                    await self._writer_wakes.wait()
+        except _BROKEN:
+            return
+        except Exception:
+            logger.exception(
+                "writing to a socket failed", extra={"event": "transport.write-failed"}
+            )
+        finally:
+            # Also when the backend is closed: whoever waits on this peer must know.
+            self._busy = False
+            self._reader.cancel()
+            self._ended()
+            self._closed = True
+            await anyio.aclose_forcefully(self._stream)
+
+    def _ended(self) -> None:
+        if not self._closed and self._served is not None:
+            self._served.ended()
+
+    def _wake_writer(self) -> None:
+        if self._writer_wakes is not None:
+            self._writer_wakes.wake()

@@ -1,0 +1,162 @@
+"""A driver whose core goes on without its transport, and with another: scripted, no I/O."""
+
+import pytest
+
+from parley._node.transport.transport import Gate
+from tests.node.transport.test_driver import FINISHED, FakeOutlet, Scene
+
+
+class Parting(Scene):
+    """A scene whose core parts with its transport."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core.receive_eof = self.part  # type: ignore[method-assign]
+
+    def part(self, now: float) -> None:
+        self.core.told.append("parted")
+        self.core.is_parted = True
+
+    def resume(self) -> FakeOutlet:
+        """Another driver brings a new transport, and bytes of it."""
+        giver = Scene()
+        giver.connect()
+        self.core.is_parted = False
+        giver.driver.turns.put(b" kept")
+        giver.driver.hand_over(self.driver, b"rest")
+        giver.loop.turn()
+        assert giver.closed == 1
+        assert "close" not in giver.outlet.done
+        return giver.outlet
+
+
+def test_a_transport_that_is_lost_is_closed_and_another_goes_on() -> None:
+    scene = Parting()
+    scene.connect()
+    assert scene.outlet.served is None  # the backend's own matter
+    scene.driver.ended()
+    scene.loop.turn()
+    assert scene.outlet.done == ["close"]
+    assert scene.driver.was_connected
+    assert not scene.closed
+    scene.core.chunks = [b"later"]
+    scene.core.wake()
+    scene.loop.turn()
+    assert ("data_to_send",) not in scene.core.told[1:]
+    outlet = scene.resume()
+    scene.loop.turn()
+    assert outlet.served is scene.driver
+    assert outlet.done == ["pause", "resume", b"later"]  # what came with it has its turn first
+    assert ("receive_data", b"rest kept") in scene.core.told
+
+
+def test_while_parted_time_goes_on_and_callers_wait() -> None:
+    scene = Parting()
+    scene.connect()
+    scene.driver.ended()
+    scene.loop.turn()
+    scene.core.deadline = scene.loop.time + 5
+    scene.core.queued_bytes = scene.driver.high_water + 1
+    assert not scene.driver.has_room
+    scene.driver.settle()
+    scene.loop.turn()
+    scene.loop.move(5)
+    assert ("handle_deadline", scene.loop.time) in scene.core.told
+    scene.core.ended = True
+    scene.driver.settle()
+    assert scene.closed == 1
+    assert scene.driver.has_room  # nobody waits for what is over
+
+
+def test_a_core_that_parts_at_a_deadline_or_on_what_came_lets_go() -> None:
+    for how in ("deadline", "data", "settle"):
+        scene = Parting()
+        scene.connect()
+        if how == "deadline":
+            scene.core.deadline = scene.loop.time + 1
+            scene.core.handle_deadline = scene.part  # type: ignore[method-assign]
+            scene.driver.settle()
+            scene.loop.turn()
+            scene.loop.move(1)
+        elif how == "data":
+            scene.core.on_data = lambda one=scene: one.part(0.0)  # type: ignore[misc]  # bound now
+            scene.driver.received(b"x")
+        else:
+            scene.part(0.0)
+            scene.driver.settle()
+        assert scene.outlet.done == ["close"], how
+        assert not scene.closed
+
+
+def test_a_live_transport_gives_way_and_what_it_brought_is_forgotten() -> None:
+    scene = Parting()
+    scene.connect()
+    scene.core.wants_data = False
+    scene.driver.received(b"old")
+    assert scene.driver.turns.waiting
+    scene.core.wants_data = True
+    outlet = scene.resume()
+    scene.loop.turn()
+    assert scene.outlet.done[-1] == "close"
+    assert [told for told in scene.core.told if told[0] == "receive_data"] == [
+        ("receive_data", b"rest kept")
+    ]
+    assert outlet.done == ["pause", "resume"]
+
+
+def test_a_transport_that_had_ended_when_it_came_is_lost_again() -> None:
+    scene, giver = Parting(), Scene()
+    scene.connect()
+    scene.driver.ended()
+    giver.connect()
+    giver.driver.turns.due = True  # it stands in the line
+    giver.driver.received(b"x")
+    giver.driver.ended()
+    scene.core.is_parted = False
+    giver.driver.hand_over(scene.driver, b"")
+    scene.loop.turn()
+    assert scene.core.told.count("parted") == 2
+    assert giver.outlet.done[-1] == "close"
+
+
+def test_what_comes_for_a_driver_that_is_closed_is_closed() -> None:
+    scene, giver = Parting(), Scene()
+    scene.connect()
+    scene.core.ended = True
+    scene.driver.settle()
+    giver.connect()
+    giver.driver.hand_over(scene.driver, b"")
+    assert giver.outlet.done == ["close"]
+    assert giver.closed == 1
+
+
+def test_reports_are_handed_on_without_a_transport() -> None:
+    scene = Parting()
+    scene.connect()
+    scene.driver.ended()
+    scene.core.happened = [FINISHED]
+    scene.core.wake()
+    scene.loop.turn()
+    assert scene.reports == [FINISHED]
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_a_gate_holds_for_the_new_transport_what_it_held_for_the_last(safe: bool) -> None:
+    position = {"recorded": 1, "safe": 1 if safe else 0}
+    gate = Gate(lambda: position["recorded"], lambda: position["safe"])
+    scene, giver = Parting(), Scene()
+    scene.driver.gate = giver.driver.gate = gate
+    scene.core.chunks = [b"first"]
+    scene.connect()
+    scene.driver.ended()
+    giver.core.chunks = [b"asked"]
+    giver.connect()
+    scene.core.is_parted = False
+    scene.core.chunks = [b"first"]  # again, since nobody knows
+    giver.driver.hand_over(scene.driver, b"")
+    scene.loop.turn()
+    position["safe"] = 1
+    gate.release()
+    assert scene.outlet.done == ([b"first", "close"] if safe else ["close"])
+    assert giver.outlet.done == ([b"asked", b"first"] if safe else [b"first"])
+    assert not gate.holding

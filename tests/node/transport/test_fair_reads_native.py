@@ -1,0 +1,107 @@
+"""What a native peer sends at once is taken in turns: in order, with others between."""
+
+from typing import cast
+
+import pytest
+
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.reports import ConnectionEnded, EventReceived, PeerIdentified, Report
+from parley._node.protocol.session import STEP_COST
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.transport.fair_reads import ROUND_TIME, TURN_TIME
+from tests.node.protocol.pair import Pair, Side, open_pair
+from tests.node.transport.test_driver import FakeLoop, FakeOutlet
+
+EVENTS = 500
+# Looks at the clock in which one that is alone has its turn.
+LOOKS = 4 * ROUND_TIME / TURN_TIME
+NEVER = float("inf")
+
+
+class TickingLoop(FakeLoop):
+    """Each look at the clock finds it a quarter of a turn later."""
+
+    def now(self) -> float:
+        self.time += TURN_TIME / 4
+        return self.time
+
+    def one_turn(self) -> None:
+        """Run what is due now, and not what follows from it."""
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+
+
+class Served:
+    """A core with a driver; `numbers` are those of the events that were handed on."""
+
+    def __init__(self, side: Side, loop: TickingLoop) -> None:
+        self.numbers: list[int] = []
+        self.ended: list[int] = []
+        self.outlet = FakeOutlet()
+        self.core: Connection = side.core
+        self.identified = False
+        self.driver = Driver(
+            side.core, cast(Backend, loop), self._take, lambda: NEVER, lambda now: None
+        )
+        self.driver.connected(self.outlet)
+
+    def _take(self, reports: list[Report]) -> None:
+        for report in reports:
+            if isinstance(report, EventReceived):
+                self.numbers.append(int.from_bytes(report.payload))
+            elif isinstance(report, ConnectionEnded):
+                self.ended.append(len(self.numbers))
+            elif isinstance(report, PeerIdentified):
+                self.identified = True
+
+
+def flood(pair: Pair, *, sealed: bool, count: int = EVENTS) -> bytes:
+    """Events that are numbered from 1, as `pair.a` sends them: each by itself, in no Batch."""
+    sent = b""
+    for number in range(1, count + 1):
+        pair.a.core.send(1, 0, 10, 1, number.to_bytes(2), lbm=False, seal=sealed)
+        sent += pair.a.take(pair.now)
+    return sent
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_flood_is_taken_step_by_step_and_others_come_between(sealed: bool) -> None:
+    loop, pair, other = TickingLoop(), open_pair(), open_pair()
+    hostile, good = Served(pair.b, loop), Served(other.b, loop)
+    step = 1 if sealed else STEP_COST
+    count = 100 * step
+    hostile.driver.received(flood(pair, sealed=sealed, count=count))
+    assert hostile.numbers == list(range(1, len(hostile.numbers) + 1))
+    assert step <= len(hostile.numbers) <= LOOKS * step
+    assert hostile.outlet.done[-1:] == ["pause"]
+    good.driver.received(flood(other, sealed=True, count=1))
+    assert good.numbers == []  # it waits for this turn of the loop, and is the next
+    before = loop.time
+    loop.one_turn()
+    assert loop.time - before <= 2 * ROUND_TIME
+    assert good.numbers == [1]
+    assert len(hostile.numbers) <= 2 * LOOKS * step
+    loop.turn()  # and no byte more has to come
+    assert hostile.numbers == list(range(1, count + 1))
+    assert hostile.outlet.done.count("pause") == hostile.outlet.done.count("resume") == 1
+
+
+def test_what_comes_with_the_proof_is_taken_in_turns_too() -> None:
+    loop, pair = TickingLoop(), Pair()
+    pair.b.answer = None
+    for sender in (pair.a, pair.b):
+        pair.carry(sender)
+    served = Served(pair.b, loop)
+    served.driver.received(pair.a.take(pair.now) + flood(pair, sealed=True, count=100))
+    assert served.identified
+    assert served.outlet.done == ["pause"]
+    loop.turn()
+    assert served.numbers == []
+    served.core.accept_peer(pair.now)
+    served.driver.settle()
+    loop.one_turn()
+    assert 1 <= len(served.numbers) <= LOOKS
+    loop.turn()
+    assert served.numbers == list(range(1, 101))
