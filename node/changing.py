@@ -7,7 +7,7 @@ from parley._crypto.identity import Identity
 from parley._node.config import CHANGEABLE, NodeConfig
 from parley._node.errors import ConfigError
 from parley._node.meeting import Meeting
-from parley._node.messaging.once import OnceMemory
+from parley._node.messaging.idempotency import OnceMemory
 from parley._node.peer.endpoint import Host
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget

@@ -13,7 +13,7 @@ from parley._crypto.registry import NAMES
 from parley._lbm.codec import Value, encode_value
 from parley._lbm.padding import NO_PADDING, Padding, parse_padding
 from parley._node.errors import ConfigError
-from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
+from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO
 from parley._node.protocol import limits as fixed
 from parley._node.protocol.config import CoreConfig, Deliver, Plaintext
 from parley._node.protocol.config_types import check_types, is_reloadable, setting

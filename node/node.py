@@ -19,7 +19,7 @@ from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ungrouped
 from parley._node.fair_slots import FairSlots
 from parley._node.journal.errors import JournalFailedError
-from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
+from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from parley._node.peer.endpoint import Endings, Host
 from parley._node.peer.local import LOCAL_NAME, open_local
 from parley._node.peer.peer import Peer

@@ -9,17 +9,24 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from parley._node.config import NodeConfig, require_room_for_epoch
+from parley._node.data_types import N, data_type
 from parley._node.errors import ConfigError, ParleyError
-from parley._node.handlers.catalogue import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
-from parley._node.handlers.hints import checked
 from parley._node.handlers.interceptors import I, Kind, Way
-from parley._node.handlers.note_key import KeepLastBy
-from parley._node.handlers.propagation import propagate
-from parley._node.handlers.readings import offered_families
+from parley._node.handlers.introspection import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
+from parley._node.handlers.metrics import offered_families
+from parley._node.handlers.permissions import Allow, Roles
 from parley._node.handlers.registry import WILDCARD, Handlers, Namespace
-from parley._node.handlers.rules import Allow, Roles
-from parley._node.handlers.topic import BUFFER, PATIENCE, StateFunction, SubscribeHandler, Topic
-from parley._node.handlers.writers import take_notes
+from parley._node.handlers.signatures import checked
+from parley._node.handlers.topic import (
+    BUFFER,
+    PATIENCE,
+    KeepLastBy,
+    StateFunction,
+    SubscribeHandler,
+    Topic,
+    take_notes,
+)
+from parley._node.handlers.trace_context import propagate
 from parley._node.messaging.fanout import Slow
 from parley._node.messaging.topics import LABEL, PUBLISH
 from parley._node.metrics.metrics import Metrics
@@ -30,8 +37,6 @@ from parley._node.transport.backend import Backend
 from parley._node.transport.callables import check_name, require_callable, require_name
 from parley._node.transport.conditions import is_async
 from parley._node.trust.admission import Rations
-from parley._node.typed.data_type import data_type
-from parley._node.typed.models import N
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus

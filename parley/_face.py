@@ -12,6 +12,7 @@ from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey
 from parley._node.backoff import Pauses
 from parley._node.config import NodeConfig
+from parley._node.data_types import DataType, Model
 from parley._node.errors import (
     CallRefused,
     CallTimeout,
@@ -27,18 +28,22 @@ from parley._node.errors import (
     UnreadRepliesError,
 )
 from parley._node.gateways.forward import Forward
-from parley._node.handlers.note_key import KeepLastBy
+from parley._node.handlers.permissions import Allow, AllowFunction, Roles, RolesFunction
 from parley._node.handlers.registry import Namespace, on_event
-from parley._node.handlers.rules import Allow, AllowFunction, Roles, RolesFunction
-from parley._node.handlers.subscriber import Subscriber
-from parley._node.handlers.topic import StateFunction, SubscribeRequest, Topic
+from parley._node.handlers.topic import (
+    KeepLastBy,
+    StateFunction,
+    Subscriber,
+    SubscribeRequest,
+    Topic,
+)
 from parley._node.links.link import Link
 from parley._node.links.subscription import LinkSubscription
-from parley._node.messaging.emits import Reply
 from parley._node.messaging.fanout import Slow
 from parley._node.messaging.formats import FormatError, FormatName
-from parley._node.messaging.kept import TopicPosition
+from parley._node.messaging.named_events import Reply
 from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
+from parley._node.messaging.topic_history import TopicPosition
 from parley._node.node import Node
 from parley._node.peer.answer_stream import AnswerStream
 from parley._node.peer.batches import Batches
@@ -55,8 +60,6 @@ from parley._node.remote.stream import Stream, StreamEvent, StreamEvents
 from parley._node.transport.backend import Backend, Clock
 from parley._node.transport.loop import Timer
 from parley._node.tunnels.home_server import Home
-from parley._node.typed.data_type import DataType
-from parley._node.typed.models import Model
 
 __all__ = [
     "Allow",

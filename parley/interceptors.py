@@ -1,8 +1,7 @@
 """Interceptors, around what a node is asked and what it asks; request ids and traces."""
 
 from parley._node.handlers.interceptors import Intercepted, Interceptor, Kind, Proceed, Way
-from parley._node.handlers.propagation import current_request_id, current_trace
-from parley._node.handlers.trace_context import TraceContext
+from parley._node.handlers.trace_context import TraceContext, current_request_id, current_trace
 
 __all__ = [
     "Intercepted",

@@ -18,7 +18,7 @@ CORE: Final = (
     "parley._lbm.codec",
     "parley._crypto.record_protection",
     "parley._node.protocol.session",
-    "parley._node.messaging.calls",
+    "parley._node.messaging.requests",
 )
 # What stands in for a connection.
 STAND_INS: Final = frozenset({"tests.node.messaging.fake", "tests.node.messaging.line"})

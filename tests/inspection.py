@@ -11,8 +11,8 @@ from parley._node.bus.sqlite.sqlite_store import Running, SqliteStore
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.paths import PathFinder
 from parley._node.links.subscription import LinkSubscription
-from parley._node.messaging.chunks import ChunkInbox
-from parley._node.messaging.once import OnceMemory
+from parley._node.messaging.idempotency import OnceMemory
+from parley._node.messaging.outgoing_requests import ChunkInbox
 from parley._node.messaging.topics import Topics
 from parley._node.node import Node
 from parley._node.peer.answer_stream import AnswerStream

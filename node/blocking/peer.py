@@ -11,11 +11,11 @@ from parley._lbm.codec import Encodable
 from parley._node.blocking.background import Background
 from parley._node.blocking.reading import BlockingAnswer
 from parley._node.blocking.requests import BlockingRequests
+from parley._node.data_types import D, Model
 from parley._node.meeting import CONNECT_TIMEOUT
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.trust.policies import AcceptHook, TrustPolicy
-from parley._node.typed.models import D, Model
 
 
 class BlockingPeer(BlockingRequests[Peer]):

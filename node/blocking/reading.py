@@ -12,9 +12,9 @@ import anyio
 
 from parley._lbm.codec import Value
 from parley._node.blocking.background import Background
-from parley._node.messaging.kept import TopicPosition
+from parley._node.data_types import D
+from parley._node.messaging.topic_history import TopicPosition
 from parley._node.peer.answer_stream import AnswerStream
-from parley._node.typed.models import D
 
 
 class NoteSource(Protocol[D]):

@@ -10,15 +10,15 @@ from typing import Any, Generic, Self, TypeVar, overload
 from parley._lbm.codec import Encodable, Value
 from parley._node.blocking.background import Background
 from parley._node.blocking.reading import BlockingSubscription
+from parley._node.data_types import D, Model, R
 from parley._node.links.link import Link
 from parley._node.messaging.formats import FormatName
-from parley._node.messaging.kept import TopicPosition
 from parley._node.messaging.payloads import Payload, Tandem
+from parley._node.messaging.topic_history import TopicPosition
 from parley._node.peer.once_key import OnceKey
 from parley._node.peer.peer import Peer
 from parley._node.peer.requests import DEFAULT_TIMEOUT
 from parley._node.peer.subscription import OnMalformed
-from parley._node.typed.models import D, Model, R
 
 A = TypeVar("A", bound=Peer | Link)
 T = TypeVar("T")

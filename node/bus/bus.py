@@ -50,14 +50,12 @@ from parley._node.bus.names import api_of, check_key, split_name
 from parley._node.bus.retry import publish_again
 from parley._node.bus.schemas import Schemas, When
 from parley._node.bus.store import Store
+from parley._node.data_types import Model, R, data_hint, data_type, handler_hints, plain_value
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import require_number
 from parley._node.transport.backend import Backend
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import is_async
-from parley._node.typed.data_type import data_type, plain_value
-from parley._node.typed.handler_hints import data_hint, handler_hints
-from parley._node.typed.models import Model, R
 
 H = TypeVar("H", bound=Handler)
 

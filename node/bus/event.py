@@ -12,9 +12,8 @@ from parley._node.bus.body import decode_body
 from parley._node.bus.errors import NotPendingError
 from parley._node.bus.ids import parse_id
 from parley._node.bus.model import StoredEvent
+from parley._node.data_types import DataType, E_co
 from parley._node.errors import ParleyError
-from parley._node.typed.data_type import DataType
-from parley._node.typed.models import E_co
 
 
 class Word(Enum):

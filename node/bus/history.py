@@ -11,8 +11,7 @@ from parley._node.bus.lazy_store import LazyStore
 from parley._node.bus.model import StoredEvent
 from parley._node.bus.retry import StoreRetry
 from parley._node.bus.store import Store
-from parley._node.typed.data_type import DataType
-from parley._node.typed.models import E_co
+from parley._node.data_types import DataType, E_co
 
 # Events fetched at once, and seconds of one wait for new ones.
 PAGE: Final = 100

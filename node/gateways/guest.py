@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from parley._crypto.identity import NodeId
 from parley._crypto.registry import Suite
 from parley._lbm.codec import Encodable, Value
+from parley._node.data_types import Model
 from parley._node.dialects.core import NEVER, ForeignCore
 from parley._node.errors import NotSpokenError, PeerClosedError
 from parley._node.logs import LogRation
@@ -27,7 +28,6 @@ from parley._node.remote.remote import Remote
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Changes
 from parley._node.transport.driver import Driver
-from parley._node.typed.models import Model
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 

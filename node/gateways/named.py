@@ -24,13 +24,12 @@ from parley._node.errors import ConfigError, PeerClosedError
 from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
 from parley._node.gateways.guest import Guest
 from parley._node.gateways.server import DialectServer
-from parley._node.handlers.items import TURN_SIZE
+from parley._node.handlers.invoke import FAILED, TURN_SIZE, Outcome, run_handler
 from parley._node.handlers.registry import Entry, Handlers
-from parley._node.handlers.running import FAILED, Outcome, run_handler
 from parley._node.links.emitter import WaitingEmitter
-from parley._node.messaging.emits import OutgoingEmit
-from parley._node.messaging.finals import cut, error_text, event_code
+from parley._node.messaging.call_codec import cut, error_text, event_code
 from parley._node.messaging.formats import Format, FormatError, FormatName
+from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
 from parley._node.node import Node
 from parley._node.offering import Offering

@@ -16,7 +16,7 @@ from parley._node.errors import ConfigError, ParleyError
 from parley._node.federation.accounts import Accounts
 from parley._node.federation.exports import Exports
 from parley._node.handlers.interceptors import Chain, Interceptors
-from parley._node.handlers.rules import Allow, Roles, Rule
+from parley._node.handlers.permissions import Allow, Roles, Rule
 from parley._node.logs import LogRation
 from parley._node.messaging.application_events import parse_types
 from parley._node.messaging.topics import PUBLISH

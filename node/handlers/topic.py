@@ -1,8 +1,4 @@
-"""`Topic`: what a node publishes, and who may subscribe to it.
-
-Publishing waits at most `patience` seconds for subscribers at the high-water mark; what one that
-does not keep up loses is the topic's choice. How notes travel is up to each subscriber's `Feed`.
-"""
+"""Topics that a node publishes."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -10,29 +6,96 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
-from parley._lbm.codec import Encodable
-from parley._node.errors import APPLICATION_ERRORS, CallRefused, ConfigError, ParleyError
+from parley._lbm.codec import Encodable, encode_value
+from parley._lbm.errors import LbmEncodeError
+from parley._node.data_types import DataType, N
+from parley._node.errors import (
+    APPLICATION_ERRORS,
+    CallRefused,
+    ConfigError,
+    MalformedDataError,
+    ParleyError,
+)
 from parley._node.handlers.interceptors import Intercepted, PassedHeaders
-from parley._node.handlers.note_key import KeepLastBy, NoteKey
+from parley._node.handlers.permissions import Allow, Rule
 from parley._node.handlers.registry import Handlers, parse_supercategories
-from parley._node.handlers.rules import Allow, Rule
-from parley._node.handlers.subscriber import Subscriber
 from parley._node.logs import LogRation
 from parley._node.messaging.fanout import Fanout, Feed, Slow
-from parley._node.messaging.kept import TopicPosition, make_kept
-from parley._node.messaging.kept_by_key import KeptByKey
-from parley._node.messaging.notes import encode_note, read_headers
+from parley._node.messaging.notes import DROPPED_HEADER, encode_note, read_headers
+from parley._node.messaging.topic_history import KeptByKey, TopicPosition, make_kept
+from parley._node.messaging.topics import PUBLISH
 from parley._node.protocol.codes import ResultCode, Supercategory
 from parley._node.protocol.config_types import require_number
 from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.event_types import EPOCH_SIZE
 from parley._node.remote.remote import Remote
-from parley._node.remote.requests import Request
+from parley._node.remote.requests import Call, Request
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import Changes, turn_of
 from parley._node.transport.loop import Loop
-from parley._node.typed.data_type import DataType
-from parley._node.typed.models import N
+
+
+class Subscriber:
+    """The subscription of a peer or guest (`peer`), as its publisher sees it."""
+
+    __slots__ = ("_feed", "peer")
+
+    def __init__(self, peer: Remote, feed: Feed) -> None:
+        self.peer = peer
+        self._feed = feed
+
+    @property
+    def dropped(self) -> int:
+        """How many notes it lost because it did not keep up."""
+        return self._feed.dropped
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for it: each note's encoding and 64 bytes."""
+        return self._feed.cost
+
+    @property
+    def behind(self) -> int:
+        """How many notes it is yet to read out of what the topic remembers."""
+        return self._feed.behind
+
+    def __repr__(self) -> str:
+        return f"<Subscriber {self.peer} of {self._feed.topic!r}>"
+
+
+# The name of the note's field that holds its key, or a function that returns the key.
+KeepLastBy = str | Callable[[Any], Encodable]
+
+
+class NoteKey:
+    """The option `keep_last_by` of the topic `name`."""
+
+    def __init__(self, name: str, given: KeepLastBy) -> None:
+        if not isinstance(given, str):
+            require_callable(given, f"keep_last_by= of topic {name!r}", "note", plain=True)
+        self._name = name
+        self._given = given
+
+    def read(self, data: object, plain: Any) -> bytes:
+        """Return the encoded key of the note `data`, which is `plain` as an LBM value.
+
+        Raises:
+            MalformedDataError: it has no key, or the key has no encoding.
+        """
+        given = self._given
+        if isinstance(given, str):
+            if not isinstance(plain, Mapping) or given not in plain:
+                raise MalformedDataError(
+                    "$", f"no field {given!r}, which keep_last_by= of topic {self._name!r} names"
+                )
+            return encode_value(plain[given])
+        try:
+            return encode_value(given(data))
+        except APPLICATION_ERRORS as error:
+            raise MalformedDataError(
+                "$", f"keep_last_by= of topic {self._name!r} failed: {error!r}"
+            ) from error
+
 
 logger = logging.getLogger("parley.peer")
 
@@ -401,3 +464,30 @@ class Topic(Generic[N]):
             await self._changes.until(lambda: condition() or loop.now() >= deadline)
         finally:
             timer.cancel()
+
+
+def take_notes(
+    topic: Topic[Any], kind: DataType[Any] | None, writers: Allow, handlers: Handlers
+) -> None:
+    """Publish what those send whom `writers` permits; data that is not of `kind` is refused.
+
+    One note is published at a time and writers take turns, so that each waits for slow subscribers
+    as a program does which awaits `publish`.
+
+    Raises:
+        ConfigError: `writers` holds something other than node ids and roles.
+    """
+
+    async def write(call: Call[Any]) -> int | None:
+        if DROPPED_HEADER in call.headers:
+            # It would tell subscribers of losses that there were not.
+            raise CallRefused(ResultCode.MALFORMED, f"{DROPPED_HEADER} is the publisher's header")
+        try:
+            note = call.data if kind is None else kind.read(call.data)
+            return await topic.publish(note, call.headers or None)
+        except (MalformedDataError, LbmEncodeError) as error:
+            raise CallRefused(ResultCode.MALFORMED, str(error)) from error
+        except PayloadTooLargeError as error:
+            raise CallRefused(ResultCode.PAYLOAD_TOO_LARGE, str(error)) from error
+
+    handlers.calls.add(PUBLISH + topic.name, write, allow=writers, concurrency=1, once=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from parley._node.errors import PeerClosedError
-from parley._node.messaging.emits import OutgoingEmit
+from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.messaging.payloads import Payload
 from parley._node.remote.emission import Emitter
 from parley._node.transport.backend import Backend

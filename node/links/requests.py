@@ -7,21 +7,20 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, overload
 
 from parley._lbm.codec import Encodable, Value
+from parley._node.data_types import Model, R, data_type
 from parley._node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
 from parley._node.links.emitter import WaitingEmitter
 from parley._node.links.sessions import Sessions
 from parley._node.links.subscription import LinkSubscription
 from parley._node.messaging.formats import FormatName
-from parley._node.messaging.kept import TopicPosition
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
+from parley._node.messaging.topic_history import TopicPosition
 from parley._node.messaging.topics import PUBLISH
 from parley._node.peer.once_key import OnceKey
 from parley._node.peer.requests import DEFAULT_TIMEOUT, published
 from parley._node.peer.subscription import OnMalformed
 from parley._node.protocol.limits import ONCE_AGAIN
 from parley._node.remote.emission import Emission
-from parley._node.typed.data_type import data_type
-from parley._node.typed.models import Model, R
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus

@@ -16,12 +16,13 @@ import anyio
 
 from parley._lbm.codec import Encodable, Value
 from parley._node.backoff import Pauses
+from parley._node.data_types import D, Model
 from parley._node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
 from parley._node.links.redial import random_fraction
 from parley._node.links.sessions import Sessions
 from parley._node.logs import one_line
-from parley._node.messaging.kept import TopicPosition
 from parley._node.messaging.notes import NO_HEADERS
+from parley._node.messaging.topic_history import TopicPosition
 from parley._node.peer.batches import Batches
 from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import OnMalformed, Subscription, checked_on_malformed
@@ -29,7 +30,6 @@ from parley._node.protocol.codes import ResultCode
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import Changes, left_after, pause
 from parley._node.transport.task_scope import Job
-from parley._node.typed.models import D, Model
 
 logger = logging.getLogger("parley.link")
 

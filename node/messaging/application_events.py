@@ -1,26 +1,38 @@
-"""An application's own events, and those of streams with reserved labels: their types, and what
-they carry (sections 2, 12, 16 and 19).
+"""The application's own events on streams: their types, and requests among them (section 2)."""
 
-What may not be sent is refused here, before anything waits or is queued.
-"""
-
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
+from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import ConfigError
+from parley._node.messaging.deadlines import NO_SLOT, Deadlines, within_reason
+from parley._node.protocol import event_types
 from parley._node.protocol.codes import (
     BUS,
     BUS_LABEL,
+    CALL,
+    CANCEL,
+    EMIT,
     FEDERATION,
     FEDERATION_LABEL,
     FIRST_APPLICATION_CATEGORY,
+    NAMED,
+    NOTIFY,
+    SIM,
+    SUBSCRIBE,
     TUNNEL,
     TUNNEL_LABEL,
+    UNSUBSCRIBE,
 )
-from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError, violation
 from parley._node.protocol.event import NO_PAYLOAD
+from parley._node.protocol.limits import UNANSWERED_REQUESTS
+from parley._node.protocol.memory_budget import EVENT_WEIGHT
+from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.request_ids import IncomingRequests, OutgoingRequests
 
 LAST_NUMBER: Final = 255
 
@@ -86,7 +98,7 @@ def answering_types(types: Iterable[tuple[int, int]]) -> frozenset[tuple[int, in
 
 
 def parse_types(given: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Types of an application's events, as pairs of category and subcategory.
+    """Return an application's event types, pairs of category and subcategory.
 
     Raises:
         ConfigError: a category is not 64..255, or a subcategory not 1..255.
@@ -123,3 +135,252 @@ def encode_payload(
     if len(body) > largest:
         raise PayloadTooLargeError(f"a payload of {len(body)} bytes; {largest} were agreed")
     return body, payload is None
+
+
+# Requests of the base protocol, which take their ids from the same table.
+_BASE_REQUESTS: Final = frozenset(
+    {(SIM, CALL), (SIM, SUBSCRIBE), (SIM, UNSUBSCRIBE), (SIM, NOTIFY), (NAMED, EMIT)}
+)
+
+
+class OutgoingRequest:
+    """A request of ours. `on_done` is called once: `answer` is there, or it is `late`, or
+    the stream has ended so that no answer can come. `unwanted` gets the answer that comes
+    after it was given up."""
+
+    __slots__ = ("answer", "async_id", "done", "late", "on_done", "slot", "stream", "unwanted")
+
+    def __init__(self, stream: int, on_done: Callable[[], None]) -> None:
+        self.stream = stream
+        self.on_done = on_done
+        self.async_id = 0
+        self.slot: set[Any] = NO_SLOT
+        self.done = False
+        self.late = False
+        self.answer: EventReceived | None = None
+        self.unwanted: Callable[[bytes], None] | None = None
+
+    def finish(self) -> None:
+        """Let who waits look; a second time changes nothing."""
+        if not self.done:
+            self.done = True
+            self.on_done()
+
+
+class IncomingRequest:
+    """A request of the other side. `over` once it was answered or is `cancelled`: nobody
+    waits for its answer, or none can be sent. `on_over` is called then. `weight` is charged
+    for it, since whoever is to answer has its payload."""
+
+    __slots__ = (
+        "answered",
+        "async_id",
+        "cancelled",
+        "on_over",
+        "over",
+        "stream",
+        "weight",
+    )
+
+    def __init__(self, stream: int, async_id: int, weight: int) -> None:
+        self.weight = weight
+        self.stream = stream
+        self.async_id = async_id
+        self.answered = False
+        self.cancelled = False
+        self.over = False
+        self.on_over: Callable[[], None] | None = None
+
+    def end(self, *, cancelled: bool) -> None:
+        """It is over; a second time changes nothing."""
+        if not self.over:
+            self.over = True
+            self.cancelled = cancelled
+            if self.on_over is not None:
+                self.on_over()
+
+
+class StreamRequests:
+    """All requests by application events on one connection, both ways.
+
+    `require_free` raises if the other side's id is taken by a request of another kind.
+    """
+
+    __slots__ = ("_connection", "_incoming", "_outgoing", "_require_free", "deadlines")
+
+    def __init__(
+        self,
+        connection: Connection,
+        require_free: Callable[[int, int], None],
+        *,
+        count_limit: int = UNANSWERED_REQUESTS,
+    ) -> None:
+        self._connection = connection
+        self._require_free = require_free
+        self._outgoing: OutgoingRequests[OutgoingRequest] = OutgoingRequests()
+        self.deadlines: Deadlines[OutgoingRequest] = Deadlines()
+        self._incoming: IncomingRequests[IncomingRequest] = IncomingRequests(count_limit)
+
+    def __repr__(self) -> str:
+        return f"<StreamRequests: {len(self._outgoing)} of ours, {len(self._incoming)} of theirs>"
+
+    def __len__(self) -> int:
+        return len(self._outgoing) + len(self._incoming)
+
+    # Asking.
+
+    def ask(
+        self,
+        stream: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        lbm: bool,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> OutgoingRequest:
+        """Send a request; `timeout` is seconds from `now`, None for no deadline.
+
+        Raises:
+            LocalProtocolError: the stream is not open for sending, or 65,535 requests
+                wait on it already.
+        """
+        request = OutgoingRequest(stream, on_done)
+        request.async_id = async_id = self._outgoing.add(stream, request)
+        try:
+            self._connection.send(stream, async_id, category, subcategory, payload, lbm=lbm)
+        except LocalProtocolError:
+            self._outgoing.pop(stream, async_id)
+            raise
+        timeout = within_reason(timeout)
+        if timeout is not None:
+            request.slot = self.deadlines.add(request, now + timeout)
+        return request
+
+    def give_up(
+        self, request: OutgoingRequest, unwanted: Callable[[bytes], None] | None = None
+    ) -> None:
+        """Nobody waits for it any more: send Cancel; its id stays busy for now. `unwanted` gets
+        the payload of its answer, be it there already or to come."""
+        if not request.done:
+            request.done = True
+            request.unwanted = unwanted
+            request.slot.discard(request)
+            self._send_cancel(request)
+        elif unwanted is not None and request.answer is not None:
+            unwanted(request.answer.payload)
+
+    def answer_received(self, event: EventReceived) -> bool:
+        """Take an event of an answering type; returns whether there was its request."""
+        request = self._outgoing.pop(event.stream, event.async_id)
+        if request is None:
+            return False
+        request.slot.discard(request)
+        if not request.done:
+            request.answer = event
+            request.finish()
+        elif request.unwanted is not None:
+            request.unwanted(event.payload)
+        return True
+
+    # Being asked.
+
+    def request_received(self, stream: int, async_id: int, size: int) -> IncomingRequest | None:
+        """Remember a request with a payload of `size` bytes, to be answered; None if too many
+        are unanswered, or there is no room.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, the id belongs to an unanswered one.
+        """
+        self._require_free(stream, async_id)
+        incoming, account = self._incoming, self._connection.account
+        weight = size + EVENT_WEIGHT
+        if not (incoming.has_room() and account.has_room(weight)) and (
+            incoming.get(stream, async_id) is None
+        ):
+            return None
+        request = IncomingRequest(stream, async_id, weight)
+        incoming.add(stream, async_id, request)
+        account.charge(weight)
+        return request
+
+    def answer_sent(self, request: IncomingRequest) -> None:
+        """Its answer is queued: the id is free as soon as it arrives."""
+        if self._incoming.pop(request.stream, request.async_id) is not None:
+            self._connection.account.release(request.weight)
+        request.end(cancelled=False)
+
+    def claims(self, event: EventReceived) -> bool:
+        """Whether an event of the base protocol is about these requests: a Cancel.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, it asks under an id that is taken here.
+        """
+        stream, async_id, category, subcategory, payload, _ = event
+        if (category, subcategory) == (SIM, CANCEL):
+            return self._cancelled(stream, payload)
+        if self._incoming.get(stream, async_id) and (category, subcategory) in _BASE_REQUESTS:
+            raise violation(f"async id {async_id} is used twice on stream {stream}")
+        return False
+
+    # Ends and deadlines.
+
+    def local_ended(self, stream: int) -> None:
+        """Our direction has ended: nothing on it can be answered any more."""
+        self._cut_off(self._incoming.end_stream(stream))
+
+    def remote_ended(self, stream: int) -> None:
+        """The other side's direction has ended: it answers nothing any more."""
+        for request in self._outgoing.end_stream(stream):
+            request.slot.discard(request)
+            request.finish()
+
+    def abandon(self, stream: int) -> None:
+        """Nobody here waits for answers on it any more: say so, as long as that is possible."""
+        for request in self._outgoing.end_stream(stream):
+            if not request.done:
+                request.slot.discard(request)
+                self._send_cancel(request)
+                request.finish()
+
+    def connection_ended(self) -> None:
+        """Both directions of all streams have ended."""
+        for outgoing in self._outgoing.end_all():
+            outgoing.slot.discard(outgoing)
+            outgoing.finish()
+        self._cut_off(self._incoming.end_all())
+
+    def handle_deadline(self, now: float) -> None:
+        """Give up the requests whose deadline has passed."""
+        for request in self.deadlines.due(now):
+            if not request.done:
+                request.late = True
+                self._send_cancel(request)
+                request.finish()
+
+    # Inside.
+
+    def _cut_off(self, requests: list[IncomingRequest]) -> None:
+        for request in requests:
+            self._connection.account.release(request.weight)
+            request.end(cancelled=True)
+
+    def _send_cancel(self, request: OutgoingRequest) -> None:
+        try:
+            payload = encode({keys.REQUEST: request.async_id})
+            self._connection.send(request.stream, 0, SIM, CANCEL, payload)
+        except LocalProtocolError:
+            return  # our direction is finished, or the connection is closing
+
+    def _cancelled(self, stream: int, payload: bytes) -> bool:
+        try:
+            async_id = event_types.CANCEL.read(payload)[keys.REQUEST]
+        except LbmDecodeError:
+            return False
+        request = self._incoming.get(stream, async_id)
+        if request is None:
+            return False
+        # It stays in the table: it is still owed its one answer.
+        request.end(cancelled=True)
+        return True

@@ -6,7 +6,7 @@ protocol among them is answered all the same (docs/protocol.md section 2).
 
 from collections.abc import Callable, Container
 
-from parley._node.messaging.calls import Calls
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (
     ACCOUNT,

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from parley._node.messaging.batch import Batch
-from parley._node.messaging.kept import Kept
-from parley._node.messaging.notes import BATCH_ROOM, Headers
+from parley._node.messaging.notes import BATCH_ROOM, Batch, Headers
+from parley._node.messaging.topic_history import Kept
 from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 from parley._node.protocol.memory_budget import MemoryBudget
 

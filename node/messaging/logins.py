@@ -10,11 +10,10 @@ from typing import ClassVar
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.answering import Answering
-from parley._node.messaging.asking import Asking
+from parley._node.messaging.call_codec import FinalAnswer
 from parley._node.messaging.deadlines import within_reason
-from parley._node.messaging.finals import FinalAnswer
-from parley._node.messaging.pending import OutgoingCall
+from parley._node.messaging.incoming_requests import Answering
+from parley._node.messaging.outgoing_requests import Asking, OutgoingCall
 from parley._node.protocol import event_types as federation_types
 from parley._node.protocol.codes import (
     ACCOUNT,

@@ -1,10 +1,6 @@
-"""The payloads of Notify and Notes: made of values that are encoded already (section 9).
+"""Notes of topics: encoding, decoding and batches that all subscribers share."""
 
-A note is encoded once, however many subscribe and in whatever company it
-travels.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from parley._lbm import keys
@@ -23,7 +19,8 @@ from parley._lbm.errors import LbmDecodeError, LbmEncodeError
 from parley._lbm.fields import MAX_UINT, read_text_map
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, NOTIFY
-from parley._node.protocol.limits import NOTES_COUNT
+from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
+from parley._node.protocol.memory_budget import BATCH_WEIGHT, NOTE_WEIGHT
 
 # The bytes of the most that one Notes event holds (section 9).
 NOTES_SIZE: Final = 64 * 1024
@@ -146,3 +143,78 @@ def decode_notes(payload: bytes) -> list[Value]:
     """
     notes: list[Value] = event_types.NOTES.read(payload)[keys.NOTES]
     return notes
+
+
+class Batch:
+    """Notes that follow each other, encoded; one alone may have headers.
+
+    `size` is the bytes of all notes and headers, `cost` what they count in a subscriber's
+    buffer: 64 more for each note; `weight` what they take in memory, also as a payload.
+    `missing` is how many numbers there are between the note before and the first of these, and
+    `replaced` for how many of them, the last ones, the subscriber gets a later note of that key.
+    """
+
+    __slots__ = (
+        "_forms",
+        "_payload",
+        "cost",
+        "headers",
+        "missing",
+        "notes",
+        "replaced",
+        "size",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        notes: list[bytes],
+        headers: Headers | None = None,
+        missing: int = 0,
+        replaced: int = 0,
+    ) -> None:
+        self.notes = notes
+        self.headers = headers
+        self.missing = missing
+        self.replaced = replaced
+        self.size = sum(map(len, notes)) + (headers.size if headers else 0)
+        self.cost = self.size + EVENT_COST * len(notes)
+        self.weight = BATCH_WEIGHT + 2 * self.size + NOTE_WEIGHT * len(notes)
+        self._payload: tuple[int, bytes] | None = None
+        self._forms: dict[str, Sequence[bytes | None]] = {}
+
+    def payload(self) -> tuple[int, bytes]:
+        """Subcategory and payload, made once for all subscribers."""
+        if self._payload is None:
+            if self.headers:
+                self._payload = NOTIFY, notify_payload(self.notes[0], self.headers.values)
+            else:
+                self._payload = notes_payload(self.notes)
+        return self._payload
+
+    def in_form(
+        self, form: str, convert: Callable[[bytes], bytes | None]
+    ) -> Sequence[bytes | None]:
+        """Each note as `convert` makes it of its encoding, None if it has no such form; made
+        once for all subscribers of this `form`."""
+        found = self._forms.get(form)
+        if found is None:
+            found = self._forms[form] = [convert(note) for note in self.notes]
+        return found
+
+    def with_header(self, name: str, value: Encodable) -> "Batch":
+        """The same note with a header more."""
+        values = self.headers.values if self.headers else {}
+        return Batch(self.notes, read_headers({**values, name: value}))
+
+    def with_number(self, number: int, replaced: int = 0) -> "Batch":
+        """Return the same notes with the number of the first of them, and how many notes directly
+        before it were replaced."""
+        batch = Batch(self.notes, self.headers)
+        subcategory, payload = self.payload()
+        batch._payload = subcategory, numbered_payload(payload, number, replaced)
+        return batch
+
+    def split(self, count: int) -> tuple["Batch", "Batch"]:
+        """The first `count` notes and the others."""
+        return Batch(self.notes[:count], self.headers), Batch(self.notes[count:])

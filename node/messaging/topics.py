@@ -12,11 +12,10 @@ from typing import Final, Protocol
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode_value
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.answering import Answering
-from parley._node.messaging.finals import sim_final, subscribe_final
+from parley._node.messaging.call_codec import sim_final, subscribe_final
+from parley._node.messaging.feeds import StreamFeed
+from parley._node.messaging.incoming_requests import Answering, IncomingCall
 from parley._node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
-from parley._node.messaging.pending import IncomingCall
-from parley._node.messaging.stream_feed import StreamFeed
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, CloseCode, ResultCode
 from parley._node.protocol.connection import Connection

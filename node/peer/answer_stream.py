@@ -12,17 +12,14 @@ import anyio
 
 from parley._lbm.codec import Encodable, Value
 from parley._lbm.errors import LbmDecodeError
+from parley._node.data_types import D, DataType, Model
 from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
 from parley._node.handlers.interceptors import Chain, Intercepted
-from parley._node.messaging.asking import Asking
-from parley._node.messaging.chunks import ChunkInbox
-from parley._node.messaging.pending import OutgoingCall
+from parley._node.messaging.outgoing_requests import Asking, ChunkInbox, OutgoingCall
 from parley._node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.conditions import Changes
-from parley._node.typed.data_type import DataType
-from parley._node.typed.models import D, Model
 
 
 class AnswerStream(Generic[D]):

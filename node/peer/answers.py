@@ -12,11 +12,11 @@ import anyio
 from parley._lbm.codec import Encoded, encode_slices, is_large
 from parley._lbm.errors import LbmEncodeError
 from parley._node.errors import CallRefused
+from parley._node.handlers.invoke import FAILED, Outcome
 from parley._node.handlers.registry import Handlers
-from parley._node.handlers.running import FAILED, Outcome
-from parley._node.messaging.calls import Calls
 from parley._node.messaging.formats import FormatError
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.requests import Calls
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ANSWER_PATIENCE
 from parley._node.remote.live_connection import LiveConnection

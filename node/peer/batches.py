@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Generic, Self
 
-from parley._node.typed.models import D
+from parley._node.data_types import D
 
 
 class Batches(Generic[D]):

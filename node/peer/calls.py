@@ -9,11 +9,10 @@ from typing import Any
 
 from parley._lbm import keys
 from parley._lbm.codec import encode, is_large
-from parley._node.handlers.items import send_items
+from parley._node.handlers.invoke import Outcome, run_handler, send_items
 from parley._node.handlers.registry import Entry, Handlers
-from parley._node.handlers.running import Outcome, run_handler
 from parley._node.handlers.topic import Topic
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.peer.answers import SLICE, Answers
 from parley._node.peer.once import OnceHandlers
 from parley._node.peer.subscribers import SubscribeHandlers

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from parley._node.handlers.registry import Entry
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.protocol.codes import CloseCode, code_name
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.live_connection import LiveConnection

@@ -16,10 +16,10 @@ from parley._node.errors import NotTrustedError
 from parley._node.handlers.registry import Handlers
 from parley._node.handlers.topic import Topic
 from parley._node.logs import LogRation, one_line
-from parley._node.messaging.calls import Calls
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.once import OnceMemory
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.idempotency import OnceMemory
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.metrics.metrics import Metrics
 from parley._node.peer.accounts import AccountHandlers

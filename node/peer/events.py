@@ -11,14 +11,19 @@ from typing import Any, Final
 from parley._lbm.codec import is_large
 from parley._node.errors import ParleyError, PeerClosedError
 from parley._node.handlers.interceptors import Chain, Intercepted
-from parley._node.handlers.items import TURN_SIZE, run_items, send_items, send_part
+from parley._node.handlers.invoke import (
+    TURN_SIZE,
+    Outcome,
+    run_handler,
+    run_items,
+    send_items,
+    send_part,
+)
 from parley._node.handlers.registry import Entry, Handlers
-from parley._node.handlers.running import Outcome, run_handler
-from parley._node.messaging.calls import Calls
-from parley._node.messaging.emits import IncomingEmit, OutgoingEmit
 from parley._node.messaging.formats import FormatName
-from parley._node.messaging.named_events import NO_HANDLER
+from parley._node.messaging.named_events import NO_HANDLER, IncomingEmit, OutgoingEmit
 from parley._node.messaging.payloads import Payload, make_payload
+from parley._node.messaging.requests import Calls
 from parley._node.peer.answers import SLICE, Answers
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError

@@ -12,12 +12,12 @@ from typing import Any
 
 from parley._crypto.identity import NodeId
 from parley._lbm.errors import LbmEncodeError
+from parley._node.handlers.invoke import FAILED, Outcome, run_handler
+from parley._node.handlers.permissions import permitted
 from parley._node.handlers.registry import Handlers
-from parley._node.handlers.rules import permitted
-from parley._node.handlers.running import FAILED, Outcome, run_handler
-from parley._node.messaging.finals import FinalAnswer, sim_final
-from parley._node.messaging.once import OnceCall, OnceMemory, question_of
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.call_codec import FinalAnswer, sim_final
+from parley._node.messaging.idempotency import OnceCall, OnceMemory, question_of
+from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.peer.answers import Answers
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ONCE_RESULT

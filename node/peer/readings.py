@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from parley._node.config import NodeConfig
-from parley._node.messaging.once import OnceMemory
+from parley._node.messaging.idempotency import OnceMemory
 from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import MetricFamily, family, labelled
 from parley._node.peer.counting import direction

@@ -8,11 +8,12 @@ from types import UnionType
 from typing import Any, overload
 
 from parley._lbm.codec import Encodable, Value
+from parley._node.data_types import D, Model, R, data_type
 from parley._node.errors import CallRefused, PeerClosedError
 from parley._node.handlers.interceptors import Intercepted, Interceptors, PassedHeaders
-from parley._node.messaging.asking import Asking
-from parley._node.messaging.kept import TopicPosition
-from parley._node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
+from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO
+from parley._node.messaging.outgoing_requests import Asking
+from parley._node.messaging.topic_history import TopicPosition
 from parley._node.messaging.topics import PUBLISH, Topics
 from parley._node.peer.answer_stream import AnswerStream, answer_of
 from parley._node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
@@ -22,8 +23,6 @@ from parley._node.protocol.errors import ConnectionClosedError
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
-from parley._node.typed.data_type import data_type
-from parley._node.typed.models import D, Model, R
 
 DEFAULT_TIMEOUT = 30.0
 

@@ -15,9 +15,9 @@ from parley._node.errors import (
     sole_error,
 )
 from parley._node.handlers.interceptors import Chain, Intercepted
+from parley._node.handlers.invoke import log_failure
+from parley._node.handlers.permissions import permitted
 from parley._node.handlers.registry import Entry, Handlers
-from parley._node.handlers.rules import permitted
-from parley._node.handlers.running import log_failure
 from parley._node.logs import one_line
 from parley._node.messaging.application_events import ANSWERING, APPLICATION
 from parley._node.messaging.topics import LABEL

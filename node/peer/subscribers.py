@@ -9,14 +9,12 @@ from typing import Any
 
 from parley._lbm.errors import LbmEncodeError
 from parley._node.errors import CallRefused
+from parley._node.handlers.invoke import FAILED, decide
 from parley._node.handlers.registry import Handlers
-from parley._node.handlers.running import FAILED
-from parley._node.handlers.subscribing import decide
 from parley._node.handlers.topic import SubscribeRequest, Topic
 from parley._node.messaging.fanout import Fanout, Feed
-from parley._node.messaging.kept_feed import KeptFeed
-from parley._node.messaging.pending import IncomingCall
-from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.messaging.feeds import KeptFeed, StreamFeed
+from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.topics import Topics
 from parley._node.peer.answers import Answers
 from parley._node.protocol.codes import ResultCode

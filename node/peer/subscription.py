@@ -13,6 +13,7 @@ import anyio
 
 from parley._lbm.codec import Encodable, Value
 from parley._lbm.errors import LbmDecodeError
+from parley._node.data_types import D, DataType, Model
 from parley._node.errors import (
     ConfigError,
     MalformedDataError,
@@ -22,12 +23,10 @@ from parley._node.errors import (
     received_refusal,
 )
 from parley._node.handlers.interceptors import Intercepted, Interceptors
-from parley._node.messaging.asking import Asking
-from parley._node.messaging.inbox import NoteInbox
-from parley._node.messaging.kept import TopicPosition, read_beginning
+from parley._node.messaging.inbox import NoteInbox, NumberedInbox
 from parley._node.messaging.notes import NO_HEADERS, read_slow_text
-from parley._node.messaging.numbered_inbox import NumberedInbox
-from parley._node.messaging.pending import OutgoingCall
+from parley._node.messaging.outgoing_requests import Asking, OutgoingCall
+from parley._node.messaging.topic_history import TopicPosition, read_beginning
 from parley._node.messaging.topics import Topics
 from parley._node.peer.batches import Batches
 from parley._node.peer.shared_stream import SharedStream
@@ -37,8 +36,6 @@ from parley._node.protocol.reports import StreamReset
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import Changes, left_after
-from parley._node.typed.data_type import DataType
-from parley._node.typed.models import D, Model
 
 # What reading does with a note that is not of the type: raise MalformedDataError, skip the note, or
 # call a function with the note's data and the error, then skip it.

@@ -17,8 +17,8 @@ from parley._node.errors import (
     UnreadRepliesError,
     received_refusal,
 )
-from parley._node.messaging.emits import UNREAD, OutgoingEmit, Reply, check_names
 from parley._node.messaging.formats import Format
+from parley._node.messaging.named_events import UNREAD, OutgoingEmit, Reply, check_names
 from parley._node.messaging.payloads import Payload
 from parley._node.protocol.codes import LOST, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError

@@ -10,6 +10,7 @@ from typing import Any, Protocol, overload
 from parley._crypto.identity import NodeId
 from parley._crypto.registry import Suite
 from parley._lbm.codec import Encodable, Value
+from parley._node.data_types import Model, R
 from parley._node.errors import PeerClosedError
 from parley._node.messaging.formats import FormatName
 from parley._node.messaging.payloads import Payload, Tandem
@@ -17,7 +18,6 @@ from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
-from parley._node.typed.models import Model, R
 
 
 class Remote(Protocol):

@@ -9,14 +9,13 @@ from typing import Any, Generic, Protocol
 from anyio.lowlevel import checkpoint
 
 from parley._lbm.codec import Encodable, Value
+from parley._node.data_types import D, DataType
 from parley._node.errors import MalformedDataError
-from parley._node.messaging.emits import check_names
 from parley._node.messaging.formats import FormatError, FormatName
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.named_events import check_names
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
-from parley._node.messaging.pending import IncomingCall
 from parley._node.remote.remote import Remote
-from parley._node.typed.data_type import DataType
-from parley._node.typed.models import D
 
 
 class Request(Generic[D]):

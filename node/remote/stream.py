@@ -16,8 +16,12 @@ from anyio.abc import ByteStream
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, decode
 from parley._node.errors import PeerClosedError, StreamResetError, received_refusal
-from parley._node.messaging.application_events import APPLICATION, Carries
-from parley._node.messaging.stream_requests import IncomingRequest, StreamRequests
+from parley._node.messaging.application_events import (
+    APPLICATION,
+    Carries,
+    IncomingRequest,
+    StreamRequests,
+)
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.protocol.reports import EventReceived

@@ -13,9 +13,9 @@ from parley._node.messaging.application_events import (
     FEDERATION_EVENTS,
     TUNNEL_EVENTS,
     Carries,
+    StreamRequests,
     parse_types,
 )
-from parley._node.messaging.stream_requests import StreamRequests
 from parley._node.protocol.codes import (
     BUS,
     BUS_LABEL,

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from parley._node.bus.names import DEAD
 from parley._node.errors import APPLICATION_ERRORS, ConfigError
-from parley._node.handlers.rules import Allow, Roles, Rule
+from parley._node.handlers.permissions import Allow, Roles, Rule
 from parley._node.logs import LogRation
 from parley._node.protocol.codes import ResultCode
 from parley._node.remote import access_log as access

@@ -10,6 +10,7 @@ from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
 from parley._lbm.codec import Encodable
 from parley._node.backoff import Pauses
+from parley._node.data_types import Model
 from parley._node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
 from parley._node.federation.exports import Exports, read_topic_name
 from parley._node.handlers.registry import Handlers
@@ -30,7 +31,6 @@ from parley._node.tunnels.service import TunnelService
 from parley._node.tunnels.session_pool import TIMEOUT, Publishers
 from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Reaching, Way
 from parley._node.tunnels.tunnel_transport import TunnelOutlet
-from parley._node.typed.models import Model
 
 
 class HomedNode(Dialler, Protocol):

@@ -11,17 +11,20 @@ from functools import partial
 from typing import Final
 
 from parley._lbm.codec import encode
-from parley._node.messaging.application_events import encode_payload
-from parley._node.messaging.calls import Calls
-from parley._node.messaging.chunks import ChunkInbox
+from parley._node.messaging.application_events import (
+    IncomingRequest,
+    OutgoingRequest,
+    encode_payload,
+)
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.emits import IncomingEmit
 from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.named_events import IncomingEmit
 from parley._node.messaging.notes import encode_note
-from parley._node.messaging.pending import IncomingCall, OutgoingCall
-from parley._node.messaging.stream_feed import StreamFeed
-from parley._node.messaging.stream_requests import IncomingRequest, OutgoingRequest
+from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (
     CALL,

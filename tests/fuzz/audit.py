@@ -19,12 +19,11 @@ from parley._node.journal.audit.content import (
     single_events,
 )
 from parley._node.journal.audit.rows import MALFORMED, OK
-from parley._node.messaging.answering import SHORT_PAYLOAD
-from parley._node.messaging.calls import Calls
-from parley._node.messaging.chunks import ChunkInbox
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.emits import OutgoingEmit
-from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.incoming_requests import SHORT_PAYLOAD, IncomingCall
+from parley._node.messaging.named_events import OutgoingEmit
+from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol import codes
 from parley._node.protocol.codes import BUS, CONNECTION, NAMED, SIM, STREAM, BusType, ResultCode

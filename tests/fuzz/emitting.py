@@ -7,11 +7,11 @@ knows no handlers but what a script makes of them.
 from collections import deque
 from typing import Final
 
-from parley._node.messaging.calls import Calls
-from parley._node.messaging.emits import REPLIES_MEMORY, IncomingEmit, OutgoingEmit
 from parley._node.messaging.formats import FormatName
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.named_events import REPLIES_MEMORY, IncomingEmit, OutgoingEmit
 from parley._node.messaging.payloads import make_payload
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.requests import Calls
 from parley._node.protocol.codes import ResultCode
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.script import Step

@@ -12,7 +12,7 @@ from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType
 from parley._node.dialects.named.core import NamedCore
 from parley._node.dialects.named.replies import NamedReply
-from parley._node.messaging.emits import OutgoingEmit
+from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.reports import ConnectionEnded
 from tests.fuzz.allowed import ALLOWED

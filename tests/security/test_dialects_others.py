@@ -23,7 +23,7 @@ from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay
 from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.gateway import SimProtoGateway
-from parley._node.messaging.emits import OutgoingEmit
+from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.protocol.codes import CloseCode
 from tests.node.dialects.named.events import on_wire, reply
 from tests.node.dialects.relay.hall import A, B, C, Hall, faults, message

@@ -30,7 +30,7 @@ from parley._node.apps.transfer.protocol import (
 )
 from parley._node.apps.transfer.store import FileStore, Partial
 from parley._node.fair_slots import FairSlots
-from parley._node.handlers.rules import Allow
+from parley._node.handlers.permissions import Allow
 from parley._node.node import Node
 from parley._node.remote.remote import Remote
 from parley._node.remote.stream import Stream

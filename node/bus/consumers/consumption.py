@@ -14,9 +14,9 @@ import anyio
 from parley._node.bus.consumers.group_consumer import GroupConsumer, describe
 from parley._node.bus.errors import BusClosedError, BusError
 from parley._node.bus.event import BusEvent
+from parley._node.data_types import E_co
 from parley._node.errors import ParleyError
 from parley._node.logs import one_line
-from parley._node.typed.models import E_co
 
 logger = logging.getLogger("parley.bus")
 

@@ -10,10 +10,10 @@ from parley._node.bus.ids import Position, after
 from parley._node.bus.model import Counters
 from parley._node.bus.names import DEAD, check_word, split_name
 from parley._node.bus.store import Store
+from parley._node.data_types import DataType
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import require_number
 from parley._node.transport.loop import Loop
-from parley._node.typed.data_type import DataType
 
 BATCH: Final = 100
 MOST_BATCH: Final = 10_000

@@ -18,7 +18,7 @@ from typing import Any, Final
 from parley._node.cli.options import SHARED, NodeOptions
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ParleyError
-from parley._node.handlers.catalogue import TOPICS_CALL
+from parley._node.handlers.introspection import TOPICS_CALL
 from parley._node.journal.journal import Journal
 from parley._node.node import Node
 from parley._node.settings import Settings

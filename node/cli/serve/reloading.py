@@ -22,7 +22,7 @@ from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.bus import BusRights, require_bus
 from parley._node.cli.serve.supervisor import Supervisor
 from parley._node.config import CHANGEABLE, NodeConfig
-from parley._node.handlers.role_file import read_roles
+from parley._node.handlers.permissions import read_roles
 from parley._node.node import Node
 from parley._node.server.federation import Federation
 from parley._node.settings import Settings

@@ -28,7 +28,7 @@ from parley._node.dialects.named.codec import (
 )
 from parley._node.dialects.named.replies import NamedReply
 from parley._node.messaging.deadlines import Deadlines, within_reason
-from parley._node.messaging.emits import UNREAD, OutgoingEmit
+from parley._node.messaging.named_events import UNREAD, OutgoingEmit
 from parley._node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT, SHARE, MemoryBudget

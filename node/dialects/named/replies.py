@@ -2,7 +2,7 @@
 
 from parley._lbm.codec import Encodable, Value
 from parley._node.dialects.named.codec import BromineEvent, BromineType
-from parley._node.messaging.emits import Reply
+from parley._node.messaging.named_events import Reply
 from parley._node.messaging.payloads import FormattedPayload
 
 

@@ -20,9 +20,9 @@ from parley._node.dialects.simproto.codec import (
 )
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
 from parley._node.messaging.deadlines import Deadlines, within_reason
+from parley._node.messaging.incoming_requests import IncomingCall, SubscriptionTurns
 from parley._node.messaging.notes import NO_HEADERS
-from parley._node.messaging.pending import IncomingCall, OutgoingCall
-from parley._node.messaging.subscription_turns import SubscriptionTurns
+from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.protocol.codes import LOST, ResultCode
 from parley._node.protocol.errors import PayloadTooLargeError
 

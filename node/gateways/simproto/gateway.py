@@ -17,7 +17,7 @@ from parley._node.dialects.values import Rest
 from parley._node.gateways.server import DialectServer
 from parley._node.gateways.simproto.connection import SimProtoTerms
 from parley._node.gateways.simproto.peer import SimProtoPeer
-from parley._node.handlers.rules import Allow
+from parley._node.handlers.permissions import Allow
 from parley._node.node import Node
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.memory_budget import MemoryBudget

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, ClassVar, overload
 
 from parley._lbm.codec import Encodable, decode_value
+from parley._node.data_types import Model, R
 from parley._node.dialects.simproto.codec import RPC
 from parley._node.dialects.simproto.core import SimProtoCore
 from parley._node.dialects.simproto.feeds import SimProtoFeed
@@ -18,12 +19,11 @@ from parley._node.errors import CallRefused, NotSpokenError
 from parley._node.gateways.guest import Guest
 from parley._node.gateways.simproto.connection import SimProtoLink, SimProtoTerms
 from parley._node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
+from parley._node.handlers.invoke import FAILED, Outcome, decide, run_handler
 from parley._node.handlers.registry import Entry
-from parley._node.handlers.running import FAILED, Outcome, run_handler
-from parley._node.handlers.subscribing import decide
 from parley._node.handlers.topic import SubscribeRequest, Topic
-from parley._node.messaging.batch import Batch
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.notes import Batch
 from parley._node.peer.answer_stream import answer_of
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError
@@ -34,7 +34,6 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.requests import Call
 from parley._node.transport.backend import Backend
 from parley._node.transport.loop import Waiter
-from parley._node.typed.models import Model, R
 
 DEFAULT_TIMEOUT = 30.0
 

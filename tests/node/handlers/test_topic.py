@@ -11,8 +11,8 @@ from parley._lbm.errors import LbmEncodeError
 from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
 from parley._node.handlers.topic import PATIENCE, Topic
 from parley._node.messaging.fanout import TURN_SIZE
-from parley._node.messaging.kept import LEAST_KEEP_BYTES
 from parley._node.messaging.notes import encode_note
+from parley._node.messaging.topic_history import LEAST_KEEP_BYTES
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError

@@ -12,7 +12,7 @@ from parley import TopicPosition
 from parley._lbm import keys
 from parley._lbm.codec import Encodable
 from parley._node.errors import CallRefused, PeerClosedError
-from parley._node.messaging.kept import LEAST_KEEP_BYTES, Beginning
+from parley._node.messaging.topic_history import LEAST_KEEP_BYTES, Beginning
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import EVENT_COST, Limits

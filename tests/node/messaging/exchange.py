@@ -5,13 +5,13 @@ from typing import Any
 
 from parley._lbm import keys
 from parley._lbm.codec import decode
-from parley._node.messaging.calls import Calls
-from parley._node.messaging.chunks import ChunkInbox
 from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.fanout import Fanout
+from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.inbox import NoteInbox
-from parley._node.messaging.pending import IncomingCall, OutgoingCall
-from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (
     BATCH,

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple, cast
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, decode, encode
-from parley._node.messaging.calls import Calls
 from parley._node.messaging.dispatch import Take
-from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.requests import Calls
 from parley._node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import (

@@ -10,8 +10,8 @@ from typing import NamedTuple, cast
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, decode, encode_value
 from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.notes import Headers, encode_note
-from parley._node.messaging.stream_feed import StreamFeed
 from parley._node.protocol.codes import NOTES, NOTIFY, SIM
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError

@@ -2,9 +2,9 @@
 
 import pytest
 
-from parley._node.messaging import batch as batch_module
+from parley._node.messaging import notes as batch_module
+from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.notes import encode_note, notes_payload, read_headers
-from parley._node.messaging.stream_feed import StreamFeed
 from tests.node.messaging.line import Line, data_of, new_fanout, new_feed, publish
 
 

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._lbm.codec import Value
-from parley._node.messaging.formats import NAMES, Format, FormatError, decode_as, encode_as
-from parley._node.messaging.item_count import MOST_ITEMS
+from parley._node.messaging.formats import (
+    MOST_ITEMS,
+    NAMES,
+    Format,
+    FormatError,
+    decode_as,
+    encode_as,
+)
 
 SCALARS = (
     st.none()

@@ -6,8 +6,8 @@ import pytest
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
-from parley._node.messaging.calls import Calls
 from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (
     ACCOUNT,

@@ -6,12 +6,19 @@ from typing import Any
 import pytest
 
 from parley._lbm import keys
-from parley._node.messaging.calls import Calls
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
 from parley._node.messaging.formats import FormatError
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.named_events import (
+    REPLIES_MEMORY,
+    UNREAD,
+    IncomingEmit,
+    OutgoingEmit,
+    Reply,
+)
+from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
-from parley._node.messaging.pending import IncomingCall, OutgoingCall
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (
     CANCEL,

@@ -1,6 +1,6 @@
-"""Tests of node/messaging/pending.py: a call has one answer."""
+"""Tests of node/messaging/incoming_requests.py: a call has one answer."""
 
-from parley._node.messaging.pending import OutgoingCall
+from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.protocol.codes import LOST
 
 

@@ -13,13 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, decode, encode
-from parley._node.messaging.calls import Calls
 from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.fanout import Fanout, Slow
+from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.inbox import NoteInbox
+from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.notes import encode_note
-from parley._node.messaging.pending import IncomingCall, OutgoingCall
-from parley._node.messaging.stream_feed import StreamFeed
+from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.requests import Calls
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (
     CANCEL,

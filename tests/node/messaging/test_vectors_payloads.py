@@ -3,7 +3,7 @@
 import pytest
 
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.kept import read_beginning
+from parley._node.messaging.topic_history import read_beginning
 from parley._node.protocol.codes import CONNECTION, REJECT
 from parley._node.protocol.event_types import EVENT_TYPES, RESULT
 from parley._node.protocol.handshake_messages import decode_handshake, parse_code_and_text

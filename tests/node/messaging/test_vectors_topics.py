@@ -4,9 +4,8 @@ import pytest
 
 from parley._lbm.codec import Value, encode_value
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.inbox import NoteInbox
-from parley._node.messaging.kept import Kept, TopicPosition, read_beginning, read_position
-from parley._node.messaging.numbered_inbox import NumberedInbox
+from parley._node.messaging.inbox import NoteInbox, NumberedInbox
+from parley._node.messaging.topic_history import Kept, TopicPosition, read_beginning, read_position
 from parley._node.protocol import event_types
 from parley._node.protocol.memory_budget import MemoryBudget
 from tests.vectors.load import Vector, of_kind, unhex, vectors

@@ -11,7 +11,7 @@ from anyio import create_task_group
 from parley import CallRefused, NamedEvent, Node, Peer, Supercategory
 from parley._crypto.identity import Identity
 from parley._node.errors import PeerClosedError
-from parley._node.messaging.emits import REPLIES_MEMORY
+from parley._node.messaging.named_events import REPLIES_MEMORY
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import UNANSWERED_REQUESTS

@@ -12,7 +12,7 @@ from anyio import create_task_group
 from parley import Call, Node, Peer
 from parley._crypto.identity import Identity
 from parley._node.errors import CallRefused, HandshakeError, OutcomeUnknownError, PeerClosedError
-from parley._node.messaging.once import NOT_REMEMBERED
+from parley._node.messaging.idempotency import NOT_REMEMBERED
 from parley._node.peer.once_key import OnceKey
 from parley._node.protocol.codes import CloseCode
 from tests.node.network import config, eventually, introduce

@@ -10,7 +10,7 @@ from anyio import create_task_group
 
 from parley import Call, Peer
 from parley._node.errors import CallRefused, PeerClosedError
-from parley._node.messaging.once import ONCE_ID_WEIGHT, ONCE_WEIGHT
+from parley._node.messaging.idempotency import ONCE_ID_WEIGHT, ONCE_WEIGHT
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.limits import ONCE_RESULT
 from parley._node.testing import FakeClock

@@ -11,8 +11,8 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._node.errors import CallTimeout, SubscribeRejected
 from parley._node.handlers.topic import SubscribeRequest, Topic
-from parley._node.messaging.finals import sim_final
-from parley._node.messaging.pending import OutgoingCall
+from parley._node.messaging.call_codec import sim_final
+from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.protocol.codes import (
     CANCEL,
     SIM,

@@ -19,7 +19,7 @@ from parley import (
     UnreadRepliesError,
 )
 from parley._lbm.errors import LbmEncodeError
-from parley._node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
+from parley._node.messaging.named_events import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
 from parley._node.protocol.codes import END, NAMED, CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.reports import EventReceived

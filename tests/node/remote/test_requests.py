@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from parley import Call, Peer
-from parley._node.messaging.pending import IncomingCall
+from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.protocol.codes import CALL
 
 

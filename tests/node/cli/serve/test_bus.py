@@ -10,7 +10,7 @@ import pytest
 
 from parley._crypto.identity import Identity, NodeId
 from parley._node.cli.serve.bus import BusRights
-from parley._node.handlers.rules import Roles
+from parley._node.handlers.permissions import Roles
 from parley._node.settings import BusSettings
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 from tests.node.cli.processes import Processes, Running

@@ -11,7 +11,7 @@ from parley._node.dialects.core import NEVER
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour, encode_error
 from parley._node.dialects.named.core import COPIED_SIZE, FIRST_ID, TURN_EVENTS, NamedCore
-from parley._node.messaging.emits import UNREAD, OutgoingEmit
+from parley._node.messaging.named_events import UNREAD, OutgoingEmit
 from parley._node.protocol.codes import LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import (
     ConnectionClosedError,

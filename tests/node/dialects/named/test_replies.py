@@ -5,8 +5,8 @@ import pytest
 from parley._node.dialects.named.codec import BromineType
 from parley._node.dialects.named.core import cost_of
 from parley._node.dialects.named.replies import NamedReply
-from parley._node.messaging.emits import Reply
 from parley._node.messaging.formats import FormatError
+from parley._node.messaging.named_events import Reply
 from parley._node.messaging.payloads import Tandem
 from tests.node.dialects.named.events import ask, reply
 

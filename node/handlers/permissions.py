@@ -1,0 +1,259 @@
+"""Who may call, subscribe and publish: rules given as `allow=`, and roles of node ids."""
+
+import inspect
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from parley._crypto.errors import IdentityError
+from parley._crypto.identity import NodeId
+from parley._node.errors import APPLICATION_ERRORS, ConfigError, FileError, os_reason
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote import access_log as access
+from parley._node.remote.remote import Remote
+from parley._node.transport.callables import require_callable
+
+# As much as a file of known peers may have.
+MAX_FILE_SIZE: Final = 1_048_576
+
+
+def read_roles(path: str | os.PathLike[str]) -> dict[NodeId, frozenset[str]]:
+    """The roles that a file gives; it takes the time of a disk.
+
+    Raises:
+        FileError: it cannot be read, is too large, or a line is malformed; which one is named.
+    """
+    file = Path(path)
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_SIZE + 1)
+        if len(content) > MAX_FILE_SIZE:
+            raise FileError(f"{file} has more than {MAX_FILE_SIZE:,} bytes")
+        lines = content.decode("utf-8").splitlines()
+    except OSError as error:
+        raise FileError(f"cannot read {file}: {os_reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise FileError(f"{file} is not UTF-8") from error
+    roles: dict[NodeId, frozenset[str]] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        try:
+            node_id = NodeId.parse(words[0])
+            given = frozenset(map(require_role, words[1:]))
+        except (IdentityError, ConfigError) as error:
+            raise FileError(f"{file}, line {number}: {error}") from error
+        if not given:
+            raise FileError(f"{file}, line {number}: after the node id stand its roles")
+        roles[node_id] = roles.get(node_id, frozenset()) | given
+    return roles
+
+
+def require_role(role: object) -> str:
+    """Return a role; ConfigError if it is empty, or the text of a node id."""
+    if isinstance(role, str) and role:
+        try:
+            NodeId.parse(role)
+        except IdentityError:
+            return role
+    raise ConfigError(f"a role is a word, and not a node id: {role!r}")
+
+
+logger = logging.getLogger("parley.peer")
+
+# What `allow=` takes: node ids (also as text) and roles, or a function that is told the
+# peer (a `Peer`, or a `Guest` of another dialect) and the name of what it wants.
+AllowFunction = Callable[[Any, str], bool | Awaitable[bool]]
+# What `Roles.ask` takes.
+RolesFunction = Callable[[NodeId], Iterable[str] | Awaitable[Iterable[str]]]
+Allow = NodeId | str | Iterable[NodeId | str] | AllowFunction
+
+
+class Roles:
+    """The roles that the application gives to node ids: its own words for its own rights. They are
+    assigned, loaded from a file, or told by a function (`ask`); a node has all of these.
+
+    (The role that a peer claims in the handshake is another thing, and gives no rights.)
+
+    Attributes:
+        loaded: the roles of each node id that come from a file.
+    """
+
+    __slots__ = ("_asked", "_failures", "_roles", "loaded")
+
+    def __init__(self) -> None:
+        self._roles: dict[NodeId, frozenset[str]] = {}
+        self.loaded: dict[NodeId, frozenset[str]] = {}
+        self._asked: RolesFunction | None = None
+        self._failures = LogRation()
+
+    def assign(self, node_id: NodeId, *roles: str) -> None:
+        """Give a node one or more roles, on top of those that it has.
+
+        Raises:
+            ConfigError: a role is empty, or is the text of a node id; or `node_id` is no
+                NodeId, which would never be found.
+        """
+        if not isinstance(node_id, NodeId):
+            raise ConfigError(f"roles are assigned to a NodeId, not to {node_id!r}")
+        for role in roles:
+            require_role(role)
+        self._roles[node_id] = self._roles.get(node_id, frozenset()) | set(roles)
+
+    def revoke(self, node_id: NodeId, *roles: str) -> None:
+        """Take roles that were assigned from a node, all of them if none is named; from its next
+        request on."""
+        left = self._roles.get(node_id, frozenset()) - set(roles) if roles else frozenset()
+        if left:
+            self._roles[node_id] = left
+        else:
+            self._roles.pop(node_id, None)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Have those roles too that a file gives, in place of what was loaded before: load it again
+        when it has changed. Each line is a node id and its roles, with blanks between them; what
+        begins with # is a remark. Reading takes the time of a disk.
+
+        Raises:
+            FileError: it cannot be read, has more than 1 MiB, or a line is malformed; nothing has
+                changed.
+        """
+        self.loaded = read_roles(path)
+
+    def ask(self, function: RolesFunction | None) -> None:
+        """Have a function, sync or async, say what roles a node id has beside these; None: nobody.
+        It is asked at each request that a role decides, if those that are known here do not. Where
+        it fails there are no others."""
+        if function is not None:
+            require_callable(function, "the function of roles", "node_id")
+        self._asked = function
+
+    def of(self, node_id: NodeId | None) -> frozenset[str]:
+        """The roles of a node that were assigned or loaded; none for a peer that proved no id."""
+        if node_id is None:
+            return frozenset()
+        roles = self._roles.get(node_id, frozenset())
+        return roles | self.loaded[node_id] if node_id in self.loaded else roles
+
+    async def include(self, wanted: frozenset[str], node_id: NodeId, now: float) -> bool:
+        """Whether a node has one of these roles, by whatever says so."""
+        if not wanted.isdisjoint(self.of(node_id)):
+            return True
+        if self._asked is None or not wanted:
+            return False
+        try:
+            told = self._asked(node_id)
+            if inspect.isawaitable(told):
+                told = await told
+            return not wanted.isdisjoint([told] if isinstance(told, str) else told)
+        except APPLICATION_ERRORS:
+            text = "the roles of %s cannot be told, so there are no others"
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                node_id.short,
+                exc_info=True,
+                extra={"event": "roles.failed", "peer": node_id},
+            )
+            return False
+
+
+class Rule:
+    """One `allow=`, read once.
+
+    Raises:
+        ConfigError: it holds something else than node ids and roles.
+    """
+
+    __slots__ = ("_failures", "_function", "_node_ids", "_refusals", "_roles")
+
+    def __init__(self, allow: Allow) -> None:
+        self._failures = LogRation()
+        self._refusals = LogRation()
+        self._function: AllowFunction | None = None
+        node_ids: set[NodeId] = set()
+        roles: set[str] = set()
+        if isinstance(allow, Mapping):
+            raise ConfigError(
+                f"cannot use {allow!r} as allow=: only a bus has a rule for each action; "
+                "name node ids, roles or a function"
+            )
+        if callable(allow) or not isinstance(allow, NodeId | Iterable):
+            what = "allow= or writers= (node ids, roles or a function)"
+            self._function = require_callable(allow, what, "peer", "name")
+        else:
+            # One id or role alone: its characters are not what is meant.
+            members = [allow] if isinstance(allow, NodeId | str) else allow
+            for member in members:
+                node_id = _node_id(member)
+                if node_id is not None:
+                    node_ids.add(node_id)
+                else:
+                    roles.add(require_role(member))
+        self._node_ids = frozenset(node_ids)
+        self._roles = frozenset(roles)
+
+    async def permits(self, peer: Remote, name: str, roles: Roles) -> bool:
+        """Whether `peer` may use `name`; a function that fails permits nothing."""
+        if self._function is None:
+            node_id = peer.node_id
+            if node_id is None:
+                return False
+            if node_id in self._node_ids:
+                return True
+            return await roles.include(self._roles, node_id, peer.backend.now())
+        try:
+            answer = self._function(peer, name)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except APPLICATION_ERRORS:
+            text, now = "allow= of %r failed, so %s is not allowed", peer.backend.now()
+            self._failures.log(
+                logger,
+                logging.ERROR,
+                now,
+                text,
+                name,
+                peer,
+                exc_info=True,
+                extra={"event": "rule.failed", "topic": name},
+            )
+            return False
+        return answer is True
+
+    def log_refusal(self, peer: Remote, name: str) -> None:
+        """Say that it did not permit `peer` to use `name`."""
+        text, now = "%s is not allowed to use %r", peer.backend.now()
+        extra = {
+            "event": "request.refused",
+            **access.party(peer),
+            "topic": name,
+            "code": ResultCode.NOT_AUTHORISED,
+        }
+        self._refusals.log(access.logger, logging.INFO, now, text, peer, name, extra=extra)
+
+
+async def permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:
+    """Whether every rule permits it; there may be none."""
+    for rule in rules:
+        if not await rule.permits(peer, name, roles):
+            rule.log_refusal(peer, name)
+            return False
+    return True
+
+
+def _node_id(member: object) -> NodeId | None:
+    if isinstance(member, NodeId):
+        return member
+    if not isinstance(member, str):
+        raise ConfigError(f"allow= takes node ids and roles, not {member!r}")
+    try:
+        return NodeId.parse(member)
+    except IdentityError:
+        return None

@@ -1,0 +1,182 @@
+"""Encodes and decodes the payloads of calls and final responses.
+
+The usual Call and Result (a topic, data, perhaps a deadline) are written and read without a map
+of their fields, byte for byte as `lbm` encodes them.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from parley._lbm import keys
+from parley._lbm.codec import (
+    ITEM_WEIGHT,
+    UINT,
+    Encodable,
+    decode_value,
+    encode,
+    encode_head,
+    encode_value,
+)
+from parley._lbm.errors import LbmDecodeError, LbmEncodeError
+from parley._node.data_types import Model
+from parley._node.messaging.payloads import Payload, Tandem
+from parley._node.protocol.codes import (
+    END,
+    ERROR,
+    EVENT_FAILED,
+    NAMED,
+    RESULT,
+    RESULT_SENTENCES,
+    SIM,
+    ResultCode,
+)
+from parley._node.protocol.limits import TEXT_SIZE
+
+# A topic of that many characters or bytes is short enough to be kept, or read, here.
+_SHORT: Final = 24
+_ACCEPTED: Final = encode({keys.CODE: 0, keys.DATA: None})[:-1]
+_DEADLINE: Final = bytes((keys.DEADLINE_MS,))
+_WITH_DEADLINE, _WITHOUT = 0xA3, 0xA2  # heads of a map of 3 and of 2 cells
+
+
+def usual_result(data: Encodable) -> bytes:
+    """The payload of a Result of code 0 with `data`, which is not None; raises LbmEncodeError."""
+    return _ACCEPTED + encode_value(data)
+
+
+def usual_call(topic: str, data: Encodable | Model, deadline_ms: int | None) -> bytes | None:
+    """The payload of a Call; None where it is not as usual, or has no encoding."""
+    if data is None or type(topic) is not str or len(topic) >= _SHORT:
+        return None
+    try:
+        value = encode_value(cast(Encodable, data))
+        if deadline_ms is None:
+            return _head(topic, _WITHOUT) + value
+        return _head(topic, _WITH_DEADLINE) + value + _DEADLINE + encode_head(UINT, deadline_ms)
+    except LbmEncodeError:
+        return None
+
+
+def read_usual_result(payload: bytes) -> dict[int, Any] | None:
+    """The cells of a Result of code 0 whose data is a byte string; None for any other."""
+    if payload[:4] != _ACCEPTED:
+        return None
+    start, end = _byte_string(payload, 4)
+    return {keys.CODE: 0, keys.DATA: payload[start:]} if end == len(payload) else None
+
+
+def read_usual_call(payload: bytes) -> tuple[dict[int, Any], int] | None:
+    """The cells of a Call whose data is a byte string, and what they take in memory, as
+    `Cells.read_weighed` says it; None for any other."""
+    size = len(payload)
+    if size < 4 or payload[1] != keys.TOPIC or not 0x60 <= payload[2] < 0x60 + _SHORT:
+        return None
+    at = payload[2] - 0x5D  # behind the topic
+    if at >= size or payload[at] != keys.DATA:
+        return None
+    start, end = _byte_string(payload, at + 1)
+    try:
+        cells: dict[int, Any] = {keys.TOPIC: payload[3:at].decode(), keys.DATA: payload[start:end]}
+    except UnicodeDecodeError:
+        return None
+    if payload[0] == _WITHOUT:
+        return (cells, size + 5 * ITEM_WEIGHT) if end == size else None
+    if payload[0] != _WITH_DEADLINE or not end < size <= end + 10:
+        return None
+    deadline = _deadline(payload[end:])
+    if deadline is None:
+        return None
+    cells[keys.DEADLINE_MS] = deadline
+    return cells, size + 7 * ITEM_WEIGHT
+
+
+@lru_cache(maxsize=1024)
+def _head(topic: str, cells: int) -> bytes:
+    """All that goes before the data."""
+    return bytes((cells,)) + encode({keys.TOPIC: topic, keys.DATA: None})[1:-1]
+
+
+@lru_cache(maxsize=256)
+def _deadline(cell: bytes) -> int | None:
+    """The deadline that is all of `cell`, in milliseconds."""
+    try:
+        value = decode_value(cell[1:]) if cell[:1] == _DEADLINE else None
+    except LbmDecodeError:
+        return None
+    return value if type(value) is int and value >= 0 else None
+
+
+def _byte_string(payload: bytes, at: int) -> tuple[int, int]:
+    """Start and end of the byte string at `at`, of up to 65,535 bytes; 0 and 0 for anything
+    else. The end may be beyond that of the payload."""
+    head = payload[at] if at < len(payload) else 0
+    if 0x40 <= head < 0x58:
+        return at + 1, at + head - 0x3F
+    if head == 0x58 and at + 1 < len(payload) and (size := payload[at + 1]) >= 24:
+        return at + 2, at + 2 + size
+    if head == 0x59 and (size := int.from_bytes(payload[at + 1 : at + 3], "big")) >= 256:
+        return at + 3, at + 3 + size
+    return 0, 0
+
+
+# Category, subcategory and payload.
+FinalAnswer = tuple[int, int, bytes]
+
+# Of a request that wants no answer: it is never sent.
+NO_ANSWER: Final[FinalAnswer] = (SIM, RESULT, b"")
+_EMPTY_END: Final[FinalAnswer] = (NAMED, END, encode({}))
+
+
+def sim_final(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer:
+    """A Result; raises LbmEncodeError for data without an encoding."""
+    if not code and not stream and data is not None:
+        return SIM, RESULT, usual_result(data)
+    cells: dict[int, Encodable] = {keys.CODE: int(code)}  # members of enumerations take longer
+    if data is not None:
+        cells[keys.DATA] = data
+    if stream:
+        cells[keys.STREAM] = stream
+    return SIM, RESULT, encode(cells)
+
+
+def subscribe_final(data: Encodable, stream: int, cells: Mapping[int, Encodable]) -> FinalAnswer:
+    """The Result that accepts a Subscribe, with more `cells`; raises as `sim_final`."""
+    more = {} if data is None else {keys.DATA: data}
+    accepted = {keys.CODE: int(ResultCode.ACCEPTED), keys.STREAM: stream}
+    return SIM, RESULT, encode({**accepted, **more, **cells})
+
+
+def named_final(code: int, data: Encodable | Payload | Tandem = None) -> FinalAnswer:
+    """An End with the last reply, empty without `data`; or an Error, whose text is `data` if
+    that is text.
+
+    Raises:
+        LbmEncodeError, FormatError: the reply has no form in its format.
+    """
+    if code:
+        text = data if isinstance(data, str) else error_text(code)
+        return NAMED, ERROR, encode({keys.CODE: event_code(code), keys.TEXT: cut(text)})
+    if data is None:
+        return _EMPTY_END
+    if isinstance(data, Tandem):
+        data = Payload(data.encode(), None)
+    if isinstance(data, Payload):
+        return NAMED, END, encode(data.cells())
+    return NAMED, END, encode({keys.DATA: data, keys.FORMAT: 16})
+
+
+def event_code(code: int) -> int:
+    """What an Error says for a code of section 9: a handler that failed is 500."""
+    return EVENT_FAILED if code == ResultCode.HANDLER_FAILED else int(code)
+
+
+def error_text(code: int) -> str:
+    """The fixed sentence of an Error."""
+    return RESULT_SENTENCES.get(code, "refused")
+
+
+def cut(text: str) -> str:
+    """Text of at most 1,024 bytes of UTF-8; the end of a longer one is left out."""
+    encoded = text.encode(errors="replace")
+    return encoded[:TEXT_SIZE].decode(errors="ignore")

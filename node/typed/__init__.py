@@ -1,1 +1,0 @@
-"""Data that is checked by type hints, on msgspec, which is imported with the first hint."""
