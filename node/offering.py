@@ -40,9 +40,9 @@ from parley._node.trust.admission import Rations
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
+    from parley._node.bus.bus_registry import Buses
     from parley._node.bus.config import BusConfig
-    from parley._node.remote_bus.authorisation import AllowBus
-    from parley._node.remote_bus.buses import Buses
+    from parley._node.bus.remote.authorisation import AllowBus
 
 C = TypeVar("C", bound=CallHandler)
 S = TypeVar("S", bound=StreamHandler)
@@ -428,7 +428,7 @@ class Offering:
         """
         if self._buses is None:
             # Here: most nodes have none, and would start later for it.
-            from parley._node.remote_bus.buses import Buses
+            from parley._node.bus.bus_registry import Buses
 
             self._buses = Buses(self._loop, self.handlers)
             readings = self._buses.readings

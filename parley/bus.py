@@ -1,14 +1,13 @@
 """The durable bus: events that are kept until they are processed."""
 
-from parley._node.bus.body import Data
+from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus
-from parley._node.bus.bus_address import open_bus
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers.consumption import Consumption
+from parley._node.bus.consumers.group_consumer import Consumption
+from parley._node.bus.data import Data, When
 from parley._node.bus.dead_letters import DeadLetter
-from parley._node.bus.event import BusEvent
-from parley._node.bus.history import History
-from parley._node.bus.ids import Position
+from parley._node.bus.event import BusEvent, History
+from parley._node.bus.identifiers import Position
 from parley._node.bus.model import (
     ConsumerInfo,
     Counters,
@@ -18,8 +17,7 @@ from parley._node.bus.model import (
     StreamInfo,
 )
 from parley._node.bus.redis.format import DOCUMENTED, LIGHTBUS, RedisFormat
-from parley._node.bus.schemas import When
-from parley._node.remote_bus.authorisation import AllowBus, BusRequest
+from parley._node.bus.remote.authorisation import AllowBus, BusRequest
 
 __all__ = [
     "DOCUMENTED",

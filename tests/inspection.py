@@ -7,7 +7,7 @@ private attributes.
 from collections import deque
 from typing import Any
 
-from parley._node.bus.sqlite.sqlite_store import Running, SqliteStore
+from parley._node.bus.sqlite.store import Running, SqliteStore
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.paths import PathFinder
 from parley._node.links.subscription import LinkSubscription

@@ -11,32 +11,33 @@ from typing import Any, Final, Self, TypeVar, overload
 import anyio
 
 from parley._node.backoff import Pauses
-from parley._node.bus.body import Data, encode_body
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers.consumption import Consumption
-from parley._node.bus.consumers.crew import Duty, Handler
-from parley._node.bus.consumers.roster import Roster
-from parley._node.bus.consumers.terms import (
+from parley._node.bus.consumers.group_consumer import Consumption
+from parley._node.bus.consumers.options import (
     BATCH,
     MAX_ATTEMPTS,
     RECLAIM_AFTER,
     read_terms,
     require_count,
 )
+from parley._node.bus.consumers.registry import Roster
+from parley._node.bus.consumers.worker_pool import Duty, Handler
+from parley._node.bus.data import Data, Schemas, When, encode_body
 from parley._node.bus.dead_letters import DeadLetter, DeadLetters
 from parley._node.bus.errors import BusError, InvalidEventError
-from parley._node.bus.event import BusEvent
-from parley._node.bus.history import History
-from parley._node.bus.ids import (
+from parley._node.bus.event import BusEvent, History
+from parley._node.bus.identifiers import (
     BEFORE_ALL,
     FIRST,
     Position,
     after,
+    api_of,
+    check_key,
     last_before,
     oldest_kept,
     parse_id,
+    split_name,
 )
-from parley._node.bus.lazy_store import LazyStore
 from parley._node.bus.model import (
     ConsumerInfo,
     Counters,
@@ -46,10 +47,8 @@ from parley._node.bus.model import (
     StreamInfo,
     Trim,
 )
-from parley._node.bus.names import api_of, check_key, split_name
 from parley._node.bus.retry import publish_again
-from parley._node.bus.schemas import Schemas, When
-from parley._node.bus.store import Store
+from parley._node.bus.store import LazyStore, Store
 from parley._node.data_types import Model, R, data_hint, data_type, handler_hints, plain_value
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import require_number

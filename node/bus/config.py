@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from parley._node.bus.names import check_word
+from parley._node.bus.identifiers import check_word
 from parley._node.bus.redis.format import RedisFormat
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import Count, Seconds, check_types

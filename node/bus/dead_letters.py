@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from parley._node.bus.body import decode_body, encode_value
+from parley._node.bus.data import decode_body, encode_value
 from parley._node.bus.errors import InvalidEventError
-from parley._node.bus.ids import BEFORE_ALL, parse_id
-from parley._node.bus.lazy_store import LazyStore
+from parley._node.bus.identifiers import BEFORE_ALL, dead_name, parse_id, split_name
 from parley._node.bus.model import Failure, NewEvent, StoredEvent, Trim
-from parley._node.bus.names import dead_name, split_name
+from parley._node.bus.store import LazyStore
 
 # Letters that are fetched at once.
 LETTERS: Final = 100

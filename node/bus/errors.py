@@ -14,7 +14,11 @@
 Every error of a store is one of these; what SQLite, Redis or the connection said is its cause.
 """
 
+import logging
+
 from parley._node.errors import ParleyError
+
+logger = logging.getLogger("parley.bus")
 
 
 class BusError(ParleyError):
@@ -68,3 +72,15 @@ class BusRefusedError(BusError):
 class NotPendingError(BusError):
     """The event is not, or not any more, this group's to acknowledge: it was acknowledged,
     set aside or trimmed."""
+
+
+def as_bus_error(error: Exception) -> BusError:
+    """The error that ends a consumer; a bug of a store is logged here."""
+    if isinstance(error, BusError):
+        return error
+    if isinstance(error, ParleyError):  # a setting is wrong
+        return BusError(str(error))
+    logger.error("a store failed", exc_info=error, extra={"event": "bus.bug"})
+    wrapped = BusError("the store failed; the log has where")
+    wrapped.__cause__ = error
+    return wrapped

@@ -6,7 +6,7 @@ Ids are text (`ids.py`), times seconds since 1970 (UTC), durations seconds.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from parley._node.bus.body import Data
+from parley._node.bus.data import Data
 
 
 class NewEvent(NamedTuple):

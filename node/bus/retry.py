@@ -11,7 +11,7 @@ from parley._node.backoff import Pauses
 from parley._node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
 from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.store import Store
-from parley._node.errors import ConfigError, ParleyError
+from parley._node.errors import ConfigError
 from parley._node.logs import LogRation, one_line
 from parley._node.protocol.config_types import require_number
 from parley._node.transport.conditions import pause
@@ -32,18 +32,6 @@ LINES_PER_SECOND: Final = 1 / 60
 def jitter() -> float:
     """A random fraction, 0 to 1."""
     return random_bytes(1)[0] / 255
-
-
-def as_bus_error(error: Exception) -> BusError:
-    """The error that ends a consumer; a bug of a store is logged here."""
-    if isinstance(error, BusError):
-        return error
-    if isinstance(error, ParleyError):  # a setting is wrong
-        return BusError(str(error))
-    logger.error("a store failed", exc_info=error, extra={"event": "bus.bug"})
-    wrapped = BusError("the store failed; the log has where")
-    wrapped.__cause__ = error
-    return wrapped
 
 
 class StoreRetry:

@@ -1,5 +1,5 @@
 """`Store`: what the bus asks of whatever keeps its events; SQLite (`sqlite/`), Redis (`redis/`) and
-another node (`node.remote_bus`) are stores. Retries, handlers and schemas are above it.
+another node (`node.bus.remote`) are stores. Retries, handlers and schemas are above it.
 
 What a method says it did is done when it returns, and nothing of it if it raises, unless it raises
 BusUnavailableError: then that is unknown.
@@ -9,9 +9,10 @@ handed to one of its consumers and is pending until `ack`, `bury`, or until it g
 by `claim` when it is due (after `nack`, `release`, `redeliver`) or was idle for too long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from parley._node.bus.errors import BusClosedError, as_bus_error
 from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
@@ -23,7 +24,10 @@ from parley._node.bus.model import (
     StreamInfo,
     Trim,
 )
+from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes
+from parley._node.transport.task_scope import Job
 
 
 class Store(Protocol):
@@ -153,3 +157,70 @@ class Store(Protocol):
     async def remove_group(self, stream: str, group: str) -> bool:
         """Forget a group and its pending events; whether there was one. If it raises BusFullError
         some of these may be forgotten already: call it again."""
+
+
+class LazyStore:
+    """A store, in the loop that `loop` gives from the first use on. `is_open` and `is_closed` may
+    both be False: before."""
+
+    def __init__(self, store: Store, loop: Callable[[], Backend]) -> None:
+        self.store = store
+        self.is_open = False
+        self.is_closed = False
+        self.closed_because = "the bus is closed"
+        self._loop = loop
+        self._changes = Changes(lambda: loop().waiter())
+        self._opening: Job | None = None
+        self._error: ParleyError | None = None
+
+    @property
+    def loop(self) -> Backend:
+        """Where it lives; ParleyError if its owner does not run."""
+        return self._loop()
+
+    async def opened(self) -> Store:
+        """The store, opened if it was not; raises as `Bus.opened`."""
+        if not self.is_open:
+            self.require_not_closed()
+            opening = self._opening
+            if opening is None:
+                opening = self._opening = Job(self.loop, self._changes)
+            # In a task of its own: the first caller may be cancelled while others wait.
+            opening.start(self._open)
+            await self._changes.until(lambda: not opening.running)
+            self._require_open()
+        return self.store
+
+    def closed_error(self) -> BusClosedError:
+        """What to raise once it is closed."""
+        return BusClosedError(self.closed_because)
+
+    def require_not_closed(self) -> None:
+        """Raise BusClosedError once it is closed."""
+        if self.is_closed:
+            raise self.closed_error()
+
+    async def aclose(self) -> None:
+        """Close the store, if it was opened; for good."""
+        self.is_closed = True
+        if self._opening is not None:
+            await self._opening.end()
+            self.is_open = False
+            await self.store.aclose()
+
+    def _require_open(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if not self.is_open or self.is_closed:
+            raise self.closed_error()
+
+    async def _open(self) -> None:
+        self._error = None
+        try:
+            await self.store.open(self.loop)
+        except ParleyError as error:
+            self._error = error
+        except Exception as error:
+            self._error = as_bus_error(error)
+        else:
+            self.is_open = True

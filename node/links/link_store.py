@@ -13,14 +13,13 @@ import anyio
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusBusyError, BusClosedError, BusUnavailableError
 from parley._node.bus.model import Delivery
+from parley._node.bus.remote import limits
+from parley._node.bus.remote.executor import Place
+from parley._node.bus.remote.store import LentBuses, RemoteStore
 from parley._node.errors import CallTimeout, PeerClosedError
 from parley._node.links.sessions import Sessions
 from parley._node.peer.peer import Peer
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.remote_bus import bus_limits as limits
-from parley._node.remote_bus.lent_buses import LentBuses
-from parley._node.remote_bus.remote_store import RemoteStore
-from parley._node.remote_bus.unsettled import Place
 from parley._node.transport.backend import Backend
 
 P = ParamSpec("P")

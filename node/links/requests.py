@@ -25,7 +25,7 @@ from parley._node.remote.emission import Emission
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
     from parley._node.bus.config import BusConfig
-    from parley._node.remote_bus.lent_buses import LentBuses
+    from parley._node.bus.remote.store import LentBuses
 
 
 class LinkRequests(Sessions):

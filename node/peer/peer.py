@@ -27,7 +27,7 @@ from parley._node.trust.policies import Decider
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
     from parley._node.bus.config import BusConfig
-    from parley._node.remote_bus.lent_buses import LentBuses
+    from parley._node.bus.remote.store import LentBuses
 
 
 class Peer(PeerRequests):
@@ -177,7 +177,7 @@ class Peer(PeerRequests):
         `config.consumer` is the same."""
         if self._buses is None:
             # Here: most connections have none, and programs start sooner without it.
-            from parley._node.remote_bus.remote_store import lend
+            from parley._node.bus.remote.store import lend
 
             self._buses = lend(self.live, self.streams)
         return self._buses.open(config)

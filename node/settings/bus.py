@@ -1,6 +1,6 @@
 """Which bus a node offers to others, and who may do what there: the table `[bus]`.
 
-Whatever no entry allows is refused. `node.bus.bus_address` decides which addresses a bus may have.
+Whatever no entry allows is refused. `node.bus.address` decides which addresses a bus may have.
 """
 
 import re

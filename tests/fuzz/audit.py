@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from parley._lbm.errors import LbmDecodeError
+from parley._node.bus.remote.messages import decode_answer, decode_request
 from parley._node.journal.audit.content import (
     LONGEST_TOPIC,
     Content,
@@ -39,8 +40,6 @@ from parley._node.protocol.reports import (
     StreamReset,
     WindowReceived,
 )
-from parley._node.remote_bus.answers import decode_answer
-from parley._node.remote_bus.bus_requests import decode_request
 from tests.fuzz.allowed import ALLOWED, MESSAGING
 from tests.fuzz.application import Reader
 from tests.fuzz.events import SETTINGS

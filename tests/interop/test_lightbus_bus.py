@@ -18,8 +18,8 @@ import anyio.to_thread
 import coredis
 import pytest
 
+from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus
-from parley._node.bus.bus_address import open_bus
 from parley._node.bus.errors import SchemaViolationError
 from parley._node.bus.redis.format import Layout
 from tests.interop.lightbus_peer import (
@@ -54,7 +54,7 @@ PROFILE: Final[dict[str, Any]] = {
 HOLDER: Final = """
 import sys
 import anyio
-from parley._node.bus.bus_address import open_bus
+from parley._node.bus.address import open_bus
 
 async def main() -> None:
     async with open_bus(sys.argv[1]) as bus:

@@ -19,17 +19,17 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode
 from parley._node.bus.config import BusConfig
+from parley._node.bus.data import Schemas
 from parley._node.bus.model import Counters, Delivery, Published, StoredEvent
-from parley._node.bus.schemas import Schemas
+from parley._node.bus.remote import limits
+from parley._node.bus.remote.messages import Given, Join, Publish, Read, Request, encode_request
+from parley._node.bus.remote.service import offer_bus
 from parley._node.bus.store import Store
 from parley._node.config import NodeConfig
 from parley._node.protocol import memory_budget as weights
 from parley._node.protocol.codes import BUS, BUS_LABEL, CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
 from parley._node.protocol.limits import PEER_MEMORY, UNWRITTEN_PART
 from parley._node.protocol.memory_budget import MemoryBudget
-from parley._node.remote_bus import bus_limits as limits
-from parley._node.remote_bus.bus_requests import Given, Join, Publish, Read, Request, encode_request
-from parley._node.remote_bus.service import offer_bus
 from parley._node.transport.backend import Backend
 from tests.inspection import memory_of
 from tests.node.bus.model_store import ModelStore

@@ -13,7 +13,7 @@ from parley import Node
 # What is imported when it is used: the bus, other dialects, the pipeline and the command line.
 HEAVY = (
     "parley._node.bus",
-    "parley._node.remote_bus",
+    "parley._node.bus.remote",
     "parley._node.cli",
     "parley._node.settings",
     "parley._node.testing",

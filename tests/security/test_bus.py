@@ -8,10 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from parley._node.bus.body import decode_body
-from parley._node.bus.bus_address import open_bus, open_store
+from parley._node.bus.address import open_bus, open_store
+from parley._node.bus.data import Schemas, decode_body
 from parley._node.bus.errors import BusUnavailableError, InvalidEventError
-from parley._node.bus.schemas import Schemas
 from parley._node.errors import ConfigError, ParleyError
 
 PASSWORD = "correct-horse"

@@ -7,14 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from parley._node.bus.body import encode_body
 from parley._node.bus.config import BusConfig
+from parley._node.bus.data import encode_body
 from parley._node.bus.model import Delivery, NewEvent
-from parley._node.protocol.codes import BUS, CloseCode, ResultCode
-from parley._node.protocol.limits import Limits
-from parley._node.remote_bus import bus_limits as limits
-from parley._node.remote_bus.authorisation import BusRequest
-from parley._node.remote_bus.bus_requests import (
+from parley._node.bus.remote import limits
+from parley._node.bus.remote.authorisation import BusRequest
+from parley._node.bus.remote.messages import (
     Ack,
     Claim,
     Join,
@@ -25,10 +23,12 @@ from parley._node.remote_bus.bus_requests import (
     Touch,
     encode_request,
 )
+from parley._node.protocol.codes import BUS, CloseCode, ResultCode
+from parley._node.protocol.limits import Limits
 from tests.node.bus.buses import a_bus
 from tests.node.bus.model_store import ModelStore
+from tests.node.bus.remote.offered import GROUP, NAME, Between, ask, between, given, new
 from tests.node.network import eventually, settled, started
-from tests.node.remote_bus.offered import GROUP, NAME, Between, ask, between, given, new
 
 pytestmark = pytest.mark.anyio
 

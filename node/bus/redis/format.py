@@ -12,10 +12,10 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from parley._node.bus.body import UNREADABLE, encode_value
+from parley._node.bus.data import UNREADABLE, encode_value
 from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.identifiers import ALL, api_of, split_name
 from parley._node.bus.model import NewEvent, StoredEvent
-from parley._node.bus.names import ALL, api_of, split_name
 from parley._node.errors import APPLICATION_ERRORS, ConfigError
 from parley._node.protocol.config_types import check_types
 

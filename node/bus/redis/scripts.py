@@ -24,6 +24,45 @@ def script(text: str) -> Script:
     return Script(body, sha1(body, usedforsecurity=False).hexdigest().encode())
 
 
+PREFIX: Final = "parley:bus"
+
+
+class GroupKeys(NamedTuple):
+    """The keys that the scripts for a group take, in their order.
+
+    Attributes:
+        stream: the stream itself.
+        due: a sorted set, of ids by when they are due (ms).
+        past: a hash, of ids to what became of their attempts (JSON).
+        counts: a hash: redelivered, dead_lettered.
+    """
+
+    stream: str
+    due: str
+    past: str
+    counts: str
+
+    @property
+    def own(self) -> tuple[str, str, str]:
+        """All but the stream: the keys that only Parley uses."""
+        return self.due, self.past, self.counts
+
+
+def keys_of(key: str, group: str) -> GroupKeys:
+    """The keys of one group of the stream with this key."""
+    return GroupKeys(
+        key,
+        f"{PREFIX}:due:{key}:{group}",
+        f"{PREFIX}:past:{key}:{group}",
+        f"{PREFIX}:counts:{key}:{group}",
+    )
+
+
+def idempotency_key(name: str, key: str) -> str:
+    """The key that exists as long as an idempotency key is remembered."""
+    return f"{PREFIX}:key:{name}:{key}"
+
+
 # Streams.
 
 # KEYS: streams, then idempotency keys. ARGV: how many streams, for how long keys are kept (ms), and

@@ -9,14 +9,14 @@ from typing import Final
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusBusyError, BusDamagedError
-from parley._node.bus.sqlite.bus_file import (
+from parley._node.bus.sqlite.database import (
     database_uri,
     is_bus,
     open_file,
     require_bus,
     require_regular,
 )
-from parley._node.bus.sqlite.sqlite_errors import bus_error
+from parley._node.bus.sqlite.errors import bus_error
 from parley._node.errors import FileError
 
 # The write-ahead log and its index. SQLite applies a log that it finds beside a file, also that of

@@ -7,14 +7,210 @@ for the disk, and how large the file may become, is set beforehand.
 import logging
 import os
 import sqlite3
+import stat
+import time
 from contextlib import closing, suppress
 from typing import Final
+from urllib.parse import quote
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.errors import BusFullError
-from parley._node.bus.sqlite.books import Books
-from parley._node.bus.sqlite.bus_file import PAGE_SIZE, has_room, open_file, page_limits, refusal
-from parley._node.bus.sqlite.sqlite_errors import is_full, is_of_disk
+from parley._node.bus.errors import BusDamagedError, BusFullError, BusUnavailableError
+from parley._node.bus.sqlite.cache import Books
+from parley._node.bus.sqlite.errors import is_full, is_of_disk, is_read_only, refusal
+from parley._node.bus.sqlite.schema import APPLICATION_ID, TABLES, VERSION
+from parley._node.errors import ConfigError
+
+PAGE_SIZE: Final = 4096
+# Pages of the write-ahead log after which it is copied into the file; fewer if they would take
+# more than a quarter of what is left free on the disk: nothing frees them if the file cannot grow.
+CHECKPOINT_PAGES: Final = 2_000
+# Bytes of the log that stay on the disk for the next use, and of pages that are kept in memory.
+LOG_LEFT: Final = 64 * 2**20
+CACHE_SIZE: Final = 32 * 2**20
+# The part of the file's size, and of the disk, that publishing leaves to everything else: a full
+# bus can be read, acknowledged and trimmed. Of the disk it is at most `DISK_RESERVED` bytes.
+# Handing out events leaves half of them to acknowledging and trimming.
+RESERVED: Final = 16
+DISK_RESERVED: Final = 32 * 2**20
+
+# Seconds between two tries where SQLite does not wait for a lock itself.
+LOCK_PAUSE: Final = 0.005
+
+# Triggers, views and virtual tables would run, or stand for a table, in our own statements.
+_FOREIGN: Final = """SELECT 1 FROM sqlite_schema
+    WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL %'"""
+
+
+def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
+    """A connection to the bus at `path`, which is made if it is not there.
+
+    Raises:
+        ConfigError: its directory does not exist. BusDamagedError: the file is not a bus.
+        sqlite3.Error, OSError: it cannot be opened.
+    """
+    _make(path)
+    connection = sqlite3.connect(
+        database_uri(path),
+        uri=True,
+        timeout=config.busy_timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        _prepare(connection, path, config.busy_timeout)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def require_bus(path: str) -> None:
+    """Raise BusDamagedError, or sqlite3.Error, unless the file is a bus, or empty, or not there;
+    nothing is made or changed."""
+    if os.path.exists(path):
+        require_regular(path)
+        with closing(sqlite3.connect(database_uri(path, "ro"), uri=True)) as connection:
+            is_bus(connection, path)
+
+
+def page_limits(config: BusConfig) -> tuple[int, int]:
+    """How many pages the file may have when publishing, and for everything else."""
+    pages = config.max_store_bytes // PAGE_SIZE
+    return pages - pages // RESERVED, pages
+
+
+def has_room(path: str, growth: int, logged: int, *, publishes: bool = True) -> bool:
+    """Whether the disk has room for publishing or handing out: `growth` bytes for the file and
+    `logged` for the log. Also true if the disk doesn't state its size.
+
+    The log's bytes are free again once it is in the file; so a part is left only if the file
+    grows.
+    """
+    disk = os.statvfs(path)
+    left = _reserved(disk) if publishes else _reserved(disk) // 2
+    needed = growth + max(logged, left if growth else 0)
+    return not disk.f_blocks or disk.f_bavail * disk.f_frsize >= needed
+
+
+def _reserved(disk: os.statvfs_result) -> int:
+    return min(DISK_RESERVED, disk.f_blocks * disk.f_frsize // RESERVED)
+
+
+def _make(path: str) -> None:
+    """Make an empty file, its owner's alone, if there is nothing."""
+    directory = os.path.dirname(path) or "."
+    if not os.path.isdir(directory):
+        raise ConfigError(f"the directory {directory!r} of the bus does not exist")
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        require_regular(path)
+
+
+def require_regular(path: str) -> None:
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+        raise BusDamagedError(f"{path} is not a regular file")
+
+
+def database_uri(path: str, mode: str = "rw") -> str:
+    """The URI with which SQLite opens the file: for reading only where nothing can be written.
+
+    There SQLite reads a log by the index beside it (-shm). Without the index no process has the
+    bus open: it is then read without locks, the log by an index in memory.
+    """
+    # With an empty authority, since an absolute path can begin with two slashes.
+    address = f"file://{quote(os.fsencode(os.path.abspath(path)))}"
+    if not is_read_only(path):
+        return f"{address}?mode={mode}"
+    if not os.path.exists(f"{path}-wal"):
+        return f"{address}?mode=ro&immutable=1"
+    if not os.path.exists(f"{path}-shm"):
+        return f"{address}?mode=ro&vfs=unix-none"
+    return f"{address}?mode=ro"
+
+
+def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> None:
+    refused = refusal(path)
+    execute = connection.execute
+    execute("PRAGMA trusted_schema = OFF")
+    execute("PRAGMA fullfsync = ON")  # macOS: its fsync alone does not reach the disk
+    execute("PRAGMA checkpoint_fullfsync = ON")
+    if is_read_only(path) and not os.path.exists(f"{path}-shm"):
+        execute("PRAGMA locking_mode = EXCLUSIVE")  # without it, no index is made in memory
+    if not is_bus(connection, path):
+        if refused is not None:
+            raise refused
+        _create(connection, path)
+    if execute(_FOREIGN).fetchone() is not None:
+        raise BusDamagedError(
+            f"{path} has triggers, views or virtual tables, which a bus never has"
+        )
+    if refused is None and _keep_log(connection, busy_timeout) != "wal":
+        raise BusUnavailableError(f"the file system of {path} cannot have a write-ahead log")
+    execute("PRAGMA synchronous = FULL")
+    # Some builds of SQLite write zeros over each page that is freed: trimming would take as much
+    # room in the log as there is to be.
+    execute("PRAGMA secure_delete = FAST")
+    pages = _reserved(os.statvfs(path)) // (4 * PAGE_SIZE) or CHECKPOINT_PAGES
+    execute(f"PRAGMA wal_autocheckpoint = {min(pages, CHECKPOINT_PAGES)}")
+    execute(f"PRAGMA journal_size_limit = {LOG_LEFT}")
+    execute(f"PRAGMA cache_size = -{CACHE_SIZE // 1024}")
+    execute("PRAGMA temp_store = MEMORY")
+
+
+def is_bus(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether it is a bus of a known version; False if nothing was ever made in it."""
+
+    def value(name: str) -> int:
+        found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+        return found
+
+    try:
+        made = value("schema_version")  # first: another process may be making the bus now
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        raise BusDamagedError(f"{path} is not a database") from error
+    application = value("application_id")
+    if application == APPLICATION_ID:
+        version = value("user_version")
+        if not 1 <= version <= VERSION:
+            raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
+        return True
+    if application or made:
+        raise BusDamagedError(f"{path} is a database, but not a bus")
+    return False
+
+
+def _create(connection: sqlite3.Connection, path: str) -> None:
+    """Make the tables; before the log, so that the header of the file says what it is."""
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        if not is_bus(connection, path):  # another process may have done it meanwhile
+            for statement in TABLES:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
+    """Write ahead, from now on; returns the mode. Only for this SQLite does not wait by itself: a
+    process that made the file together with us may be doing the same."""
+    left = timeout
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or left <= 0:
+                raise
+        time.sleep(LOCK_PAUSE)
+        left -= LOCK_PAUSE
+
 
 logger = logging.getLogger("parley.bus")
 

@@ -12,10 +12,9 @@ from typing import Any, Final
 from parley._node.bus.config import BusConfig
 from parley._node.bus.dead_letters import NOT_ACKNOWLEDGED
 from parley._node.bus.model import Trim
-from parley._node.bus.sqlite.books import Books, ConsumerRow, GroupRow, StreamRow
-from parley._node.bus.sqlite.deliveries import begin, with_failure
-from parley._node.bus.sqlite.integer_ids import LARGEST, first_at, numbers_of, place_of, text_of
-from parley._node.bus.sqlite.publication import OVERHEAD
+from parley._node.bus.sqlite.cache import Books, ConsumerRow, GroupRow, StreamRow
+from parley._node.bus.sqlite.events import OVERHEAD, begin, with_failure
+from parley._node.bus.sqlite.schema import LARGEST, first_at, numbers_of, place_of, text_of
 
 # Events that one step of a trim takes out: about 10 ms, in which nothing else happens. A step for
 # whose transaction there is no room is tried with a `FRACTION` of them, down to one event.

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from parley._node.bus.errors import InvalidEventError
-from parley._node.bus.ids import FIRST, NEW, Position, parse_id
+from parley._node.bus.identifiers import FIRST, NEW, Position, parse_id
 from parley._node.cli.values import parse_duration
 from parley._node.errors import ConfigError
 from parley._node.logs import one_line

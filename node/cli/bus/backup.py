@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from parley._node.bus.bus_address import without_password
+from parley._node.bus.address import without_password
 from parley._node.bus.sqlite import backup as backups
 from parley._node.cli.bus.connection import file_of
 from parley._node.cli.output import Output, counted

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus
-from parley._node.bus.bus_address import open_bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusUnavailableError
 from parley._node.cli.introduction import dialled, dialling_node

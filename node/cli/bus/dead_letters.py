@@ -9,7 +9,7 @@ from typing import Final
 
 from parley._node.bus import bus as buses
 from parley._node.bus.dead_letters import DeadLetter
-from parley._node.bus.ids import BEFORE_ALL, parse_id
+from parley._node.bus.identifiers import BEFORE_ALL, parse_id
 from parley._node.cli.bus.connection import opened
 from parley._node.cli.bus.display import moment_of
 from parley._node.cli.options import NodeOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 from parley._node.bus.errors import InvalidEventError
 from parley._node.bus.event import BusEvent
-from parley._node.bus.ids import BEFORE_ALL, parse_id
+from parley._node.bus.identifiers import BEFORE_ALL, parse_id
 from parley._node.cli.output import brief_time, show_time
 
 

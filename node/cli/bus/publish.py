@@ -10,7 +10,7 @@ from typing import Any
 from parley._node.bus import bus as buses
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
-from parley._node.bus.names import split_name
+from parley._node.bus.identifiers import split_name
 from parley._node.cli.bus.connection import opened
 from parley._node.cli.lines import Pace, input_descriptor, read_batches
 from parley._node.cli.options import NodeOptions

@@ -6,7 +6,7 @@ allow; without a bound it removes nothing.
 
 import sys
 
-from parley._node.bus.ids import FIRST, NEW
+from parley._node.bus.identifiers import FIRST, NEW
 from parley._node.cli.bus.arguments import parse_position
 from parley._node.cli.bus.connection import kept_open, opened
 from parley._node.cli.bus.display import described, show_event

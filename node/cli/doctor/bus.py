@@ -13,11 +13,11 @@ from time import perf_counter
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from parley._node.bus.bus_address import without_password
+from parley._node.bus.address import without_password
 from parley._node.bus.errors import BusDamagedError, BusError
 from parley._node.bus.sqlite.backup import require_sound
-from parley._node.bus.sqlite.bus_file import require_bus
-from parley._node.bus.sqlite.sqlite_errors import bus_error
+from parley._node.bus.sqlite.database import require_bus
+from parley._node.bus.sqlite.errors import bus_error
 from parley._node.cli.bus.connection import file_of
 from parley._node.cli.doctor.findings import Diagnosis, Level
 from parley._node.cli.serve.bus import require_own

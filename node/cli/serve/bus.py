@@ -6,13 +6,13 @@ Whatever the rights do not allow is refused; a bus without rights is announced a
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
-from parley._node.bus.bus_address import open_store, without_password
+from parley._node.bus.address import open_store, without_password
+from parley._node.bus.remote.authorisation import BusRequest
 from parley._node.cli.bus.connection import NODES, file_of
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError
 from parley._node.handlers.permissions import Roles
 from parley._node.node import Node
-from parley._node.remote_bus.authorisation import BusRequest
 from parley._node.settings.bus import BusSettings
 
 

@@ -34,8 +34,8 @@ async def metered(node: Node, settings: ServeSettings, out: Output) -> AsyncIter
         if settings.metrics is not None:
             # Here: HTTP and its libraries take longer to import than a node to start.
             try:
+                from parley._node.web.http_server import serving
                 from parley._node.web.metrics import metrics_app, reasons_unready
-                from parley._node.web.server import serving
             except ImportError as error:
                 raise ConfigError(needs_extra(f"--metrics ({error.name})", "metrics")) from error
             app = metrics_app(node.metrics, lambda: reasons_unready(node))

@@ -11,8 +11,8 @@ from parley._crypto.identity import NodeId
 from parley._node.bus.bus import Bus
 from parley._node.errors import ParleyError
 from parley._node.protocol.codes import CloseCode
-from parley._node.web.console.buses_view import PATIENCE, no_longer_than
 from parley._node.web.console.console import Console
+from parley._node.web.console.views import PATIENCE, no_longer_than
 
 logger = logging.getLogger("parley.console")
 

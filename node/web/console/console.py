@@ -17,8 +17,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from parley._crypto.identity import NodeId
+from parley._node.bus.address import without_password
 from parley._node.bus.bus import Bus
-from parley._node.bus.bus_address import without_password
 from parley._node.errors import KnownPeersError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
@@ -26,12 +26,17 @@ from parley._node.server.federation import Federation
 from parley._node.transport.task_scope import own_task_group
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.version import VERSION
-from parley._node.web.console.buses_view import buses_view
-from parley._node.web.console.federation_view import federation_view
-from parley._node.web.console.numbers_view import numbers_view
-from parley._node.web.console.peers_view import PeerNumbers, peer_view, peers_view
-from parley._node.web.console.text import shown
-from parley._node.web.console.topics_view import journal_view, topics_view
+from parley._node.web.console.views import (
+    PeerNumbers,
+    buses_view,
+    federation_view,
+    journal_view,
+    numbers_view,
+    peer_view,
+    peers_view,
+    shown,
+    topics_view,
+)
 
 logger = logging.getLogger("parley.console")
 

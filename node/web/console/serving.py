@@ -16,8 +16,7 @@ from parley._node.web.console.access import SECRET_SIZE, Access
 from parley._node.web.console.console import Console
 from parley._node.web.console.places import ConsolePlace, link_to, page_in, write_private
 from parley._node.web.console.site import ConsoleSite
-from parley._node.web.limits import WebLimits
-from parley._node.web.server import serving
+from parley._node.web.http_server import WebLimits, serving
 
 LIMITS: Final = WebLimits(connections=32)
 

@@ -9,21 +9,112 @@ from hmac import compare_digest
 from importlib.resources import files
 from typing import Any, Final
 
+import anyio
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.errors import ParleyError
 from parley._node.web.console.access import Access, ConsoleSession
 from parley._node.web.console.actions import Actions, CannotDoError
-from parley._node.web.console.buses_view import letters_view
 from parley._node.web.console.console import Console
-from parley._node.web.console.event_stream import EventStream
-from parley._node.web.console.guard import Guard
-from parley._node.web.console.text import shown
+from parley._node.web.console.views import letters_view, shown
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_READS: Final = ("GET", "HEAD")
+_OF_OURS: Final = ("same-origin", "none")
+
+
+class Guard:
+    """Lets requests through to `app` that were meant for one of `hosts` (`127.0.0.1:7480`), and
+    come from its own pages; all answers get the headers above."""
+
+    def __init__(self, app: ASGIApp, hosts: set[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refused = self._refusal(Headers(scope=scope), scope["method"])
+        if refused is not None:
+            status, text = refused
+            await PlainTextResponse(f"{text}\n", status)(scope, receive, with_headers)
+            return
+        await self._app(scope, receive, with_headers)
+
+    def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
+        if headers.getlist("host") not in [[host] for host in self._hosts]:
+            return 421, "the console is not at this host"
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
+            return 403, "another site asks"
+        foreign = site is not None and site not in _OF_OURS
+        if foreign and headers.get("sec-fetch-mode") != "navigate":
+            return 403, "another site asks"
+        if method not in _READS and origin is None and "authorization" not in headers:
+            return 403, "what changes anything says where it comes from"
+        return None
+
+
+BEGIN: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
+
+
+class EventStream(Response):
+    """Sends `event()` every `interval` seconds, as long as it `goes_on` and is read; `on_end` is
+    called at its end. A reader that takes nothing is the server's to end."""
+
+    def __init__(
+        self,
+        event: Callable[[], bytes],
+        interval: float,
+        goes_on: Callable[[], bool],
+        on_end: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._event = event
+        self._interval = interval
+        self._goes_on = goes_on
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": BEGIN})
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._until_gone, receive, tasks.cancel_scope)
+                while self._goes_on():
+                    body = b"data: " + self._event() + b"\n\n"
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    await anyio.sleep(self._interval)
+                tasks.cancel_scope.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._on_end()
+
+    async def _until_gone(self, receive: Receive, scope: anyio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
 
 MOST_READERS: Final = 8
 LONGEST_SEARCH: Final = 200

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from parley._node.bus.body import decode_body, encode_body
 from parley._node.bus.config import BusConfig
+from parley._node.bus.data import decode_body, encode_body
 from parley._node.bus.dead_letters import dead_data
 from parley._node.bus.errors import BusClosedError, InvalidEventError
-from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL, EventId, parse_id
+from parley._node.bus.identifiers import AFTER_ALL, BEFORE_ALL, EventId, dead_name, parse_id
 from parley._node.bus.model import (
     ConsumerInfo,
     Delivery,
@@ -26,7 +26,6 @@ from parley._node.bus.model import (
     StreamInfo,
     Trim,
 )
-from parley._node.bus.names import dead_name
 from parley._node.transport.backend import Backend
 from parley._node.transport.loop import Waiter
 

@@ -17,9 +17,9 @@ import anyio
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusError
-from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.model import NewEvent
-from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.sqlite.store import SqliteStore
 from tests.node.bus.stores import opened
 
 STREAM: Final = "shop.sold"

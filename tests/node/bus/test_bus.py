@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
+from parley._node.bus.address import open_bus
 from parley._node.bus.bus import LARGEST_VERSION
-from parley._node.bus.bus_address import open_bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import (
     BusClosedError,

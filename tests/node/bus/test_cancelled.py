@@ -12,14 +12,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.model import Delivery
-from parley._node.bus.redis.redis_store import RedisStore
-from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.redis.store import RedisStore
+from parley._node.bus.remote import channel
+from parley._node.bus.sqlite.store import SqliteStore
 from parley._node.bus.store import Store
-from parley._node.remote_bus import bus_channel
+from tests.node.bus.remote.offered import GROUP, NAME, between, new
 from tests.node.bus.stores import opened
-from tests.node.remote_bus.offered import GROUP, NAME, between, new
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +93,7 @@ async def test_a_claim_that_is_cancelled_holds_nothing(store: Store) -> None:
 async def test_an_answer_that_does_not_come_is_not_waited_for_for_long(
     monkeypatch: pytest.MonkeyPatch, anyio_backend: str
 ) -> None:
-    monkeypatch.setattr(bus_channel, "PATIENCE", 0.05)
+    monkeypatch.setattr(channel, "PATIENCE", 0.05)
     async with between() as bus:
         peer, begun = await bus.asking(), anyio.Event()
 

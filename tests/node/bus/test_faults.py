@@ -21,9 +21,9 @@ import pytest
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusBusyError, BusDamagedError, BusError, BusFullError
-from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.model import NewEvent, Trim
-from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.sqlite.store import SqliteStore
 from parley._node.bus.store import Store
 from tests.node.bus.small_disk import on_small_disk
 from tests.node.bus.stores import opened

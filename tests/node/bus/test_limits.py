@@ -11,7 +11,8 @@ from parley._node.backoff import Pauses
 from parley._node.bus import retry
 from parley._node.bus.bus import MAX_RETRY_DELAY, Bus
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers import crew, outcomes
+from parley._node.bus.consumers import acks as outcomes
+from parley._node.bus.consumers import worker_pool as crew
 from parley._node.bus.event import BusEvent
 from parley._node.bus.store import Store
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish

@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus
-from parley._node.bus.bus_address import open_bus
-from parley._node.bus.consumers import supply
+from parley._node.bus.consumers import fetcher as supply
 from parley._node.bus.event import BusEvent
 from tests.node.bus.buses import GROUP, NAME, fail
 from tests.node.network import PATIENCE, eventually, new_node, settled, started

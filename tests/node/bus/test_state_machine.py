@@ -19,12 +19,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from parley._node.bus.body import encode_body
 from parley._node.bus.config import BusConfig
-from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL, parse_id
+from parley._node.bus.data import encode_body
+from parley._node.bus.identifiers import AFTER_ALL, BEFORE_ALL, dead_name, parse_id
 from parley._node.bus.model import Delivery, NewEvent, StoredEvent, Trim
-from parley._node.bus.names import dead_name
-from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.sqlite.store import SqliteStore
 from parley._node.bus.store import Store
 from parley._node.transport.asyncio_backend import AsyncioBackend
 from tests.node.bus.model_store import ModelStore
@@ -423,7 +422,7 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
 
 
 def test_redis_does_what_the_model_does(redis_server: RedisServer) -> None:
-    from parley._node.bus.redis.redis_store import RedisStore
+    from parley._node.bus.redis.store import RedisStore
 
     class Machine(StoreMachine):
         takes_clock = False

@@ -23,16 +23,16 @@ from parley._node.bus.errors import (
 )
 from parley._node.bus.event import BusEvent
 from parley._node.bus.model import Trim
+from parley._node.bus.remote import limits
+from parley._node.bus.remote.authorisation import BusRequest
+from parley._node.bus.remote.store import RemoteStore
 from parley._node.errors import PeerClosedError
 from parley._node.links import link_store, reachable
 from parley._node.links.link import Link
 from parley._node.links.link_store import LinkStore
-from parley._node.remote_bus import bus_limits as limits
-from parley._node.remote_bus.authorisation import BusRequest
-from parley._node.remote_bus.remote_store import RemoteStore
+from tests.node.bus.remote.offered import everything, new
 from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import eventually, new_node, nothing_left, started
-from tests.node.remote_bus.offered import everything, new
 
 pytestmark = pytest.mark.anyio
 

@@ -18,8 +18,8 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
+from tests.node.bus.remote.offered import between, new
 from tests.node.network import Meeting, introduce, meeting
-from tests.node.remote_bus.offered import between, new
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ PROTOCOL: Final = Path(__file__).parents[3] / "docs" / "protocol.md"
 _ROW: Final = re.compile(r"^\| (\d)/(\d+) \w+ (\|.*)", re.MULTILINE)
 _COLUMN: Final = re.compile(r"\| (\[?\d+ [a-z][^|]*)\|")
 _CELL: Final = re.compile(r"(\[?)(\d+) ")
-# Those of the bus are in tests/node/remote_bus/test_bus_requests.py.
+# Those of the bus are in tests/node/bus/remote/test_messages.py.
 WITH_CELLS: Final = {
     number: of.cells for number, of in EVENT_TYPES.items() if of.cells and number >> 8 != codes.BUS
 }

@@ -17,8 +17,8 @@ import anyio
 from parley import Node, NodeConfig
 from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
+from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus
-from parley._node.bus.bus_address import open_bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusError
 from parley._node.bus.event import BusEvent
@@ -31,10 +31,10 @@ GROUP: Final = "ledger"
 MODULES: Final = (
     "coredis",
     "parley._node.bus.bus",
-    "parley._node.bus.redis.redis_store",
-    "parley._node.bus.sqlite.sqlite_store",
-    "parley._node.remote_bus.remote_store",
-    "parley._node.remote_bus.service",
+    "parley._node.bus.redis.store",
+    "parley._node.bus.sqlite.store",
+    "parley._node.bus.remote.store",
+    "parley._node.bus.remote.service",
     "tests.node.bus.crash.actors",
     "tests.node.bus.crash.load",
 )

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import anyio
 
-from parley._node.bus.bus_address import open_bus
+from parley._node.bus.address import open_bus
 from parley._node.bus.errors import BusFullError
-from parley._node.bus.sqlite import bus_file
+from parley._node.bus.sqlite import database as bus_file
 from tests.node.bus.crash.actors import AGAIN, GROUP, STREAM, Line, Notes
 from tests.node.bus.crash.writes import kill_in_write
 

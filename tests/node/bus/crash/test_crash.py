@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from parley._crypto.identity import Identity
-from parley._node.bus.bus_address import open_bus
+from parley._node.bus.address import open_bus
 from tests.node.bus.crash.actors import GROUP, MODULES, RECLAIM_AFTER, STREAM, Line, read_lines
 from tests.node.bus.crash.waiting import PATIENCE, until
 from tests.node.stage import Stage

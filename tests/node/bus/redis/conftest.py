@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import Redis
 from tests.node.bus.stores import opened
 from tests.redis_server import RedisServer

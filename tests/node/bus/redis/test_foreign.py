@@ -5,15 +5,17 @@ a group, and nobody reads what is another group's (docs/threat-model.md, B2, B3 
 import anyio
 import pytest
 
-from parley._node.bus.body import decode_body
-from parley._node.bus.bus_address import open_bus
+from parley._node.bus.address import open_bus
 from parley._node.bus.config import BusConfig
+from parley._node.bus.data import decode_body
 from parley._node.bus.errors import BusDamagedError
-from parley._node.bus.ids import BEFORE_ALL
-from parley._node.bus.redis import group_notes, stream_publisher
+from parley._node.bus.identifiers import BEFORE_ALL
+from parley._node.bus.redis import group_reader as group_notes
+from parley._node.bus.redis import store as store_module
 from parley._node.bus.redis.format import LIGHTBUS
-from parley._node.bus.redis.group_notes import Memberships, idempotency_key, keys_of
-from parley._node.bus.redis.redis_store import RedisStore
+from parley._node.bus.redis.group_reader import Memberships
+from parley._node.bus.redis.scripts import idempotency_key, keys_of
+from parley._node.bus.redis.store import RedisStore
 from parley._node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened
@@ -194,10 +196,10 @@ def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch
 async def test_what_is_remembered_of_streams_is_bounded(
     redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_publisher, "_MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(store_module, "_MOST_CHECKED", 2)
     async with opened(RedisStore(redis_url, BusConfig(max_age=60))) as store:
         await store.publish([event(n, f"a.b{n}") for n in range(9)], durable=True)
-        assert len(store._parts.publisher._left) <= 3
+        assert len(store._unchecked) <= 3
 
 
 def test_two_groups_never_share_a_key() -> None:

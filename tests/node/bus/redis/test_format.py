@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.bus.body import decode_body
+from parley._node.bus.data import decode_body
 from parley._node.bus.errors import InvalidEventError
 from parley._node.bus.model import NewEvent, StoredEvent
 from parley._node.bus.redis import format

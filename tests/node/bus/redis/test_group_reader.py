@@ -7,12 +7,13 @@ import pytest
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusDamagedError, BusError
-from parley._node.bus.ids import AFTER_ALL, BEFORE_ALL
+from parley._node.bus.identifiers import AFTER_ALL, BEFORE_ALL
 from parley._node.bus.model import Trim
-from parley._node.bus.redis import group_notes, group_reader
+from parley._node.bus.redis import group_reader
+from parley._node.bus.redis import group_reader as group_notes
 from parley._node.bus.redis.format import LIGHTBUS
-from parley._node.bus.redis.redis_store import RedisStore
 from parley._node.bus.redis.scripts import PAGE
+from parley._node.bus.redis.store import RedisStore
 from parley._node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.model import Delivery, NewEvent, StoredEvent
-from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.sqlite.store import SqliteStore
 from tests.node.bus.stores import opened
 from tests.node.network import PATIENCE
 

@@ -14,10 +14,10 @@ import pytest
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusBusyError, BusDamagedError
-from parley._node.bus.ids import BEFORE_ALL
+from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.model import NewEvent
 from parley._node.bus.sqlite.backup import back_up, require_sound, restore
-from parley._node.bus.sqlite.sqlite_store import SqliteStore
+from parley._node.bus.sqlite.store import SqliteStore
 from parley._node.errors import FileError
 from tests.node.bus.stores import opened
 

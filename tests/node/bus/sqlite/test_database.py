@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.sqlite.books import Books
+from parley._node.bus.sqlite.cache import Books
 from parley._node.bus.sqlite.database import Database
-from parley._node.bus.sqlite.publication import publish
+from parley._node.bus.sqlite.events import publish
 from tests.node.bus.sqlite.stage import START, STREAM, new
 
 CONFIG = BusConfig(max_store_bytes=2**20)

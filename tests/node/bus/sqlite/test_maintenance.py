@@ -8,7 +8,7 @@ import pytest
 from parley._node.bus.config import BusConfig
 from parley._node.bus.model import Trim
 from parley._node.bus.sqlite import maintenance
-from parley._node.bus.sqlite.publication import OVERHEAD
+from parley._node.bus.sqlite.events import OVERHEAD
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, stage
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parley._node.bus.ids import parse_id
+from parley._node.bus.identifiers import parse_id
 from tests.node.cli.conftest import NAME, Parley, said
 
 

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from parley._node.bus.bus import Bus
 from parley._node.bus.errors import BusUnavailableError
 from parley._node.web.console.places import ConsolePlace, write_page
-from parley._node.web.server import serving
+from parley._node.web.http_server import serving
 from tests.browser import NEEDS_BROWSER, chromium
 from tests.node.web.console.busy import HOSTILE, LONG, SCRIPT, Busy, busy, quiet
 

@@ -9,13 +9,13 @@ import pytest
 
 from parley._node.bus.bus import Bus
 from parley._node.errors import ConfigError, InsecureAddressError, PeerClosedError
-from parley._node.web.console import actions, buses_view
+from parley._node.web.console import actions
+from parley._node.web.console import views as buses_view
 from parley._node.web.console.access import ENTRIES, REQUESTS
 from parley._node.web.console.console import Console
-from parley._node.web.console.guard import HEADERS
 from parley._node.web.console.places import link_from, places
 from parley._node.web.console.serving import serving_console
-from parley._node.web.console.site import KEY_HEADER, MOST_READERS
+from parley._node.web.console.site import HEADERS, KEY_HEADER, MOST_READERS
 from tests.node.network import PATIENCE
 from tests.node.web.console.busy import HOSTILE, dead_letters, quiet
 from tests.node.web.console.conftest import Visitor, visiting

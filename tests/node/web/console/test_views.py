@@ -13,11 +13,9 @@ from parley._node.errors import CallRefused
 from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import Histogram, labelled
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.web.console import peers_view as peers_module
+from parley._node.web.console import views as peers_module
 from parley._node.web.console.console import Console
-from parley._node.web.console.numbers_view import numbers_view
-from parley._node.web.console.peers_view import PeerNumbers, peers_view
-from parley._node.web.console.text import LONGEST, shown
+from parley._node.web.console.views import LONGEST, PeerNumbers, numbers_view, peers_view, shown
 from tests.node.network import PATIENCE, config, meeting
 from tests.node.web.console.busy import LONG, SCRIPT, busy
 

@@ -1,0 +1,268 @@
+"""What became of the events of one consumer, as the store is told: done, failed, set aside.
+
+A refused event is never acknowledged; an event of which the store could not be told comes again
+once it was idle for long.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+
+from parley._node.bus.consumers.options import Seat, require_delay
+from parley._node.bus.dead_letters import LONGEST_ERROR
+from parley._node.bus.errors import BusClosedError, BusError, NotPendingError, as_bus_error
+from parley._node.bus.event import BusEvent, Word
+from parley._node.bus.identifiers import DEAD
+from parley._node.bus.retry import StoreRetry
+from parley._node.logs import LogRation, one_line
+from parley._node.transport.conditions import Changes
+from parley._node.transport.task_scope import Job
+
+# Seconds that an acknowledgement waits for others to go with.
+GATHER: Final = 0.01
+# How many are recorded at once at most.
+MOST_AT_ONCE: Final = 1_000
+
+
+class Ledger:
+    """Events that are done, but have yet to be recorded. `recorded` is told how many were; after
+    `error`, which waiting does not help against, nothing more is recorded."""
+
+    def __init__(self, seat: Seat, retry: StoreRetry, recorded: Callable[[int], None]) -> None:
+        self._store = seat.store
+        self._loop = loop = seat.loop
+        self._terms = seat.terms
+        self._retry = retry
+        self._recorded = recorded
+        self._changes = Changes(loop.waiter)
+        self._job = Job(loop, self._changes)
+        self._ids: list[str] = []
+        self._armed = False
+        self.error: BusError | None = None
+
+    def __len__(self) -> int:
+        """How many have yet to be recorded."""
+        return len(self._ids)
+
+    def add(self, id: str) -> None:
+        """It is done."""
+        self._ids.append(id)
+        if not self._armed:
+            # Never cancelled: with many events a second that would cost more than it saves.
+            self._armed = True
+            self._loop.at(self._loop.now() + GATHER, self._ring)
+
+    def flush(self) -> None:
+        """Record now what there is."""
+        if self._ids and self.error is None:
+            self._job.start(self._record)
+
+    async def room(self, most: int) -> None:
+        """Wait until at most so many have yet to be recorded.
+
+        Raises:
+            BusError: they cannot be.
+        """
+        if len(self._ids) > most or self.error is not None:
+            self.flush()
+            await self._changes.until(lambda: len(self._ids) <= most or self.error is not None)
+            if self.error is not None:
+                raise self.error
+
+    async def end(self) -> None:
+        """Record no more; what is being recorded may be or not."""
+        self.error = self.error or BusClosedError("its consumer has left")
+        await self._job.end()
+
+    def _ring(self) -> None:
+        self._armed = False
+        self.flush()
+
+    async def _record(self) -> None:
+        terms, ids = self._terms, self._ids
+        try:
+            while ids:
+                some = ids[:MOST_AT_ONCE]
+                record = partial(self._store.ack, terms.stream, terms.group, some)
+                count = await self._retry.insist(record)
+                del ids[: len(some)]
+                self._recorded(count)
+                self._changes.notify()
+        except Exception as error:
+            self.error = as_bus_error(error)
+        except BaseException:
+            # Its loop ends: no caller may wait for what will not be recorded.
+            self.error = self.error or BusClosedError("the bus is closed")
+            raise
+
+
+logger = logging.getLogger("parley.bus")
+
+T = TypeVar("T")
+
+# Log lines on events of one consumer that are set aside: at once, and from then on per second.
+LINES: Final = 100
+LINES_PER_SECOND: Final = 1.0
+
+
+class Outcomes:
+    """The word on the events of one consumer. `due` hears when one that was refused comes
+    again, by the loop's clock; `closed` is the error once no more words are taken."""
+
+    def __init__(self, seat: Seat, group: str, due: Callable[[float], None]) -> None:
+        self.group = group
+        self.closed: BusClosedError | None = None
+        self._store = seat.store
+        self._loop = seat.loop
+        self._terms = seat.terms
+        self._consumer = seat.name
+        self._counters = seat.counters
+        self._due = due
+        self._insisting: set[anyio.CancelScope] = set()
+        self._told = LogRation(LINES, LINES_PER_SECOND)
+        self._retry = StoreRetry(seat.loop, seat.what)
+        self.ledger = Ledger(seat, StoreRetry(seat.loop, seat.what), self._recorded)
+
+    # From the loop or the worker.
+
+    def done(self, event: BusEvent) -> None:
+        """It is done, unless something was said of it already; recorded soon."""
+        if event.word is Word.NONE:
+            event.word = Word.ACK
+            self.ledger.add(event.stored.id)
+
+    async def fail(self, event: BusEvent, delay: float, reason: str) -> None:
+        """It failed, unless something was said of it already; returns once that is recorded, as
+        often as it has to be tried.
+
+        Raises:
+            BusError: waiting does not help against it; it comes again once it was idle for long.
+        """
+        if event.word is Word.NONE:
+            event.word = Word.NACK
+            # If it is not pending here any more, another consumer has it by now.
+            await self._retry.insist(partial(self._record, event, delay, _bounded(reason)))
+
+    # From the application.
+
+    async def acknowledge(self, event: BusEvent) -> None:
+        """`BusEvent.ack`."""
+        terms, ids = self._terms, [event.stored.id]
+        count, again = await self._insist(partial(self._store.ack, terms.stream, terms.group, ids))
+        # Another task may have said so meanwhile, or the loop, which has moved on.
+        was_said, event.word = event.word is Word.ACK, Word.ACK
+        self._recorded(count)
+        if not count and not was_said and not again:
+            raise NotPendingError(f"{event.stored.id} is not pending any more")
+
+    async def refuse(self, event: BusEvent, delay: float, reason: str) -> None:
+        """`BusEvent.nack`."""
+        delay = require_delay(delay)
+        if self.closed is not None:
+            raise self.closed
+        # From here on it is not to be acknowledged, whatever becomes of this.
+        event.word = Word.NACK
+        record = partial(self._record, event, delay, _bounded(reason))
+        was_pending, again = await self._insist(record)
+        if not was_pending and not again:
+            raise NotPendingError(f"{event.stored.id} is not pending with this consumer any more")
+
+    # From the fetching.
+
+    async def set_aside(self, id: str, fault: str) -> None:
+        """Keep it from being handed out; raises as the store does."""
+        terms = self._terms
+        if terms.stream.endswith("." + DEAD):
+            # A dead letter that cannot be read has nowhere to go; the stream keeps it.
+            await self._store.ack(terms.stream, terms.group, [id])
+        else:
+            await self._bury(id, _bounded(fault))
+        self._tell(id, fault)
+
+    # The end.
+
+    def close(self, error: BusClosedError) -> None:
+        """Take no more words; callers that wait for theirs to be recorded meet `error`."""
+        self.closed = error
+        for scope in self._insisting:
+            scope.cancel()
+
+    async def recorded(self) -> None:
+        """Wait until the store knows all that was said.
+
+        Raises:
+            BusError: it cannot be told.
+        """
+        await self.ledger.room(0)
+
+    async def rest(self) -> None:
+        """Tell the store nothing more."""
+        await self.ledger.end()
+
+    # Inside.
+
+    async def _record(self, event: BusEvent, delay: float, reason: str) -> bool:
+        """Whether it was pending with this consumer; if not, nothing is changed."""
+        terms, id = self._terms, event.stored.id
+        if terms.max_attempts is not None and event.attempt >= terms.max_attempts:
+            was_pending = await self._bury(id, reason)
+            if was_pending:
+                self._tell(id, f"attempt {event.attempt}: {reason}")
+        else:
+            was_pending = await self._store.nack(
+                terms.stream, terms.group, self._consumer, id, delay, reason
+            )
+            self._due(self._loop.now() + delay)
+        self._counters.failed += was_pending
+        return was_pending
+
+    async def _bury(self, id: str, reason: str) -> bool:
+        terms = self._terms
+        letter = await self._store.bury(terms.stream, terms.group, self._consumer, id, reason)
+        if letter is not None:
+            self._counters.dead_lettered += 1
+        return letter is not None
+
+    def _tell(self, id: str, fault: str) -> None:
+        """Log that an event is set aside, if there is room for it."""
+        if self._told.has_room(self._loop.now()):
+            silent = self._told.told()
+            more = f" ({silent} more were not logged)" if silent else ""
+            text = "%s %s is set aside: %s%s"
+            logger.error(
+                text,
+                self._terms.stream,
+                id,
+                one_line(fault),
+                more,
+                extra={"event": "bus.set-aside", "stream": self._terms.stream, "id": id},
+            )
+
+    def _recorded(self, count: int) -> None:
+        self._counters.acknowledged += count
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+        """What `ask` answers, and whether it had to be asked again: then an earlier try may have
+        succeeded. Raises `closed` once no more words are taken."""
+        tries = 0
+
+        async def count() -> T:
+            nonlocal tries
+            tries += 1
+            return await ask()
+
+        with anyio.CancelScope() as scope:
+            if self.closed is None:
+                self._insisting.add(scope)
+                try:
+                    return await self._retry.insist(count), tries > 1
+                finally:
+                    self._insisting.discard(scope)
+        raise self.closed or BusClosedError("the bus is closed")
+
+
+def _bounded(reason: str) -> str:
+    return one_line(reason)[:LONGEST_ERROR]

@@ -1,0 +1,143 @@
+"""Where the events of one consumer come from: those pending with it already, those that are due
+again, and new ones.
+
+Events that were handed out before come first and few at a time, so that an event which kills its
+process does not use up the attempts of others that were only fetched with it.
+"""
+
+from contextlib import suppress
+from heapq import heappop, heappush
+from typing import Final
+
+import anyio
+
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers.options import Seat
+from parley._node.bus.errors import BusRefusedError, BusUnavailableError
+from parley._node.bus.model import Delivery
+from parley._node.transport.loop import Timer
+
+# Seconds between two looks for what is due, at most; and that one wait for new events takes.
+CLAIM_INTERVAL: Final = 1.0
+# Seconds between two removals of consumers that were idle for `consumer_ttl`, at most.
+REMOVAL_INTERVAL: Final = 3_600.0
+# Seconds by which the store's clock may be behind the loop's, as it rounds.
+CLOCK_SLACK: Final = 0.002
+# Times of refused events that are remembered; others are found within `CLAIM_INTERVAL`.
+MOST_AWAITED: Final = 1_000
+
+
+class EventSupply:
+    """The events of one consumer. One task fetches at a time."""
+
+    def __init__(self, seat: Seat, config: BusConfig) -> None:
+        self._store = seat.store
+        self.loop = loop = seat.loop
+        self._terms = seat.terms
+        self._consumer = seat.name
+        self._ttl = config.consumer_ttl
+        # A consumer that asks for nothing for `consumer_ttl` is forgotten: ask before.
+        self.interval = min(CLAIM_INTERVAL, seat.terms.reclaim_after, self._ttl / 3)
+        self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
+        self._claim_due = self._removal_due = loop.now()
+        self.awaited: list[float] = []  # a heap: when what was refused here is due
+        # Whether events may be pending with this consumer that it doesn't have: those of an earlier
+        # process of its name, or of an answer that was lost.
+        self._owning = True
+        self._waiting: anyio.CancelScope | None = None
+        self._timer: Timer | None = None
+
+    async def join(self) -> None:
+        """Make the group and this consumer known; raises as `Store.join`."""
+        await self._store.join(
+            self._terms.stream, self._terms.group, self._consumer, self._terms.after
+        )
+
+    def claim_at(self, when: float) -> None:
+        """Something will be due then: look for it, even while waiting for new events."""
+        when += CLOCK_SLACK
+        if len(self.awaited) < MOST_AWAITED:
+            heappush(self.awaited, when)
+        self._claim_due = min(self._claim_due, when)
+        if self._waiting is not None:
+            self._interrupt_at(self._claim_due)
+
+    async def fetch(self, fresh: int, again: int, *, wait: bool) -> list[Delivery]:
+        """Up to `again` events that were handed out before, else up to `fresh` new ones; with
+        `wait` at least one, however long that takes. Raises as the store does."""
+        try:
+            return await self._fetch(fresh, again, wait)
+        except BusUnavailableError:
+            self._owning = True
+            raise
+
+    async def _fetch(self, fresh: int, again: int, wait: bool) -> list[Delivery]:
+        while True:
+            found = await self._handed_out_before(again)
+            if found:
+                return found
+            if not wait:
+                return await self._read(fresh, 0.0)
+            await self._remove_the_idle()
+            found = await self._read_waiting(fresh)
+            if found:
+                return found
+
+    async def _handed_out_before(self, count: int) -> list[Delivery]:
+        store, terms, consumer = self._store, self._terms, self._consumer
+        if self._owning:
+            found = await store.own(terms.stream, terms.group, consumer, count)
+            if found:
+                return found
+            self._owning = False
+        now = self.loop.now()
+        if now < self._claim_due:
+            return []
+        # Set before the store is asked: an event that is refused meanwhile may be due earlier.
+        while self.awaited and self.awaited[0] <= now:
+            heappop(self.awaited)
+        self._claim_due = min([now + self.interval, *self.awaited[:1]])
+        found = await store.claim(terms.stream, terms.group, consumer, count, terms.reclaim_after)
+        if found:
+            self._claim_due = now  # there may be more
+        return found
+
+    async def _read(self, count: int, wait: float) -> list[Delivery]:
+        terms = self._terms
+        return await self._store.read(terms.stream, terms.group, self._consumer, count, wait)
+
+    async def _read_waiting(self, count: int) -> list[Delivery]:
+        wait = self._claim_due - self.loop.now()
+        if wait <= 0:
+            return []
+        found: list[Delivery] = []
+        with anyio.CancelScope() as self._waiting:
+            try:
+                found = await self._read(count, wait)
+            finally:
+                self._waiting = None
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+        if not found:
+            # The wait is over, or the store ended it early: something is due.
+            self._claim_due = min(self._claim_due, self.loop.now())
+        return found
+
+    def _interrupt_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.at(max(when, self.loop.now()), self._interrupt)
+
+    def _interrupt(self) -> None:
+        if self._waiting is not None:
+            # An event that the store hands out at this moment is released: see `Store`.
+            self._waiting.cancel()
+
+    async def _remove_the_idle(self) -> None:
+        now = self.loop.now()
+        if now >= self._removal_due:
+            self._removal_due = now + self._removal_interval
+            # Another node's bus may not allow it to consumers.
+            with suppress(BusRefusedError):
+                await self._store.remove_consumers(self._terms.stream, self._terms.group, self._ttl)

@@ -1,0 +1,94 @@
+"""The terms on which a group is consumed: which events, how many at once, how often. Wrong ones
+are an error when they are given, not when the first event comes."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.identifiers import DEAD, Position, after, check_word, split_name
+from parley._node.bus.model import Counters
+from parley._node.bus.store import Store
+from parley._node.data_types import DataType
+from parley._node.errors import ConfigError
+from parley._node.protocol.config_types import require_number
+from parley._node.transport.loop import Loop
+
+BATCH: Final = 100
+MOST_BATCH: Final = 10_000
+RECLAIM_AFTER: Final = 60.0
+MAX_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What `Bus.consume` and `Bus.handler` were given, checked. `group` is the store's name for
+    it; `after` the id after which a new group begins; `max_attempts` None is without end; `returns`
+    the type of the data."""
+
+    stream: str
+    group: str
+    batch: int
+    reclaim_after: float
+    max_attempts: int | None
+    after: str
+    returns: DataType[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One consumer of a group, under its `name`, and what it works with."""
+
+    store: Store
+    loop: Loop
+    terms: Terms
+    name: str
+    counters: Counters
+
+    @property
+    def what(self) -> str:
+        """What the log calls it."""
+        return f"{self.terms.stream} for {self.terms.group}"
+
+
+def read_terms(
+    config: BusConfig,
+    name: str,
+    group: str,
+    batch: int,
+    reclaim_after: float,
+    max_attempts: int | None,
+    start: Position,
+) -> Terms:
+    """The terms, checked.
+
+    Raises:
+        InvalidEventError: the name, group or start is wrong. ConfigError: a number is.
+    """
+    _, event = split_name(name)
+    check_word("group", group)
+    whole = config.group_name(group)
+    check_word("group", whole)
+    require_count("batch", batch)
+    if batch > MOST_BATCH:
+        raise ConfigError(f"batch is {batch:,}; it must be {MOST_BATCH:,} or less")
+    require_number("reclaim_after", reclaim_after, above=True, finite=True, error=ConfigError)
+    if max_attempts is not None:
+        require_count("max_attempts", max_attempts)
+    if event == DEAD:
+        # What fails there has nowhere to go.
+        max_attempts = None
+    return Terms(name, whole, batch, float(reclaim_after), max_attempts, after(start))
+
+
+def require_count(name: str, value: object) -> None:
+    """Raise ConfigError unless a setting is a whole number, 1 or more."""
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number, 1 or more")
+
+
+def require_delay(delay: float) -> float:
+    """The seconds of a delay; raises InvalidEventError if they are negative or not finite."""
+    if not 0 <= delay < float("inf"):
+        raise InvalidEventError(f"a delay of {delay} seconds; it must be 0 or more")
+    return float(delay)

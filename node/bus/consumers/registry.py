@@ -1,0 +1,171 @@
+"""All consumers of one bus: loops of the application, and the workers of its handlers.
+
+Each consumer of a group has a name of its own, or one would take what is another's; and the names
+are the lowest that are free, so that after a restart they are the same again.
+"""
+
+import logging
+import os
+import socket
+from collections import defaultdict
+from typing import Any, Final
+
+import anyio
+
+from parley._crypto.randomness import random_bytes
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers.acks import Outcomes
+from parley._node.bus.consumers.fetcher import EventSupply
+from parley._node.bus.consumers.group_consumer import Consumption, GroupConsumer
+from parley._node.bus.consumers.options import Seat, Terms
+from parley._node.bus.consumers.worker_pool import Crew, Duty
+from parley._node.bus.data import Schemas
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.model import Counters
+from parley._node.bus.store import LazyStore
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.logs import one_line
+
+logger = logging.getLogger("parley.bus")
+
+# So that with `-NUMBER` behind it, and a node's id before it, a store still takes the name.
+LONGEST_CONSUMER: Final = 190
+# Characters of the host's name in a consumer's.
+_HOST_LENGTH: Final = 64
+
+
+class ConsumerNames:
+    """The names of one bus's consumers; the first of each group is called `name`.
+
+    Raises:
+        ConfigError: the name is too long.
+    """
+
+    __slots__ = ("_name", "_taken")
+
+    def __init__(self, name: str) -> None:
+        if len(name) > LONGEST_CONSUMER:
+            raise ConfigError(
+                f"consumer has {len(name)} characters; it must have {LONGEST_CONSUMER} or less"
+            )
+        self._name = name
+        self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+
+    def take(self, terms: Terms) -> str:
+        """A name for one more."""
+        taken = self._taken[terms.stream, terms.group]
+        number = next(number for number in range(1, len(taken) + 2) if number not in taken)
+        taken.add(number)
+        return self._name if number == 1 else f"{self._name}-{number}"
+
+    def release(self, terms: Terms, consumer: str) -> None:
+        """The name is free again."""
+        key = (terms.stream, terms.group)
+        rest = consumer[len(self._name) + 1 :]
+        self._taken[key].discard(int(rest) if rest else 1)
+        if not self._taken[key]:
+            del self._taken[key]
+
+
+class Roster:
+    """The consumers of the bus in `store`."""
+
+    def __init__(
+        self, store: LazyStore, config: BusConfig, schemas: Schemas, counters: Counters
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._schemas = schemas
+        self._counters = counters
+        self._names = ConsumerNames(config.consumer or process_name())
+        self._duties: dict[tuple[str, str], Duty] = {}
+        self._crews: list[Crew] = []
+        self._crewed: set[tuple[str, str]] = set()
+        self._running = False
+        self._consumptions: set[Consumption[Any]] = set()
+
+    def consumption(self, terms: Terms, group: str) -> Consumption[Any]:
+        """The events of a group for a loop of the application."""
+
+        async def begin(consumption: Consumption[Any]) -> GroupConsumer:
+            consumer = await self._join(terms, group)
+            self._consumptions.add(consumption)
+            return consumer
+
+        def ended(consumption: Consumption[Any], consumer: GroupConsumer) -> None:
+            self._consumptions.discard(consumption)
+            self._leave(consumer)
+
+        return Consumption(begin, ended)
+
+    def add(self, duty: Duty) -> None:
+        """A handler, which begins its work now or at `begin`.
+
+        Raises:
+            ParleyError: the group has a handler already. BusClosedError: the bus is closed.
+        """
+        name, group = key = duty.terms.stream, duty.group
+        if key in self._duties:
+            raise ParleyError(f"{name} has a handler for {group} already")
+        self._store.require_not_closed()
+        self._duties[key] = duty
+        if self._running:
+            self._begin_crews()
+
+    def begin(self) -> None:
+        """The loop runs: handlers begin; a second time is fine."""
+        self._running = True
+        self._begin_crews()
+
+    async def drain(self, timeout: float) -> None:
+        """Have the handlers finish what they do, in `timeout` seconds at most."""
+        self._running = False
+        crews, self._crews = self._crews, []
+        async with anyio.create_task_group() as tasks:
+            for crew in crews:
+                tasks.start_soon(crew.close, timeout)
+
+    def warn(self, because: str) -> None:
+        """Log of each handler that it ends, and why."""
+        for name, group in self._crewed:
+            logger.warning(
+                "the handler of %s for %s ends: %s",
+                name,
+                group,
+                one_line(because),
+                extra={"event": "bus.handler-ended", "stream": name, "group": group},
+            )
+
+    async def close_loops(self, error: BusClosedError) -> None:
+        """Whoever waits for the next event meets `error`."""
+        for consumption in list(self._consumptions):
+            await consumption.close(error)
+
+    async def _join(self, terms: Terms, group: str) -> GroupConsumer:
+        """Join a group under a name of our own."""
+        store, loop = await self._store.opened(), self._store.loop
+        seat = Seat(store, loop, terms, self._names.take(terms), self._counters)
+        supply = EventSupply(seat, self._config)
+        try:
+            await supply.join()
+            self._store.require_not_closed()
+        except BaseException:
+            self._names.release(terms, seat.name)
+            raise
+        outcomes = Outcomes(seat, group, supply.claim_at)
+        return GroupConsumer(seat, supply, outcomes, self._schemas)
+
+    def _leave(self, consumer: GroupConsumer) -> None:
+        self._names.release(consumer.terms, consumer.seat.name)
+
+    def _begin_crews(self) -> None:
+        for key, duty in self._duties.items():
+            if key not in self._crewed:
+                self._crewed.add(key)
+                self._crews.append(Crew(duty, self._store.loop, self._join, self._leave))
+
+
+def process_name() -> str:
+    """The name of this process among the consumers: its host, its id, and four random digits."""
+    host = "".join(letter for letter in socket.gethostname() if "!" <= letter <= "~")
+    return f"{host[:_HOST_LENGTH] or 'host'}-{os.getpid()}-{random_bytes(2).hex()}"

@@ -1,0 +1,217 @@
+"""The workers of one handler: they take events, run it, and see to failures. Whatever a handler or
+a store does, they go on until the bus closes.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from parley._node.backoff import Pauses
+from parley._node.bus.consumers.group_consumer import GroupConsumer, describe
+from parley._node.bus.consumers.options import Terms
+from parley._node.bus.errors import BusClosedError, BusError, as_bus_error
+from parley._node.bus.event import BusEvent
+from parley._node.bus.retry import TRANSIENT, StoreRetry, jitter
+from parley._node.errors import APPLICATION_ERRORS
+from parley._node.logs import LogRation, one_line
+from parley._node.transport.conditions import Changes, pause
+from parley._node.transport.loop import Loop
+from parley._node.transport.task_scope import Job
+
+logger = logging.getLogger("parley.bus")
+
+Handler = Callable[[BusEvent[Any]], Awaitable[Any]]
+
+# Failures of one handler that are logged: at once, and from then on per second.
+FAILURES: Final = 100
+FAILURES_PER_SECOND: Final = 1.0
+# After an error that waiting does not help against (damage, a refusal): somebody may mend it.
+LONG_PAUSES: Final = Pauses(first=5.0, longest=300.0)
+# Seconds that a handler has to end once it is cancelled.
+CANCEL_PATIENCE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """A handler, and the terms on which it runs; `group` as its consumers call it."""
+
+    handler: Handler
+    terms: Terms
+    group: str
+    concurrency: int
+    retries: Pauses
+
+
+class Crew:
+    """The workers of one handler; they begin at once. `begin` makes their consumer, `ended` is told
+    when it is over."""
+
+    def __init__(
+        self,
+        duty: Duty,
+        loop: Loop,
+        begin: Callable[[Terms, str], Awaitable[GroupConsumer]],
+        ended: Callable[[GroupConsumer], None],
+    ) -> None:
+        self._duty = duty
+        self._loop = loop
+        self._begin = begin
+        self._ended = ended
+        self._what = f"{duty.terms.stream} for {duty.terms.group}"
+        self._changes = Changes(loop.waiter)
+        self._closing = False
+        self._consumer: GroupConsumer | None = None
+        self._failures = LogRation(FAILURES, FAILURES_PER_SECOND)
+        self._at_work: list[BusEvent | None] = [None] * duty.concurrency
+        self._workers = [Job(loop, self._changes) for _ in range(duty.concurrency)]
+        self._overseer = Job(loop, self._changes)
+        self._overseer.start(self._oversee)
+
+    async def close(self, timeout: float) -> None:
+        """Take no more events, and let the handlers that run finish for `timeout` seconds; then
+        cancel them: their events come again."""
+        self._closing = True
+        with anyio.move_on_after(timeout):
+            if self._consumer is not None:
+                with suppress(BusError):  # `leave` meets it again, and says so
+                    await self._consumer.stop(BusClosedError("the bus is closed"))
+            await self._changes.until(lambda: not any(job.running for job in self._workers))
+        await self._overseer.end()
+
+    # Overseeing.
+
+    async def _oversee(self) -> None:
+        """Join and work, anew after each failure of the store."""
+        soon, failures = StoreRetry(self._loop, self._what), 0
+        while not self._closing:
+            began = self._loop.now()
+            try:
+                consumer = await self._begin(self._duty.terms, self._duty.group)
+                soon.failures = 0
+                failure = await self._work_on(consumer)
+            except TRANSIENT as error:
+                await soon.wait(error)
+                continue
+            except Exception as error:
+                failure = as_bus_error(error)
+            if isinstance(failure, BusClosedError):
+                return
+            failures = 1 if self._loop.now() - began > LONG_PAUSES.steady else failures + 1
+            seconds = LONG_PAUSES.after(failures, jitter())
+            text = "the handler of %s rests for %.0f s: %s"
+            logger.error(
+                text,
+                self._what,
+                seconds,
+                one_line(str(failure)),
+                extra={"event": "bus.handler-rests", "seconds": seconds},
+            )
+            await pause(self._loop, seconds)
+
+    async def _work_on(self, consumer: GroupConsumer) -> BusError:
+        """Have the workers work until the store fails them, or the bus closes; what it was."""
+        self._consumer = consumer
+        consumer.at_work = lambda: [event for event in self._at_work if event is not None]
+        consumer.free = lambda: self._at_work.count(None) or 1
+        workers = self._workers
+        try:
+            for number, worker in enumerate(workers):
+                worker.start(self._work, number, consumer)
+            while any(worker.running for worker in workers):
+                await self._changes.until(
+                    lambda: not any(worker.running for worker in workers) or bool(self._fallen())
+                )
+                for number, event in self._fallen():
+                    # Its handler raised a cancellation of its own.
+                    self._at_work[number] = None
+                    await self._failed(consumer, event, None)
+                    workers[number].start(self._work, number, consumer)
+            return consumer.failure or BusClosedError("the bus is closed")
+        finally:
+            self._consumer = None
+            with anyio.CancelScope(shield=True):
+                await self._end(consumer)
+
+    def _fallen(self) -> list[tuple[int, BusEvent]]:
+        """Workers that ended with an event in their hands."""
+        return [
+            (number, event)
+            for number, event in enumerate(self._at_work)
+            if event is not None and not self._workers[number].running
+        ]
+
+    async def _end(self, consumer: GroupConsumer) -> None:
+        for worker in self._workers:
+            worker.cancel()
+        with anyio.move_on_after(CANCEL_PATIENCE):
+            await self._changes.until(lambda: not any(job.running for job in self._workers))
+        left = [(event, "cancelled") for event in self._at_work if event is not None]
+        self._at_work = [None] * len(self._workers)
+        try:
+            await consumer.leave(BusClosedError("the bus is closed"), left)
+        except BusError as error:
+            logger.warning(
+                "%s: %s", self._what, one_line(str(error)), extra={"event": "bus.leave-failed"}
+            )
+        finally:
+            self._ended(consumer)
+
+    # Working.
+
+    async def _work(self, number: int, consumer: GroupConsumer) -> None:
+        handler, at_work = self._duty.handler, self._at_work
+        ready, done = consumer.ready, consumer.outcomes.done
+        while True:
+            if not ready:
+                try:
+                    await consumer.more()
+                except BusError:
+                    return
+                continue  # others may have been faster
+            event = at_work[number] = ready.pop()
+            try:
+                await handler(event)
+            except APPLICATION_ERRORS as error:
+                if not await self._failed(consumer, event, error):
+                    at_work[number] = None
+                    return
+            else:
+                done(event)
+            at_work[number] = None
+
+    async def _failed(
+        self, consumer: GroupConsumer, event: BusEvent, error: BaseException | None
+    ) -> bool:
+        """See to an event that its handler failed at; whether the store could be told."""
+        failures = self._failures
+        if failures.has_room(self._loop.now()):
+            if failures.silent:
+                text = "%d failures of the handler of %s were not logged"
+                left_out = failures.told()
+                logger.warning(
+                    text,
+                    left_out,
+                    self._what,
+                    extra={"event": "log.rationed", "left_out": left_out},
+                )
+            text = "the handler of %s failed (event %s, attempt %d)"
+            logger.error(
+                text,
+                self._what,
+                event.id,
+                event.attempt,
+                exc_info=error,
+                extra={"event": "bus.handler-failed", "id": event.id, "attempt": event.attempt},
+            )
+        delay = self._duty.retries.after(event.attempt, jitter())
+        reason = "cancelled" if error is None else describe(error)
+        try:
+            await consumer.outcomes.fail(event, delay, reason)
+        except Exception as failure:
+            consumer.error = consumer.error or as_bus_error(failure)
+            return False
+        return True

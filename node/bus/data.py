@@ -1,0 +1,214 @@
+"""The data of an event as text: one JSON object (RFC 8259) that every parser can read. NaN and
+infinities are refused, as are names of fields that no peer could send on.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from parley._node.bus.errors import InvalidEventError, SchemaViolationError
+from parley._node.bus.identifiers import split_name
+from parley._node.codec_faults import codec_fault
+from parley._node.errors import ConfigError, ParleyError
+from parley._node.logs import needs_extra, one_line
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+Data: TypeAlias = Mapping[str, Any]
+
+_DECODER: Final = json.JSONDecoder()
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# What a store has in place of data that it cannot read begins so; the reason, a colon, and what was
+# there follow. No JSON begins so.
+UNREADABLE: Final = "unreadable: "
+# The type of the names of fields; subclasses are refused.
+_TEXT: Final = frozenset((str,))
+
+
+def encode_value(value: object) -> str:
+    """One value as JSON.
+
+    Raises:
+        InvalidEventError: JSON has no such value.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEventError(f"the data is not JSON: {codec_fault(error)}") from error
+
+
+def encode_body(data: object, largest: int) -> str:
+    """An event's data as JSON, of at most `largest` bytes of UTF-8.
+
+    Raises:
+        InvalidEventError: it is not a mapping of text to JSON values, or too long.
+    """
+    # `dict` first: to ask whether something is a Mapping is slow.
+    if not isinstance(data, (dict, Mapping)) or not _TEXT.issuperset(map(type, data)):
+        kind = type(data).__name__
+        raise InvalidEventError(
+            "the data of an event is a mapping of text to JSON values, not "
+            + (f"one with other keys: {kind}" if isinstance(data, Mapping) else kind)
+        )
+    try:
+        body = _ENCODER.encode(data if type(data) is dict else dict(data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEventError(f"the data is not JSON: {codec_fault(error)}") from error
+    try:
+        size = len(body if body.isascii() else body.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidEventError("the data has text that is not Unicode") from error
+    if size > largest:
+        raise InvalidEventError(f"the data has {size:,} bytes; at most {largest:,} may be")
+    return body
+
+
+def decode_body(body: str | bytes) -> dict[str, Any]:
+    """The data of an event.
+
+    Raises:
+        InvalidEventError: it is not a JSON object; for data that a store could not read, why.
+    """
+    try:
+        data = _parsed(body)
+    except (ValueError, RecursionError) as error:
+        if isinstance(body, str) and body.startswith(UNREADABLE):
+            raise InvalidEventError(body.partition(": ")[2].partition(": ")[0]) from error
+        raise InvalidEventError(f"the data is not JSON: {codec_fault(error)}") from error
+    if not isinstance(data, dict):
+        raise InvalidEventError(f"the data is JSON, but not an object: {type(data).__name__}")
+    return data
+
+
+def _parsed(body: str | bytes) -> Any:
+    if type(body) is str and body.startswith("{"):
+        value, end = _DECODER.raw_decode(body)  # in half the time of `loads`
+        if end == len(body):
+            return value
+    return json.loads(body)
+
+
+When = Literal["publish", "consume", "both"]
+
+ALL_OF_API: Final = ".*"
+# Characters of an error's text: it shows the data, which may be long.
+LONGEST_TEXT: Final = 300
+# Names whose schemas are remembered; more are looked up each time.
+REMEMBERED: Final = 1_024
+
+
+class _Schema(NamedTuple):
+    validator: "Validator"
+    publishing: bool
+    consuming: bool
+
+
+class Schemas:
+    """The schemas of one bus, by `API.EVENT` or, for all events of an API, `API.*`. An event with
+    both has to satisfy both."""
+
+    __slots__ = ("_found", "_schemas")
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, _Schema] = {}
+        self._found: dict[str, tuple[_Schema, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._schemas)
+
+    def add(self, name: str, schema: Mapping[str, Any] | bool, validate: When = "both") -> None:
+        """Give the events of a name, or of an API, a schema (of any draft; 2020-12 unless it
+        says).
+
+        Raises:
+            ParleyError: the name has a schema already. InvalidEventError: it is not such a name.
+                ConfigError: it is not a JSON schema, refers to something outside it, or
+                `jsonschema` is not installed.
+        """
+        split_name(name[:-1] + "_" if name.endswith(ALL_OF_API) else name)
+        if name in self._schemas:
+            raise ParleyError(f"{name} has a schema already")
+        if validate not in ("publish", "consume", "both"):
+            raise ConfigError(f"validate is {validate!r}; it must be publish, consume or both")
+        validator = _validator(name, schema)
+        self._schemas[name] = _Schema(validator, validate != "consume", validate != "publish")
+        self._found.clear()
+
+    def check_published(self, name: str, data: Any) -> None:
+        """Raise SchemaViolationError unless the data may be published."""
+        for schema in self._of(name):
+            if schema.publishing:
+                _check(name, schema.validator, data)
+
+    def check_consumed(self, name: str, data: Any) -> None:
+        """Raise SchemaViolationError unless the data may be handed out."""
+        for schema in self._of(name):
+            if schema.consuming:
+                _check(name, schema.validator, data)
+
+    def _of(self, name: str) -> tuple[_Schema, ...]:
+        found = self._found.get(name)
+        if found is None:
+            wanted = (name, name.rpartition(".")[0] + ALL_OF_API)
+            found = tuple(self._schemas[one] for one in wanted if one in self._schemas)
+            if len(self._found) < REMEMBERED:
+                self._found[name] = found
+        return found
+
+
+def _validator(name: str, schema: Mapping[str, Any] | bool) -> "Validator":
+    try:
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import Draft202012Validator, validator_for
+        from referencing import Registry
+        from referencing.exceptions import NoSuchResource, Unresolvable
+        from referencing.jsonschema import UnknownDialect, specification_with
+    except ImportError as error:
+        raise ConfigError(needs_extra("a schema", "bus")) from error
+    if not isinstance(schema, Mapping | bool):
+        raise ConfigError(f"the schema of {name} is neither a mapping nor a bool")
+    contents: Any = schema if isinstance(schema, bool) else dict(schema)
+    kind = validator_for(contents, default=Draft202012Validator)
+    try:
+        kind.check_schema(contents)
+        dialect = kind.META_SCHEMA.get("$schema") or kind.META_SCHEMA.get("$id", "")
+        resource = specification_with(dialect).create_resource(contents)
+        # An empty registry: without one jsonschema would fetch what it does not know.
+        registry: Registry[Any] = Registry()
+        base = resource.id() or ""
+        resolver = registry.with_resource(base, resource).crawl().resolver(base)
+        _check_references(resource, resolver)
+    except SchemaError as error:
+        raise ConfigError(f"the schema of {name}: {error.json_path}: {error.message}") from error
+    except (Unresolvable, NoSuchResource, UnknownDialect) as error:
+        text = f"the schema of {name} refers to something outside it: {error}"
+        raise ConfigError(one_line(text)) from error
+    except RecursionError as error:
+        raise ConfigError(f"the schema of {name} is nested too deeply") from error
+    return kind(contents, registry=registry)
+
+
+def _check_references(resource: Any, resolver: Any) -> None:
+    """Look each reference up, here and below."""
+    if isinstance(resource.contents, Mapping):
+        for keyword in ("$ref", "$dynamicRef"):
+            reference = resource.contents.get(keyword)
+            if isinstance(reference, str):
+                resolver.lookup(reference)
+    for below in resource.subresources():
+        _check_references(below, resolver.in_subresource(below))
+
+
+def _check(name: str, validator: "Validator", data: Any) -> None:
+    from jsonschema.exceptions import best_match
+
+    try:
+        error = best_match(validator.iter_errors(data))
+    except RecursionError:
+        raise SchemaViolationError(name, "", "it is nested too deeply") from None
+    if error is not None:
+        text = one_line(error.message)
+        if len(text) > LONGEST_TEXT:
+            text = text[: LONGEST_TEXT - 3] + "..."
+        raise SchemaViolationError(name, error.json_path, text)

@@ -1,0 +1,186 @@
+"""Ids of stored events: `MILLISECONDS-NUMBER`, as Redis Streams has them, in order of time.
+
+An id is text for people and programs, and a pair of integers where ids are compared. Ids stay in
+order even when the clock goes back.
+"""
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+
+from parley._node.bus.errors import InvalidEventError
+from parley._node.protocol.event_types import DEAD as DEAD
+from parley._node.protocol.event_types import LONGEST_EVENT as LONGEST_EVENT
+from parley._node.protocol.event_types import LONGEST_NAME as LONGEST_NAME
+from parley._node.protocol.event_types import is_name, is_word
+
+# Where to begin: the first event that is stored, what is published from now on, an id (that
+# event included), or a time (an aware datetime).
+Position: TypeAlias = str | datetime
+
+FIRST: Final = "first"
+NEW: Final = "new"
+# Values of `after` for a store: before all events, and after all that are there now.
+BEFORE_ALL: Final = "0-0"
+AFTER_ALL: Final = "$"
+
+_LARGEST: Final = 2**64 - 1
+_ID: Final = re.compile(r"(0|[1-9][0-9]{0,19})(?:-(0|[1-9][0-9]{0,19}))?", re.ASCII)
+
+
+class EventId(NamedTuple):
+    """An id as numbers: milliseconds since 1970 (UTC) and a count within them, both u64."""
+
+    milliseconds: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.milliseconds}-{self.number}"
+
+    @property
+    def published_at(self) -> datetime:
+        """When it was given, by the store's clock; the last moment of `datetime` for a later time,
+        which only another program's id can have."""
+        try:
+            return datetime.fromtimestamp(self.milliseconds / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            return datetime.max.replace(tzinfo=UTC)
+
+    @property
+    def before(self) -> "EventId":
+        """The last id that could come before this one; 0-0 has itself."""
+        if self.number:
+            return EventId(self.milliseconds, self.number - 1)
+        if self.milliseconds:
+            return EventId(self.milliseconds - 1, _LARGEST)
+        return self
+
+
+def parse_id(text: object) -> EventId:
+    """An id from its text; one without a number is the first of its millisecond.
+
+    Raises:
+        InvalidEventError: it is not an id.
+    """
+    found = _ID.fullmatch(text) if isinstance(text, str) else None
+    if found is not None:
+        milliseconds, number = int(found[1]), int(found[2] or 0)
+        if milliseconds <= _LARGEST and number <= _LARGEST:
+            return EventId(milliseconds, number)
+    raise InvalidEventError(f"{text!r} is not the id of an event: MILLISECONDS-NUMBER")
+
+
+def first_id_at(when: datetime) -> EventId:
+    """The first id that an event of this time can have.
+
+    Raises:
+        InvalidEventError: the time is without a zone, or before 1970.
+    """
+    if when.tzinfo is None:
+        raise InvalidEventError(f"a time needs a zone, unlike {when}: datetime.now(UTC)")
+    milliseconds = int(when.timestamp() * 1000)
+    if milliseconds < 0:
+        raise InvalidEventError(f"no event is older than 1970, as {when} is")
+    return EventId(milliseconds, 0)
+
+
+def id_of(position: Position) -> EventId:
+    """The first id that an event at `position`, an id or a time, can have; raises as `after`."""
+    return first_id_at(position) if isinstance(position, datetime) else parse_id(position)
+
+
+def last_before(position: Position) -> str:
+    """The last id up to `position`: an id itself, but a time exclusive. Raises as `after`."""
+    found = id_of(position)
+    return str(found.before if isinstance(position, datetime) else found)
+
+
+def oldest_kept(before: Position | None, since: float | None) -> str | None:
+    """The first id that is neither before a position nor of a time, seconds since 1970, before
+    `since`; None if there is no such bound. Raises as `after`."""
+    first = [] if before is None else [id_of(before)]
+    if since is not None:
+        first.append(first_id_at(datetime.fromtimestamp(max(since, 0), UTC)))
+    return str(max(first)) if first else None
+
+
+def after(position: Position) -> str:
+    """The id after which a store begins for `position`, itself excluded, or `$`.
+
+    Raises:
+        InvalidEventError: it is neither an id, a time, `first` nor `new`.
+    """
+    if position == FIRST:
+        return BEFORE_ALL
+    if position == NEW:
+        return AFTER_ALL
+    return str(id_of(position).before)
+
+
+LONGEST_KEY: Final = LONGEST_NAME
+# The name of the stream of all events of an API ends so, where a store has such a stream.
+ALL: Final = ".*"
+# Names whose parts are remembered: they are needed several times for each event.
+REMEMBERED: Final = 1_024
+
+
+def split_name(name: object) -> tuple[str, str]:
+    """The API and the event of `API.EVENT`; an API may have dots itself.
+
+    Raises:
+        InvalidEventError: it is not such a name, or longer than 251 characters (256 if its event
+            is `dead`).
+    """
+    if isinstance(name, str) and len(name) <= LONGEST_NAME and (parts := _parts(name)) is not None:
+        return parts
+    raise InvalidEventError(
+        f"{_shown(name)} is not the name of an event: API.EVENT, of letters, digits, _ and -, "
+        f"at most {LONGEST_EVENT} characters"
+    )
+
+
+@lru_cache(REMEMBERED)
+def _parts(name: str) -> tuple[str, str] | None:
+    """The API and the event, if it is a name."""
+    if not is_name(name):
+        return None
+    api, _, event = name.rpartition(".")
+    return api, event
+
+
+def api_of(name: str) -> str:
+    """The API of `API.EVENT`, or of `API.*`: all events of an API, where they are one stream.
+
+    Raises:
+        InvalidEventError: it is not such a name.
+    """
+    return split_name(f"{name.removesuffix(ALL)}.all" if name.endswith(ALL) else name)[0]
+
+
+def dead_name(name: str) -> str:
+    """The name of the dead-letter stream of `name`."""
+    return f"{name}.{DEAD}"
+
+
+def check_word(kind: str, word: object) -> None:
+    """Raise InvalidEventError unless `word` may name a `kind`: a group or a consumer."""
+    if not is_word(word):
+        raise InvalidEventError(
+            f"{_shown(word)} is not the name of a {kind}: 1 to {LONGEST_NAME} printable ASCII "
+            "characters, no spaces"
+        )
+
+
+def check_key(key: object) -> None:
+    """Raise InvalidEventError unless `key` may be an idempotency key."""
+    if not is_word(key, LONGEST_KEY):
+        raise InvalidEventError(
+            f"{_shown(key)} is not an idempotency key: 1 to {LONGEST_KEY} printable ASCII "
+            "characters, no spaces"
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,394 @@
+"""The client of Redis: one connection that all commands share, one for each blocking read, and one
+for a channel.
+
+Each failure is one BusError, the next command reconnects, and no command is sent twice. Commands of
+many tasks are sent together. A blocking read would delay the other commands, and has its own
+connection.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final, TypeAlias, cast
+
+import anyio
+from anyio import get_cancelled_exc_class
+from coredis.exceptions import NoScriptError, RedisError
+
+from parley._node.bus.batcher import Batcher, Bounds, Cost
+from parley._node.bus.errors import BusClosedError, BusError
+from parley._node.bus.redis.connection import RedisAddress, RedisLink, RedisRequest, open_link
+from parley._node.bus.redis.errors import bus_error, is_missing_group, is_no_answer
+from parley._node.bus.redis.scripts import GroupKeys, Script
+from parley._node.errors import ParleyError
+from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes
+
+Word: TypeAlias = str | bytes | int | float
+Commands: TypeAlias = Sequence[tuple[Word, ...]]
+
+# Commands that are sent together at most, about how many bytes of their words (those of a single
+# caller may be more), and how many such requests may wait for their answers.
+MOST_TOGETHER: Final = 256
+LARGEST_TOGETHER: Final = 2**20
+REQUESTS: Final = 8
+
+# Connections for blocking reads that are kept while idle.
+IDLE_READERS: Final = 16
+# Connections at a time; a blocking read beyond that waits for one of them.
+LINKS: Final = 1_000
+# Seconds that a cancellation waits for events to be given back.
+CANCEL_PATIENCE: Final = 2.0
+# Seconds until the client connects again to listen on its channel.
+_LISTEN_PAUSE: Final = 1.0
+# Seconds between two tries to end a read whose caller is gone, and how many there are.
+_UNBLOCK_PAUSE: Final = 0.05
+_UNBLOCK_TRIES: Final = 40
+
+
+class RedisClient:
+    """The client of one server; `open` first. `timeout` is seconds for each answer; at most
+    `waiting` commands are under way, further ones wait in line."""
+
+    def __init__(self, loop: Backend, address: RedisAddress, timeout: float, waiting: int) -> None:
+        self._loop = loop
+        self._address = address
+        self._timeout = timeout
+        self._waiting = waiting
+        self._changes = Changes(loop.waiter)
+        self._shared: RedisLink | None = None
+        self._connecting = False
+        self._failure: ParleyError | None = None
+        self._under_way = 0  # of callers that wait
+        self._left = 0  # of callers that are gone
+        bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
+        self._batcher = Batcher(self._ask, _cost, loop, bounds)
+        self._finishing = 0
+        self._readers: list[RedisLink] = []  # idle
+        self._links: set[RedisLink] = set()
+        self._dialled = 0  # connections that are being made
+        self._closed = False
+        self._listens = False
+
+    async def open(self) -> None:
+        """Connect for the first time.
+
+        Raises:
+            BusError: it cannot be. ConfigError: the server is too old.
+        """
+        await self._link()
+
+    async def aclose(self) -> None:
+        """Wait for commands that are under way, end reads that wait, and disconnect."""
+        with anyio.move_on_after(self._timeout):
+            # Events that a read brought when it was ended are given back: that takes commands.
+            await self._changes.until(lambda: not self._finishing)
+        self._closed = True
+        self._changes.notify()
+        for reader in self._links - {self._shared}:
+            reader.invalidate()
+        with anyio.move_on_after(self._timeout):
+            await self._changes.until(lambda: not self._under_way and not self._finishing)
+        for link in self._links:
+            link.invalidate()
+        with anyio.move_on_after(self._timeout):
+            await self._changes.until(lambda: not self._links)
+
+    def subscribe(self, channel: str, receive: Callable[[bytes], None]) -> None:
+        """Call `receive` with each message of a channel from now on. Only the first call has an
+        effect. Messages can be lost, and the server can refuse the subscription."""
+        if not self._listens and not self._closed:
+            self._listens = True
+            self._loop.spawn(self._listen, channel, receive)
+
+    async def _listen(self, channel: str, receive: Callable[[bytes], None]) -> None:
+        while not self._closed:
+            with suppress(ParleyError):
+                link = await self._connect()
+                try:
+                    await link.listen(channel, receive)
+                finally:
+                    link.invalidate()
+            with anyio.move_on_after(_LISTEN_PAUSE):
+                await self._changes.until(lambda: self._closed)
+
+    @property
+    def under_way(self) -> int:
+        """How many commands were sent and have no answer yet."""
+        return self._under_way + self._left
+
+    def check_open(self) -> None:
+        """Raise BusClosedError once it was closed."""
+        if self._closed:
+            raise BusClosedError("the bus is closed")
+
+    async def command(self, *words: Word) -> Any:
+        """The answer to one command.
+
+        Raises:
+            BusError: any failure.
+        """
+        try:
+            return await self.raw(*words)
+        except RedisError as error:
+            raise bus_error(error) from error
+
+    async def raw(self, *words: Word) -> Any:
+        """The answer to one command, or the error that it was.
+
+        Raises:
+            coredis.exceptions.RedisError: the server's. BusError: everything else.
+        """
+        (answer,) = await self.commands([words])
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def commands(self, several: Commands) -> list[Any]:
+        """The answers to commands that are sent together; an error of the server stands in place
+        of an answer. They are not atomic: commands of others may come between.
+
+        Raises:
+            BusError: the connection was lost.
+        """
+        self.check_open()
+        if self.under_way >= self._waiting:
+            await self._in_line()
+        self._under_way += 1
+        try:
+            return await self._batcher.ask(several)
+        finally:
+            self._done()
+
+    async def _ask(self, callers: Sequence[Commands]) -> list[list[Any] | ParleyError]:
+        """For each caller the answers, or the error in place of them."""
+        try:
+            link = await self._link()
+        except ParleyError as error:
+            return [error for _ in callers]  # one attempt is enough for all
+        together = [words for several in callers for words in several]
+        try:
+            # Several callers have a task of the batcher, a single one has only its own.
+            request = link.send(together, self._timeout, batch=len(callers) > 1)
+        except RedisError as error:
+            return [self._lost(link, error) for _ in callers]
+        try:
+            answers = iter(await request.wait())
+        except get_cancelled_exc_class():
+            self._left += 1
+            self._loop.spawn(self._discard_answers, link, request)
+            raise
+        return [self._outcome(link, list(islice(answers, len(several)))) for several in callers]
+
+    async def _discard_answers(self, link: RedisLink, request: RedisRequest) -> None:
+        """Count commands whose callers are gone until their answers arrive."""
+        try:
+            self._outcome(link, await request.wait())
+        finally:
+            self._left -= 1
+            self._changes.notify()
+
+    def _outcome(self, link: RedisLink, answers: list[Any]) -> list[Any] | ParleyError:
+        for answer in answers:
+            if isinstance(answer, BaseException) and is_no_answer(answer):
+                return self._lost(link, answer)
+        return answers
+
+    def _lost(self, link: RedisLink, error: BaseException) -> ParleyError:
+        """What to raise if a connection gave no answer; it is given up."""
+        link.invalidate()
+        lost = BusClosedError("the bus is closed") if self._closed else bus_error(error)
+        lost.__cause__ = error
+        return lost
+
+    async def script(self, script: Script, keys: Sequence[Word], *arguments: Word) -> Any:
+        """What a script answers.
+
+        Raises:
+            coredis.exceptions.RedisError: the script failed. BusError: everything else.
+        """
+        rest = (len(keys), *keys, *arguments)
+        try:
+            return await self.raw(b"EVALSHA", script.digest, *rest)
+        except NoScriptError:
+            return await self.raw(b"EVAL", script.text, *rest)
+
+    async def group_script(
+        self, script: Script, keys: GroupKeys, group: Word, consumer: str, *words: Word
+    ) -> Any:
+        """What a script answers for a group; None if there is no such group.
+
+        Raises:
+            BusError: any failure.
+        """
+        try:
+            return await self.script(script, keys, group, consumer, *words)
+        except RedisError as error:
+            if is_missing_group(error):
+                return None
+            raise bus_error(error) from error
+
+    async def unless_it_fails(self, script: Script, keys: Sequence[Word], *arguments: Word) -> None:
+        """Run a script; its failure does not matter."""
+        with suppress(RedisError, BusError):
+            await self.script(script, keys, *arguments)
+
+    async def blocking(
+        self,
+        words: tuple[Word, ...],
+        block: float,
+        unwanted: Callable[[Any], Awaitable[object]],
+        lost: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """The answer to a command that may block for `block` seconds. If the caller is cancelled
+        meanwhile the read is ended, and `unwanted` gets the answer; if none came, or `unwanted`
+        failed, `lost` is called.
+
+        Raises:
+            coredis.exceptions.RedisError: the server's error. BusError: everything else.
+        """
+        reader = await self._reader()
+        request: RedisRequest
+        try:
+            request = reader.send([words], block + self._timeout)
+            answer = await request.only()
+        except get_cancelled_exc_class():
+            self._finishing += 1
+            over = self._loop.waiter()
+            self._loop.spawn(self._finish, reader, request, unwanted, lost, over.wake)
+            # The next caller is to find what is given back; but this must not take long.
+            with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
+                await over.wait()
+            raise
+        except (RedisError, OSError) as error:
+            reader.invalidate()
+            self.check_open()
+            raise bus_error(error) from error
+        self._put_back(reader)
+        self.check_open()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    # Connections.
+
+    async def _link(self) -> RedisLink:
+        """The connection that commands share, made anew if it was lost. One task does so, and all
+        tasks that wait share the outcome: none waits for one attempt after another."""
+        self.check_open()
+        while self._shared is None or not self._shared.usable:
+            if not self._connecting:
+                return await self._connect_shared()
+            await self._changes.until(lambda: not self._connecting)
+            self.check_open()
+            if self._failure is not None:
+                raise type(self._failure)(str(self._failure)) from self._failure
+        return self._shared
+
+    async def _connect_shared(self) -> RedisLink:
+        self._connecting, self._failure = True, None
+        try:
+            if self._shared is not None:
+                self._shared.invalidate()
+            self._shared = await self._connect()
+            return self._shared
+        except ParleyError as error:
+            self._failure = error
+            raise
+        finally:
+            self._connecting = False
+            self._changes.notify()
+
+    async def _reader(self) -> RedisLink:
+        self.check_open()
+        while True:
+            while self._readers:
+                reader = self._readers.pop()
+                if reader.usable:
+                    return reader
+                reader.invalidate()
+            if self._may_connect():
+                return await self._connect()
+            await self._changes.until(
+                lambda: self._closed or bool(self._readers) or self._may_connect()
+            )
+            self.check_open()
+
+    def _may_connect(self) -> bool:
+        return len(self._links) + self._dialled < LINKS
+
+    async def _connect(self) -> RedisLink:
+        self._dialled += 1
+        try:
+            link = await open_link(self._loop, self._address, self._timeout, self._ended)
+            if link.usable:
+                self._links.add(link)
+            return link
+        finally:
+            self._dialled -= 1
+            self._changes.notify()
+
+    def _ended(self, link: RedisLink) -> None:
+        self._links.discard(link)
+        self._changes.notify()
+
+    def _put_back(self, reader: RedisLink) -> None:
+        if reader.usable and len(self._readers) < IDLE_READERS and not self._closed:
+            self._readers.append(reader)
+            self._changes.notify()
+        else:
+            reader.invalidate()
+
+    async def _finish(
+        self,
+        reader: RedisLink,
+        request: RedisRequest,
+        unwanted: Callable[[Any], Awaitable[object]],
+        lost: Callable[[], None],
+        over: Callable[[], None],
+    ) -> None:
+        """End a read whose caller is gone, give back what it brought, and keep its connection."""
+        try:
+            for _ in range(_UNBLOCK_TRIES):
+                # Several times: the read may not have begun when it is asked to end.
+                await self.command(b"CLIENT", b"UNBLOCK", reader.client_id or 0)
+                with anyio.move_on_after(_UNBLOCK_PAUSE) as scope:
+                    answer = await request.only()
+                if not scope.cancelled_caught:
+                    break
+            else:
+                reader.invalidate()
+                lost()
+                return
+            await unwanted(answer)
+            self._put_back(reader)
+        except (BusError, RedisError, OSError):
+            reader.invalidate()
+            lost()
+        finally:
+            self._finishing -= 1
+            self._changes.notify()
+            over()
+
+    # The line.
+
+    async def _in_line(self) -> None:
+        await self._changes.until(lambda: self.under_way < self._waiting)
+        self.check_open()
+
+    def _done(self) -> None:
+        self._under_way -= 1
+        if self._closed or self.under_way == self._waiting - 1:
+            self._changes.notify()
+
+
+def _cost(several: Commands) -> Cost:
+    return Cost(len(several), sum([_size(words) for words in several]))
+
+
+def _size(words: tuple[Word, ...]) -> int:
+    """About how many bytes the words have; numbers have few."""
+    try:
+        return sum(map(len, cast(tuple[str, ...], words)))  # mostly all are texts
+    except TypeError:
+        return sum([len(word) for word in words if isinstance(word, str | bytes)])

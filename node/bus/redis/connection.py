@@ -1,0 +1,266 @@
+"""One connection to Redis: a connection of coredis that runs in a task of the backend.
+
+coredis connects, logs in, writes commands in their order and gives each request its response. A
+request that is cancelled stays in this order, and its response is discarded when it arrives.
+"""
+
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import anyio
+from anyio.abc import ByteStream, TaskStatus
+from coredis.commands import CommandRequest
+from coredis.connection import BaseConnection, TCPLocation
+from coredis.exceptions import RedisError
+
+from parley._node.bus.redis.errors import (
+    bus_error,
+    check_version,
+    is_no_answer,
+    is_too_old,
+    too_old,
+)
+from parley._node.errors import AddressError, ConfigError
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
+
+DEFAULT_PORT: Final = 6379
+DEFAULT_HOST: Final = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class RedisAddress:
+    """One server and database, and the user to log in as.
+
+    Attributes:
+        path: of a Unix socket; empty: TCP.
+        tls: with the system's authorities, and the host's name checked.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    path: str = ""
+    database: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+    @property
+    def place(self) -> Address:
+        """Where it is dialled, without TLS.
+
+        Raises:
+            AddressError: there is no such place.
+        """
+        if self.path:
+            return Address("unix", path=self.path)
+        return Address("tcp", self.host, self.port)
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+def parse_address(url: str) -> RedisAddress:
+    """The address that `url` is: `redis[s]://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or
+    `unix://[USER[:PASSWORD]@]PATH[?db=DATABASE]`.
+
+    Raises:
+        AddressError: it is not such an address.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        # Its text may be part of a password.
+        raise AddressError("not the address of a Redis: redis://HOST:PORT/DATABASE") from None
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise AddressError(f"{parts.scheme!r} is not the address of a Redis")
+    username = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password else None
+    if parts.scheme == "unix":
+        if parts.path in ("", "/"):
+            raise AddressError("a Unix socket needs a path: unix:///run/redis.sock")
+        database = parse_qs(parts.query).get("db", ["0"])[0]
+        found = RedisAddress(
+            path=unquote(parts.path),
+            database=_database(database),
+            username=username,
+            password=password,
+        )
+    else:
+        found = RedisAddress(
+            host=parts.hostname or DEFAULT_HOST,
+            port=DEFAULT_PORT if port is None else port,
+            database=_database(parts.path.strip("/") or "0"),
+            username=username,
+            password=password,
+            tls=parts.scheme == "rediss",
+        )
+    _ = found.place  # raises for one that cannot be
+    return found
+
+
+def _database(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise AddressError("the path of a Redis is its database, a number")
+    return int(text)
+
+
+class RedisRequest:
+    """Commands that were sent together, and their responses. With `batch` the commands cost less,
+    but a cancelled wait closes the connection."""
+
+    def __init__(
+        self,
+        connection: BaseConnection,
+        commands: Sequence[tuple[Any, ...]],
+        timeout: float,
+        batch: bool,
+    ) -> None:
+        self._batch: Awaitable[list[Any]] | None = None
+        if batch:
+            together: list[CommandRequest[Any]] = [
+                CommandRequest(*words, execution_parameters={}) for words in commands
+            ]
+            self._batch = connection.create_request_batch(together, timeout)
+            return
+        self._requests = [
+            connection.create_request(command, *arguments, raise_exceptions=False, timeout=timeout)
+            for command, *arguments in commands
+        ]
+
+    async def wait(self) -> list[Any]:
+        """Return the responses, texts as bytes. A response can be an error of the server. A
+        TimeoutError or coredis.exceptions.ConnectionError replaces each response that did not
+        arrive. Can be called again after a cancellation."""
+        if self._batch is not None:
+            return await self._batch
+        last: Any = await self._requests[-1]
+        return [await one if one.complete else last for one in self._requests]
+
+    async def only(self) -> Any:
+        """Return the response to a single command.
+
+        Raises:
+            coredis.exceptions.ConnectionError, TimeoutError: no response arrived.
+        """
+        (answer,) = await self.wait()
+        if isinstance(answer, BaseException) and is_no_answer(answer):
+            raise answer
+        return answer
+
+
+class RedisLink(BaseConnection):
+    """A connection of coredis on a stream, made by `open_link`. Discard it when it isn't `usable`,
+    and close it with `invalidate`."""
+
+    def __init__(self, address: RedisAddress, stream: ByteStream) -> None:
+        super().__init__(
+            TCPLocation(address.host, address.port),
+            username=address.username,
+            password=address.password,
+            db=address.database,
+        )
+        self._address = address
+        self._dialled = stream
+        self._failure: Exception | None = None
+
+    async def _connect(self) -> ByteStream:
+        return self._dialled
+
+    def describe(self) -> str:
+        return f"{type(self).__name__}({self._address})"
+
+    def send(
+        self, commands: Sequence[tuple[Any, ...]], timeout: float, batch: bool = False
+    ) -> RedisRequest:
+        """Send commands together. Each response must arrive within `timeout` seconds. `batch` is
+        for a task that is cancelled only when the client ends.
+
+        Raises:
+            coredis.exceptions.ConnectionError: the connection is lost.
+        """
+        return RedisRequest(self, commands, timeout, batch)
+
+    async def listen(self, channel: str, receive: Callable[[bytes], None]) -> None:
+        """Call `receive` with each message of a channel until the connection is closed. Use the
+        connection for nothing else."""
+        with suppress(RedisError):
+            self.send_command(b"SUBSCRIBE", channel)
+            async with aclosing(self.push_messages) as messages:
+                async for kind, _, message in cast(AsyncGenerator[list[Any], None], messages):
+                    if kind == b"message":
+                        receive(message)
+
+    async def log_in(self, loop: Backend, ended: Callable[[], None]) -> None:
+        """Run the connection in a task, and return after the login."""
+        ready = loop.waiter()
+        runner = loop.spawn(self._run, ready.wake, ended)
+        try:
+            await ready.wait()
+            if self._failure is not None:
+                raise self._failure
+            check_version(self.server_version)
+        except BaseException:
+            runner.cancel()
+            raise
+
+    async def _run(self, ready: Callable[[], None], ended: Callable[[], None]) -> None:
+        try:
+            await self.run(task_status=_Started(ready))
+        except Exception as error:
+            self._failure = error
+        finally:
+            ready()
+            ended()
+
+
+class _Started(TaskStatus[None]):
+    """Calls `ready` when coredis has logged in."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+
+    def started(self, value: None = None) -> None:
+        self._ready()
+
+
+async def open_link(
+    loop: Backend, address: RedisAddress, timeout: float, ended: Callable[[RedisLink], None]
+) -> RedisLink:
+    """Connect and log in within `timeout` seconds. `ended` is called when the connection ends.
+
+    Raises:
+        BusUnavailableError: no server answers. BusRefusedError: the server refuses the user or
+            password. ConfigError: the server is too old.
+    """
+    try:
+        with anyio.fail_after(timeout):
+            link = RedisLink(address, await _dial(address))
+            await link.log_in(loop, lambda: ended(link))
+            return link
+    except ConfigError:
+        raise
+    except Exception as error:
+        if not is_too_old(error):
+            refusal = bus_error(error)
+            raise type(refusal)(f"{refusal} ({address})") from error
+    raise too_old(None)  # outside the `except`: the text of that error has the password
+
+
+async def _dial(address: RedisAddress) -> ByteStream:
+    """Connect here: coredis's connections leak their buffers when they cannot connect."""
+    if address.path:
+        return await anyio.connect_unix(address.path)
+    if not address.tls:
+        return await anyio.connect_tcp(address.host, address.port)
+    return await anyio.connect_tcp(
+        address.host,
+        address.port,
+        ssl_context=ssl.create_default_context(),
+        tls_standard_compatible=False,
+    )

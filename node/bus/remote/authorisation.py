@@ -1,0 +1,182 @@
+"""Who may do what to a bus that a node offers: one question for each request.
+
+Rights follow from node ids that were proved, never from what a peer says of itself. A request that
+no rule allows is refused, and so is one whose rule fails.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from parley._node.bus.identifiers import DEAD
+from parley._node.bus.remote.messages import (
+    Drop,
+    ListConsumers,
+    ListGroups,
+    ListPending,
+    ListStreams,
+    Publish,
+    ReadHistory,
+    Redeliver,
+    RemoveConsumers,
+    RemoveGroup,
+    Request,
+    Rewind,
+    TrimStream,
+)
+from parley._node.errors import APPLICATION_ERRORS, ConfigError
+from parley._node.handlers.permissions import Allow, Roles, Rule
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import ResultCode
+from parley._node.remote import access_log as access
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.remote import Remote
+from parley._node.transport.callables import is_callable_with, require_callable
+
+logger = logging.getLogger("parley.bus")
+
+Action: TypeAlias = Literal["publish", "consume", "inspect", "manage"]
+
+# Log lines on refusals, and on callbacks that fail: at once, and from then on per second.
+LINES: Final = 100
+LINES_PER_SECOND: Final = 1.0
+
+_INSPECTING: Final = (ListStreams, ListGroups, ListConsumers, ListPending, ReadHistory)
+_MANAGING: Final = (Rewind, Redeliver, TrimStream, Drop, RemoveConsumers, RemoveGroup)
+
+
+@dataclass(frozen=True, slots=True)
+class BusRequest:
+    """What a peer wants of a bus.
+
+    Attributes:
+        peer: the peer that asks; on an unencrypted connection its `node_id` is None.
+        action: `publish`; `consume` (all that a consumer of a group does); `inspect` (look at
+            streams, groups, consumers, pending and stored events); `manage` (move a group, hand
+            out again, trim, drop, remove, and publish to a dead-letter stream).
+        name: of the event, so of the stream (or `API.*`, where a store has all events of an API
+            in one, for `inspect` and `manage`); empty for the list of all streams.
+        group: the group it is about, if any, as the store knows it.
+    """
+
+    peer: Remote
+    action: Action
+    name: str
+    group: str | None = None
+
+
+AllowRequest: TypeAlias = Callable[[BusRequest], bool | Awaitable[bool]]
+# What `node.bus(allow=)` takes: node ids and roles that may do everything; for each action node ids
+# and roles, or a function of peer and name; or a function of a request.
+AllowBus: TypeAlias = Allow | Mapping[Action, Allow] | AllowRequest
+
+
+class BusRule:
+    """The `allow=` of a bus.
+
+    Raises:
+        ConfigError: it is something else than `AllowBus` says.
+    """
+
+    __slots__ = ("_function", "_rules")
+
+    def __init__(self, allow: AllowBus) -> None:
+        self._function: AllowRequest | None = None
+        self._rules: dict[str, Rule] = {}
+        actions = get_args(Action)
+        if isinstance(allow, Mapping):
+            for action, allowed in allow.items():
+                if action not in actions:
+                    raise ConfigError(
+                        f"cannot use {action!r} as an action of a bus: it is none of "
+                        f"{', '.join(actions)}"
+                    )
+                self._rules[action] = Rule(allowed)
+        elif callable(allow) and not is_callable_with(allow, 2):
+            self._function = require_callable(allow, "allow= of a bus", "request")
+        else:
+            self._rules = dict.fromkeys(actions, Rule(cast(Allow, allow)))
+
+    async def permits(self, question: BusRequest, roles: Roles) -> bool:
+        """Whether it allows the request. Raises what a function of a request raises."""
+        if self._function is not None:
+            answer = self._function(question)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            return answer is True
+        rule = self._rules.get(question.action)
+        return rule is not None and await rule.permits(question.peer, question.name, roles)
+
+
+def questions_of(peer: Remote, request: Request) -> list[BusRequest]:
+    """All that has to be allowed for a request."""
+    if isinstance(request, Publish):
+        questions: dict[str, BusRequest] = {}
+        for event in request.events:
+            name = event.name
+            if name not in questions:
+                is_dead = name.endswith(f".{DEAD}")
+                questions[name] = BusRequest(peer, "manage" if is_dead else "publish", name)
+        return list(questions.values())
+    action: Action = "consume"
+    if isinstance(request, _INSPECTING):
+        action = "inspect"
+    elif isinstance(request, _MANAGING):
+        action = "manage"
+    stream: str = getattr(request, "name", "") or getattr(request, "stream", "")
+    return [BusRequest(peer, action, stream, getattr(request, "group", None))]
+
+
+class BusGate:
+    """Applies the rule of a bus, with the `roles` of the node. Peers that came through a tunnel may
+    ask for what is `exported` alone (section 19)."""
+
+    __slots__ = ("_exported", "_failures", "_refusals", "_roles", "_rule")
+
+    def __init__(self, rule: BusRule, exported: Callable[[str], bool], roles: Roles) -> None:
+        self._rule = rule
+        self._exported = exported
+        self._roles = roles
+        self._failures = LogRation(LINES, LINES_PER_SECOND)
+        self._refusals = LogRation(LINES, LINES_PER_SECOND)
+
+    async def permits(self, live: LiveConnection, request: Request) -> bool:
+        """Whether the peer of a connection may have its request, all of it."""
+        peer, loop = live.remote, live.backend
+        for question in questions_of(peer, request):
+            offered = not live.path or self._exported(question.name)
+            try:
+                answer = offered and await self._rule.permits(question, self._roles)
+            except APPLICATION_ERRORS:
+                if self._failures.has_room(loop.now()):
+                    logger.exception(
+                        "allow= of the bus failed, so %s is not allowed",
+                        peer,
+                        extra={"event": "rule.failed", "topic": question.name},
+                    )
+                answer = False
+            if not answer:
+                self._log_refusal(question, loop.now())
+                return False
+        return True
+
+    def _log_refusal(self, question: BusRequest, now: float) -> None:
+        peer, action, name = question.peer, question.action, question.name
+        self._refusals.log(
+            access.logger,
+            logging.INFO,
+            now,
+            "%s may not %s %r",
+            peer,
+            action,
+            name,
+            extra={
+                "event": "request.refused",
+                "kind": f"bus {action}",
+                "topic": name,
+                "code": ResultCode.NOT_AUTHORISED,
+                **access.party(peer),
+            },
+        )

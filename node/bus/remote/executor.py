@@ -1,0 +1,522 @@
+"""Does what a peer asks of a store, and makes the answer.
+
+Authorisation comes before, sending after. A peer learns details of what it sent itself, and of
+nothing else.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import anyio
+
+from parley._lbm.codec import CONTAINER_WEIGHT, ITEM_WEIGHT
+from parley._node.bus.config import BusConfig
+from parley._node.bus.data import Schemas, decode_body, encode_body
+from parley._node.bus.errors import BusBusyError, BusError
+from parley._node.bus.identifiers import DEAD
+from parley._node.bus.model import Counters, Delivery, NewEvent, StoredEvent, Trim
+from parley._node.bus.remote import limits
+from parley._node.bus.remote import messages as wire
+from parley._node.bus.remote.limits import ANSWER_HEAD, HANDED, LARGEST_COUNT
+from parley._node.bus.remote.messages import (
+    Answer,
+    Row,
+    consumer_row,
+    delivery_row,
+    pending_row,
+    row_cost,
+    stored_row,
+    that_fit,
+)
+from parley._node.bus.store import Store
+from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.event_types import is_stream_name, is_word
+from parley._node.protocol.memory_budget import (
+    EVENT_WEIGHT,
+    HANDED_WEIGHT,
+    ROW_WEIGHT,
+    MemoryBudget,
+)
+from parley._node.transport.loop import Loop, Timer
+
+# The stream, the group and the consumer, as the store knows them.
+Place: TypeAlias = tuple[str, str, str]
+
+_MOST: Final = HANDED
+
+
+class Leftovers:
+    """Events handed out on streams that have ended, until their consumer asks for its own."""
+
+    __slots__ = ("_count", "_most", "_places")
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._places: dict[Place, dict[str, None]] = {}  # the oldest first, and of each its ids
+        self._count = 0
+        self._most = most
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, place: Place, id: str) -> None:
+        """The stream on which it was handed out has ended."""
+        ids = self._places.setdefault(place, {})
+        self._count += id not in ids
+        ids[id] = None
+        if self._count > self._most:
+            self.take(next(iter(self._places)), 1)
+
+    def take(self, place: Place, count: int) -> list[str]:
+        """Up to `count` ids of this consumer, which are then forgotten."""
+        ids = self._places.get(place, {})
+        found = list(islice(ids, count))
+        for id in found:
+            del ids[id]
+        self._count -= len(found)
+        if not ids:
+            self._places.pop(place, None)
+        return found
+
+
+class Unsettled:
+    """Events handed out on one stream and not settled yet; charged to `account`."""
+
+    __slots__ = ("_account", "_consumers", "_most")
+
+    def __init__(self, account: MemoryBudget, most: int = _MOST) -> None:
+        self._account = account
+        self._consumers: dict[tuple[str, str, str], str] = {}  # the oldest first
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def add(self, place: Place, ids: Sequence[str]) -> None:
+        """They are being handed out to the consumer."""
+        stream, group, consumer = place
+        consumers, before = self._consumers, len(self._consumers)
+        for id in ids:
+            consumers[stream, group, id] = consumer
+        while len(consumers) > self._most:
+            del consumers[next(iter(consumers))]
+        self._account.charge(HANDED_WEIGHT * (len(consumers) - before))
+
+    def known(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
+        """Those of `ids` that were handed out here."""
+        return [id for id in ids if (stream, group, id) in self._consumers]
+
+    def settle(self, stream: str, group: str, ids: Sequence[str]) -> None:
+        """They are done, or given back."""
+        for id in ids:
+            if self._consumers.pop((stream, group, id), None) is not None:
+                self._account.release(HANDED_WEIGHT)
+
+    def leave(self, leftovers: Leftovers) -> None:
+        """The stream has ended."""
+        for (stream, group, id), consumer in self._consumers.items():
+            leftovers.add((stream, group, consumer), id)
+        self._account.release(HANDED_WEIGHT * len(self._consumers))
+        self._consumers.clear()
+
+
+# Events that are asked for as long as nothing is known of their size.
+_FIRST = 16
+# Seconds that giving back takes at most when the stream is over.
+_PATIENCE = 5.0
+
+
+@dataclass(slots=True)
+class DeliveryBatch:
+    """Events to answer with: `deliveries` are the peer's once they are sent; no answer has room
+    for those that are `too_large`."""
+
+    place: Place
+    deliveries: list[Delivery] = field(default_factory=list)
+    too_large: list[Delivery] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[str]:
+        return [delivery.event.id for delivery in self.deliveries]
+
+
+class _Kept(NamedTuple):
+    """What waits for the next Read until `deadline`, when `timer` gives it back; its bytes."""
+
+    deliveries: list[Delivery]
+    size: int
+    deadline: float
+    timer: Timer
+
+
+class EventFetcher:
+    """The events of one stream's answers, each with at most `largest` bytes of rows; what is kept
+    for the next is charged to `account`."""
+
+    __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_store", "_wanted", "size")
+
+    def __init__(self, store: Store, loop: Loop, largest: int, account: MemoryBudget) -> None:
+        self._account = account
+        self._store = store
+        self._loop = loop
+        self._largest = largest
+        self._wanted = min(largest, limits.ANSWER_SIZE)
+        self._row = self._wanted // _FIRST  # the longest row of the last answer
+        self._kept: dict[Place, _Kept] = {}
+        self.size = 0  # of all that is kept
+
+    async def read(self, batch: DeliveryBatch, count: int, wait: float) -> None:
+        """Fill a batch as `Store.read`; what was kept comes first."""
+        kept = self._take_kept(batch.place)
+        if kept is None:
+            found = await self._store.read(*batch.place, self._count(count), wait)
+            deadline = self._loop.now() + limits.KEPT_FOR
+        else:
+            found, deadline = kept.deliveries, kept.deadline
+        # Nothing waits from here on until all of them are accounted for.
+        rest = [*self._fill(batch, found[:count]), *found[count:]]
+        if rest and not self._keep(batch.place, rest, deadline):
+            await self._give_back(batch.place, rest)
+        await self._set_aside(batch)
+
+    async def own(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
+        """Fill a batch as `Store.own`, with what the consumer's last process left: `left` are the
+        ids that this node remembers of it."""
+        stream, group, consumer = batch.place
+        await self._redeliver(batch, await self._store.own(*batch.place, self._count(count)))
+        due = 0
+        for id in left:
+            due += await self._store.nack(stream, group, consumer, id, 0.0, "the connection ended")
+        if due:
+            idle = limits.LONGEST_TIME_MS / 1000
+            await self._redeliver(batch, await self._store.claim(*batch.place, due, idle))
+
+    async def claim(self, batch: DeliveryBatch, count: int, idle: float) -> None:
+        """Fill a batch as `Store.claim`."""
+        found = await self._store.claim(*batch.place, self._count(count), idle)
+        await self._redeliver(batch, found)
+
+    async def history(
+        self, stream: str, after: str, until: str | None, count: int, wait: float
+    ) -> tuple[list[StoredEvent], StoredEvent | None]:
+        """As `Store.history`: the events that fit; if none does, the one that is too large."""
+        found = await self._store.history(stream, after, until, self._count(count), wait)
+        fit: list[StoredEvent] = []
+        room = self._wanted
+        for event in found:
+            cost = row_cost([*event])
+            if cost > self._largest or (fit and cost > room):
+                return fit, (event if not fit else None)
+            fit.append(event)
+            room -= cost
+        return fit, None
+
+    async def give_back(self, batch: DeliveryBatch) -> None:
+        """Give back a batch that could not be sent; it is empty then."""
+        deliveries, batch.deliveries, batch.too_large = (
+            [*batch.deliveries, *batch.too_large],
+            [],
+            [],
+        )
+        await self._give_back(batch.place, deliveries)
+
+    async def aclose(self) -> None:
+        """The stream is over: give back what is kept."""
+        for place in list(self._kept):
+            kept = self._take_kept(place)
+            if kept is not None:
+                await self._give_back(place, kept.deliveries)
+
+    # Inside.
+
+    def _count(self, count: int) -> int:
+        """How many to ask for, going by the size of the last ones."""
+        return max(1, min(count, self._wanted // self._row))
+
+    def _fill(self, batch: DeliveryBatch, found: list[Delivery]) -> list[Delivery]:
+        """Take what fits, in order; returns the rest."""
+        room, longest = self._wanted - sum(map(_cost, batch.deliveries)), 1
+        for at, delivery in enumerate(found):
+            cost = _cost(delivery)
+            if cost > self._largest:
+                batch.too_large.append(delivery)
+                continue
+            longest = max(longest, cost)
+            if batch.deliveries and cost > room:
+                self._row = longest
+                return found[at:]
+            batch.deliveries.append(delivery)
+            room -= cost
+        if batch.deliveries:
+            self._row = longest
+        return []
+
+    async def _redeliver(self, batch: DeliveryBatch, found: list[Delivery]) -> None:
+        rest = self._fill(batch, found)
+        await self._give_back(batch.place, rest)
+        await self._set_aside(batch)
+
+    async def _set_aside(self, batch: DeliveryBatch) -> None:
+        """Hand on what no answer has room for: to others, and after some attempts to the dead
+        letters."""
+        stream, group, consumer = batch.place
+        for delivery in batch.too_large:
+            error = f"of {_cost(delivery):,} bytes; answers to this node take {self._largest:,}"
+            id, attempt = delivery.event.id, delivery.attempt
+            if attempt >= limits.TOO_LARGE_ATTEMPTS and not stream.endswith(f".{DEAD}"):
+                await self._store.bury(stream, group, consumer, id, error)
+            else:
+                delay = limits.TOO_LARGE_DELAY
+                await self._store.nack(stream, group, consumer, id, delay, error)
+
+    def _keep(self, place: Place, deliveries: list[Delivery], deadline: float) -> bool:
+        """Keep them for the next Read, if there is room."""
+        size = sum(map(_cost, deliveries))
+        weight = size + ROW_WEIGHT * len(deliveries)
+        if self.size + size > limits.KEPT_SIZE or not self._account.has_room(weight):
+            return False
+        before = self._take_kept(place)
+        if before is not None:
+            deliveries, deadline = [*before.deliveries, *deliveries], before.deadline
+            size += before.size
+        timer = self._loop.at(deadline, lambda: self._expire(place))
+        self._kept[place] = _Kept(deliveries, size, deadline, timer)
+        self.size += size
+        self._account.charge(size + ROW_WEIGHT * len(deliveries))
+        return True
+
+    def _take_kept(self, place: Place) -> _Kept | None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            kept.timer.cancel()
+            self.size -= kept.size
+            self._account.release(kept.size + ROW_WEIGHT * len(kept.deliveries))
+        return kept
+
+    def _expire(self, place: Place) -> None:
+        kept = self._take_kept(place)
+        if kept is not None:
+            self._loop.spawn(self._give_back, place, kept.deliveries)
+
+    async def _give_back(self, place: Place, deliveries: Sequence[Delivery]) -> None:
+        if not deliveries:
+            return
+        ids = [delivery.event.id for delivery in deliveries]
+        with suppress(BusError), anyio.move_on_after(_PATIENCE, shield=True):
+            for start in range(0, len(ids), limits.LARGEST_COUNT):
+                await self._store.release(*place, ids[start : start + limits.LARGEST_COUNT])
+
+
+def _cost(delivery: Delivery) -> int:
+    return row_cost(delivery_row(delivery))
+
+
+def _decoded_weight(body: str) -> int:
+    """About how many bytes an event's data takes in memory, at most."""
+    items, containers = body.count(",") + body.count(":"), body.count("[") + body.count("{")
+    return EVENT_WEIGHT + 2 * len(body) + ITEM_WEIGHT * items + CONTAINER_WEIGHT * containers
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A bus as one peer's streams see it: its consumers are called `prefix` and what it says.
+    `counters` are those of the bus: what peers do is counted with what the node does itself."""
+
+    store: Store
+    config: BusConfig
+    schemas: Schemas
+    counters: Counters
+    prefix: str
+
+
+class RequestExecutor:
+    """The requests of one stream. What is kept for the peer is charged to `account`."""
+
+    def __init__(self, offer: Offer, loop: Loop, largest: int, account: MemoryBudget) -> None:
+        """`largest` is the longest payload of an answer, in bytes."""
+        self._offer = offer
+        self._store = offer.store
+        self._prefix = offer.prefix
+        self._counters = offer.counters
+        self._rows = largest - ANSWER_HEAD
+        self._account = account
+        self.unsettled = Unsettled(account)
+        self.fetcher = EventFetcher(offer.store, loop, self._rows, account)
+        # What each request that hands out no events does; all of it raises what the store raises.
+        self.acts: dict[type[wire.Request], Callable[[Any], Awaitable[Answer]]] = {
+            wire.Publish: self._publish,
+            wire.Join: self._join,
+            wire.Touch: self._touch,
+            wire.Ack: self._ack,
+            wire.Nack: self._nack,
+            wire.Release: self._release,
+            wire.Bury: self._bury,
+            wire.ListStreams: self._streams,
+            wire.ListGroups: self._groups,
+            wire.ListConsumers: self._consumers,
+            wire.ListPending: self._pending,
+            wire.ReadHistory: self._history,
+            wire.Rewind: self._rewind,
+            wire.Redeliver: self._redeliver,
+            wire.TrimStream: self._trim,
+            wire.Drop: self._drop,
+            wire.RemoveConsumers: self._remove_consumers,
+            wire.RemoveGroup: self._remove_group,
+        }
+
+    def batch(self, request: wire.Read | wire.Own | wire.Claim) -> DeliveryBatch:
+        """An empty batch, for `fetch`."""
+        return DeliveryBatch((request.name, request.group, self._prefix + request.consumer))
+
+    async def fetch(
+        self,
+        request: wire.Read | wire.Own | wire.Claim,
+        batch: DeliveryBatch,
+        leftovers: Leftovers,
+    ) -> Answer:
+        """Hand out events: what is in `batch` when it returns, raises or is cancelled is either
+        sent or given back by the caller. Raises what the store raises."""
+        if isinstance(request, wire.Read):
+            await self.fetcher.read(batch, request.number, request.wait)
+        elif isinstance(request, wire.Own):
+            left = leftovers.take(batch.place, request.number)
+            await self.fetcher.own(batch, request.number, left)
+        else:
+            await self.fetcher.claim(batch, request.number, request.idle)
+        if batch.too_large and not batch.deliveries:
+            return Answer(ResultCode.PAYLOAD_TOO_LARGE)
+        return Answer(rows=[delivery_row(delivery) for delivery in batch.deliveries])
+
+    def count_delivered(self, batch: DeliveryBatch) -> None:
+        """Count events that were handed to the peer."""
+        self._counters.delivered += len(batch.deliveries)
+        self._counters.retried += sum(one.attempt > 1 for one in batch.deliveries)
+
+    # Publishing.
+
+    async def _publish(self, asked: wire.Publish) -> Answer:
+        weight = 0
+        for given in asked.events:
+            weight += _decoded_weight(given.body)
+        if not self._account.has_room(weight):
+            raise BusBusyError(f"there is no room for {weight:,} bytes of events")
+        self._account.charge(weight)
+        try:
+            published = await self._store.publish(
+                list(map(self._new_event, asked.events)), durable=asked.durable
+            )
+        finally:
+            self._account.release(weight)
+        self._counters.published += sum(not one.duplicate for one in published)
+        return Answer(rows=list(map(list, published)))
+
+    def _new_event(self, given: wire.Given) -> NewEvent:
+        data = decode_body(given.body)
+        # Written anew: what is stored is as our own would be, and NaN is refused.
+        body = encode_body(data, self._offer.config.max_event_bytes)
+        if self._offer.schemas:
+            self._offer.schemas.check_published(given.name, data)
+        return NewEvent(given.name, data, body, given.key, given.version)
+
+    # Consuming.
+
+    async def _join(self, asked: wire.Join) -> Answer:
+        consumer = self._prefix + asked.consumer
+        await self._store.join(asked.name, asked.group, consumer, asked.after)
+        return Answer()
+
+    async def _touch(self, asked: wire.Touch) -> Answer:
+        consumer = self._prefix + asked.consumer
+        await self._store.touch(asked.name, asked.group, consumer, asked.ids)
+        return Answer()
+
+    async def _ack(self, asked: wire.Ack) -> Answer:
+        name, group, ids = asked
+        ours = self.unsettled.known(name, group, ids)
+        count = await self._store.ack(name, group, ours) if ours else 0
+        self._counters.acknowledged += count
+        self.unsettled.settle(name, group, ours)
+        return Answer(number=count)
+
+    async def _nack(self, asked: wire.Nack) -> Answer:
+        name, group, consumer, id, delay, error = asked
+        done = await self._store.nack(name, group, self._prefix + consumer, id, delay, error)
+        if done:
+            self._counters.failed += 1
+            self.unsettled.settle(name, group, [id])
+        return Answer(number=int(done))
+
+    async def _release(self, asked: wire.Release) -> Answer:
+        name, group, consumer, ids = asked
+        await self._store.release(name, group, self._prefix + consumer, ids)
+        self.unsettled.settle(name, group, ids)
+        return Answer()
+
+    async def _bury(self, asked: wire.Bury) -> Answer:
+        name, group, consumer, id, error = asked
+        dead = await self._store.bury(name, group, self._prefix + consumer, id, error)
+        if dead is not None:
+            self._counters.failed += 1
+            self._counters.dead_lettered += 1
+            self.unsettled.settle(name, group, [id])
+        return Answer(ids=[] if dead is None else [dead])
+
+    # Looking.
+
+    async def _streams(self, asked: wire.ListStreams) -> Answer:
+        rows = [[*one] for one in await self._store.streams() if is_stream_name(one.name)]
+        return self._page(rows, asked.after_name)
+
+    async def _groups(self, asked: wire.ListGroups) -> Answer:
+        found = await self._store.groups(asked.stream)
+        return self._page([[*one] for one in found if is_word(one.name)], asked.after_name, by=1)
+
+    async def _consumers(self, asked: wire.ListConsumers) -> Answer:
+        found = await self._store.consumers(asked.stream, asked.group)
+        rows = [consumer_row(one) for one in found if is_word(one.name)]
+        return self._page(rows, asked.after_name)
+
+    async def _pending(self, asked: wire.ListPending) -> Answer:
+        found = await self._store.pending(*asked)
+        rows, more = that_fit([pending_row(one) for one in found], self._rows)
+        return Answer(rows=rows, more=more)
+
+    async def _history(self, asked: wire.ReadHistory) -> Answer:
+        stream, count, after, until, wait = asked
+        found, too_large = await self.fetcher.history(stream, after, until, count, wait)
+        if too_large is not None:
+            return Answer(ResultCode.PAYLOAD_TOO_LARGE, ids=[too_large.id])
+        return Answer(rows=list(map(stored_row, found)))
+
+    def _page(self, rows: list[Row], after: str, by: int = 0) -> Answer:
+        """The rows with a name, at index `by`, that comes after `after`."""
+        left = [row for row in rows if row[by] > after] if after else rows
+        fit, more = that_fit(left[:LARGEST_COUNT], self._rows)
+        return Answer(rows=fit, more=more or len(left) > LARGEST_COUNT)
+
+    # Keeping order.
+
+    async def _rewind(self, asked: wire.Rewind) -> Answer:
+        await self._store.rewind(*asked)
+        return Answer()
+
+    async def _redeliver(self, asked: wire.Redeliver) -> Answer:
+        return Answer(ids=await self._store.redeliver(*asked))
+
+    async def _trim(self, asked: wire.TrimStream) -> Answer:
+        stream, max_length, before, max_bytes, approximate = asked
+        bounds = Trim(max_length, before, max_bytes, approximate)
+        return Answer(number=await self._store.trim(stream, bounds))
+
+    async def _drop(self, asked: wire.Drop) -> Answer:
+        return Answer(number=await self._store.drop(*asked))
+
+    async def _remove_consumers(self, asked: wire.RemoveConsumers) -> Answer:
+        names = await self._store.remove_consumers(*asked)
+        rows, more = that_fit([[name] for name in names if is_word(name)], self._rows)
+        return Answer(rows=rows, more=more)
+
+    async def _remove_group(self, asked: wire.RemoveGroup) -> Answer:
+        return Answer(number=int(await self._store.remove_group(*asked)))

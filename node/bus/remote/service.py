@@ -1,0 +1,399 @@
+"""The bus that a node offers to its peers: one for all of their streams `bus`.
+
+A node offers one bus, once; what a peer may do is up to `allow`, and without it nothing is
+allowed. The streams of one connection are few, and share what may wait.
+"""
+
+import logging
+from contextlib import suppress
+from typing import Protocol
+
+import anyio
+
+from parley._lbm.errors import LbmDecodeError
+from parley._node.bus.config import BusConfig
+from parley._node.bus.data import Schemas
+from parley._node.bus.errors import BusError
+from parley._node.bus.model import Counters
+from parley._node.bus.remote import limits
+from parley._node.bus.remote import messages as wire
+from parley._node.bus.remote.authorisation import (
+    LINES,
+    LINES_PER_SECOND,
+    AllowBus,
+    BusGate,
+    BusRule,
+)
+from parley._node.bus.remote.executor import DeliveryBatch, Leftovers, Offer, RequestExecutor
+from parley._node.bus.remote.messages import Answer, encode_answer, refusal_of
+from parley._node.bus.store import Store
+from parley._node.errors import ParleyError, PeerClosedError, StreamResetError
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.logs import LogRation
+from parley._node.protocol.codes import BUS_LABEL, BusType, CloseCode, ResultCode
+from parley._node.protocol.memory_budget import (
+    HANDED_WEIGHT,
+    PLACE_WEIGHT,
+    REQUEST_WEIGHT,
+    ROW_WEIGHT,
+)
+from parley._node.remote import access_log as access
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.stream import Stream, StreamEvent
+from parley._node.transport.conditions import Changes
+
+logger = logging.getLogger("parley.bus")
+
+_OVER = (StreamResetError, PeerClosedError, anyio.ClosedResourceError)
+_MALFORMED = Answer(ResultCode.MALFORMED)
+_OVERLOADED = Answer(ResultCode.OVERLOADED)
+_CANCELLED = Answer(ResultCode.CANCELLED)
+_NOT_ALLOWED = Answer(ResultCode.NOT_AUTHORISED)
+
+_HANDS_OUT = wire.Read | wire.Own | wire.Claim
+# Requests that make a consumer known, or a group.
+_CONSUMES = wire.Join | wire.Read | wire.Own | wire.Claim | wire.Touch
+# Requests with answers that may be long.
+_LARGE = (
+    _HANDS_OUT
+    | wire.ReadHistory
+    | wire.ListStreams
+    | wire.ListGroups
+    | wire.ListConsumers
+    | wire.ListPending
+    | wire.RemoveConsumers
+)
+
+
+class ConnectionShare:
+    """What one connection has of the bus: how many streams, and Reads that wait."""
+
+    __slots__ = ("streams", "waiting")
+
+    def __init__(self) -> None:
+        self.streams = 0
+        self.waiting = 0
+
+
+class BusSession:
+    """The requests of one stream. `share` counts for all of its connection."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        executor: RequestExecutor,
+        gate: BusGate,
+        share: ConnectionShare,
+        leftovers: Leftovers,
+        failures: LogRation,
+    ) -> None:
+        self._stream = stream
+        self._live = stream.live
+        self._account = stream.live.core.account
+        self._executor = executor
+        self._gate = gate
+        self._share = share
+        self._leftovers = leftovers
+        self._failures = failures
+        self._changes = Changes(stream.live.backend.waiter)
+        self._running = 0
+        self._in_hand = 0  # bytes of requests worked on, and of answers not sent
+        self._waits: set[anyio.CancelScope] = set()
+        self._large = anyio.Semaphore(limits.LARGE_ANSWERS, fast_acquire=True)
+        self._places: set[tuple[str, str, str]] = set()
+
+    async def run(self) -> None:
+        """Serve the stream to its end; events handed out on it are then leftovers."""
+        try:
+            while True:
+                try:
+                    event = await self._stream.receive_event()
+                except anyio.EndOfStream:
+                    return
+                await self._receive(event)
+        finally:
+            for scope in self._waits:
+                scope.cancel()
+            try:
+                await self._changes.until(lambda: not self._running)
+            finally:
+                self._executor.unsettled.leave(self._leftovers)
+                self._account.release(PLACE_WEIGHT * len(self._places))
+                await self._executor.fetcher.aclose()
+
+    async def _receive(self, event: StreamEvent) -> None:
+        weight = REQUEST_WEIGHT + len(event.payload)  # while it is worked on
+        if not event.wants_answer:
+            self._live.core.count_dropped()
+        elif self._running >= limits.REQUESTS or not self._account.has_room(weight):
+            await self._answer(event, _OVERLOADED)
+        else:
+            self._running += 1
+            self._in_hand += len(event.payload)
+            self._account.charge(weight)
+            self._live.backend.spawn(self._serve, event, weight)
+            if self._in_hand > limits.IN_HAND:
+                await self._changes.until(lambda: self._in_hand <= limits.IN_HAND)
+
+    async def _serve(self, event: StreamEvent, weight: int) -> None:
+        """Answer one request, whatever becomes of it; never raises."""
+        try:
+            try:
+                request = wire.decode_request(event.subcategory, event.payload)
+            except LbmDecodeError:
+                await self._answer(event, _MALFORMED)
+                return
+            if getattr(request, "wait", 0.0) > 0:
+                await self._serve_waiting(event, request)
+            elif isinstance(request, _LARGE):
+                # What is fetched is held until there was room to send it.
+                async with self._large:
+                    await self._serve_large(event, request)
+            else:
+                refusal = await self._refusal(event, request)
+                await self._answer(event, refusal or await self._perform(request))
+        except _OVER:
+            pass  # nobody is there to be answered
+        except Exception:
+            self._log()
+            with suppress(*_OVER):
+                await self._answer(event, Answer(ResultCode.HANDLER_FAILED))
+        finally:
+            self._running -= 1
+            self._in_hand -= len(event.payload)
+            self._account.release(weight)
+            self._changes.notify()
+
+    async def _serve_waiting(self, event: StreamEvent, request: wire.Request) -> None:
+        if self._share.waiting >= limits.WAITING_READS:
+            await self._answer(event, _OVERLOADED)
+            return
+        self._share.waiting += 1
+        try:
+            await self._serve_large(event, request)
+        finally:
+            self._share.waiting -= 1
+
+    async def _serve_large(self, event: StreamEvent, request: wire.Request) -> None:
+        refusal = await self._refusal(event, request)
+        if refusal is not None:
+            await self._answer(event, refusal)
+        elif isinstance(request, _HANDS_OUT):
+            await self._hand_out(event, request)
+        elif isinstance(request, wire.ReadHistory):
+            await self._answer(event, await self._wait(event, request, None))
+        else:
+            await self._answer(event, await self._perform(request))
+
+    async def _refusal(self, event: StreamEvent, request: wire.Request) -> Answer | None:
+        """The answer to a request that is not to be done, else None. A callback that never
+        returns is waited for only as long as the peer waits for the answer."""
+        allowed = None
+        with anyio.CancelScope() as scope:
+            event.when_cancelled(scope.cancel)
+            allowed = await self._gate.permits(self._live, request)
+        if allowed is None:
+            return _CANCELLED
+        if not allowed:
+            return _NOT_ALLOWED
+        if isinstance(request, _CONSUMES):
+            place = (request.name, request.group, request.consumer)
+            if place not in self._places:
+                if len(self._places) >= limits.PLACES or not self._account.has_room(PLACE_WEIGHT):
+                    return _OVERLOADED
+                self._places.add(place)
+                self._account.charge(PLACE_WEIGHT)
+        return None
+
+    async def _hand_out(
+        self, event: StreamEvent, request: wire.Read | wire.Own | wire.Claim
+    ) -> None:
+        """Answer with events, which go back if they cannot be sent."""
+        executor = self._executor
+        batch = executor.batch(request)
+        sent = False
+        try:
+            answer = await self._wait(event, request, batch)
+            if event.cancelled:
+                answer = _CANCELLED
+            elif not self._account.has_room(HANDED_WEIGHT * len(batch.deliveries)):
+                answer = _OVERLOADED
+            payload, weight = self._encode(answer)
+            if answer.code != ResultCode.ACCEPTED or not weight:
+                # Before the refusal, which may wait for room long: nothing counts them any more.
+                del answer
+                await self._take_back(batch)
+                await self._send(event, payload, weight)
+                return
+            # From here on they may be acknowledged: that can come before we run again.
+            executor.unsettled.add(batch.place, batch.ids)
+            await self._send(event, payload, weight)
+            sent = True
+            executor.count_delivered(batch)
+        finally:
+            if not sent:
+                await self._take_back(batch)
+
+    async def _take_back(self, batch: DeliveryBatch) -> None:
+        """Give back what was not sent, once."""
+        self._executor.unsettled.settle(*batch.place[:2], batch.ids)
+        await self._executor.fetcher.give_back(batch)
+
+    async def _wait(
+        self, event: StreamEvent, request: wire.Request, batch: DeliveryBatch | None
+    ) -> Answer:
+        """Perform what may take long: until Cancel, or the end of the stream. After a long wait
+        the peer may have lost the right to it."""
+        answer = _CANCELLED
+        now = self._live.backend.now
+        began = now()
+        with anyio.CancelScope() as scope:
+            self._waits.add(scope)
+            try:
+                event.when_cancelled(scope.cancel)
+                answer = await self._perform(request, batch)
+            finally:
+                self._waits.discard(scope)
+        if answer.rows and now() - began >= limits.ASKED_AGAIN_AFTER:
+            return await self._refusal(event, request) or answer
+        return answer
+
+    async def _perform(self, request: wire.Request, batch: DeliveryBatch | None = None) -> Answer:
+        """Run a request; its duration is logged if that was asked for."""
+        now = self._live.backend.now
+        began = now()
+        answer = await self._answer_of(request, batch)
+        if access.logs_answers():
+            kind, name = f"bus {type(request).__name__.lower()}", _name_of(request)
+            access.log_answered(self._live.remote, kind, name, answer.code, now() - began)
+        return answer
+
+    async def _answer_of(self, request: wire.Request, batch: DeliveryBatch | None) -> Answer:
+        executor = self._executor
+        try:
+            if batch is not None and isinstance(request, _HANDS_OUT):
+                return await executor.fetch(request, batch, self._leftovers)
+            return await executor.acts[type(request)](request)
+        except BusError as error:
+            return refusal_of(error)
+        except Exception:
+            self._log()
+            return Answer(ResultCode.HANDLER_FAILED)
+
+    def _log(self) -> None:
+        if self._failures.has_room(self._live.backend.now()):
+            logger.exception(
+                "the bus failed at a request of %s",
+                self._live.remote,
+                extra={"event": "bus.request-failed"},
+            )
+
+    async def _answer(self, event: StreamEvent, answer: Answer) -> None:
+        """Send an answer, or a refusal where it finds no room to wait in."""
+        payload, weight = self._encode(answer)
+        del answer  # its rows are not held while a refusal waits
+        await self._send(event, payload, weight)
+
+    def _encode(self, answer: Answer) -> tuple[bytes, int]:
+        """The payload of an answer, and what it weighs until there was room for it, as rows and
+        encoded; if the account has no room for that, those of a refusal: its weight is 0."""
+        payload = encode_answer(answer)
+        rows = answer.rows or ()
+        weight = 2 * len(payload) + ROW_WEIGHT * len(rows)
+        if rows and not self._account.has_room(weight):
+            return encode_answer(_OVERLOADED), 0
+        return payload, weight
+
+    async def _send(self, event: StreamEvent, payload: bytes, weight: int) -> None:
+        self._in_hand += len(payload)
+        self._account.charge(weight)
+        try:
+            await event.answer(BusType.ANSWER, payload=payload)
+        finally:
+            self._in_hand -= len(payload)
+            self._account.release(weight)
+            self._changes.notify()
+
+
+def _name_of(request: wire.Request) -> str:
+    """Return the name of the events that a request is for; empty if it is for all."""
+    if isinstance(request, wire.Publish):
+        return request.events[0].name
+    return str(getattr(request, "name", ""))
+
+
+# Before the consumers of peers that proved no id: they share their names.
+UNENCRYPTED = "unencrypted/"
+
+
+class Offered(Protocol):
+    """What can be offered: a `Bus`."""
+
+    @property
+    def config(self) -> BusConfig:
+        """Its settings, of which `max_event_bytes` holds for what peers publish."""
+
+    @property
+    def schemas(self) -> Schemas:
+        """The schemas that what is published has to satisfy."""
+
+    @property
+    def counters(self) -> Counters:
+        """What was done with its events, by this node and by its peers."""
+
+    async def opened(self) -> Store:
+        """Its store, opened now if it was not; raises BusError."""
+
+
+class BusService:
+    """Serves streams `bus`. `gate` is asked before each request; `shares` has the peers that have
+    such streams now."""
+
+    def __init__(self, bus: Offered, gate: BusGate) -> None:
+        self._bus = bus
+        self._gate = gate
+        self.shares: dict[LiveConnection, ConnectionShare] = {}
+        self._leftovers = Leftovers()
+        self._failures = LogRation(LINES, LINES_PER_SECOND)
+
+    def __repr__(self) -> str:
+        return f"<BusService: {len(self.shares)} peers, {len(self._leftovers)} events left>"
+
+    async def serve(self, stream: Stream) -> None:
+        """Serve one stream to its end; the handler of the label."""
+        live = stream.live
+        share = self.shares.setdefault(live, ConnectionShare())
+        if share.streams >= limits.STREAMS:
+            stream.reset(CloseCode.OVERLOADED)
+            return
+        share.streams += 1
+        try:
+            try:
+                store = await self._bus.opened()
+            except BusError:
+                stream.reset(CloseCode.INTERNAL_ERROR)
+                raise
+            prefix = UNENCRYPTED if live.node_id is None else f"{live.node_id}/"
+            offer = Offer(store, self._bus.config, self._bus.schemas, self._bus.counters, prefix)
+            account, largest = live.core.account, live.limits.max_payload
+            executor = RequestExecutor(offer, live.backend, largest, account)
+            await BusSession(
+                stream, executor, self._gate, share, self._leftovers, self._failures
+            ).run()
+        finally:
+            share.streams -= 1
+            if not share.streams:
+                del self.shares[live]
+
+
+def offer_bus(handlers: Handlers, bus: Offered, allow: AllowBus) -> BusService:
+    """From now on peers may open streams `bus` to `bus`, which is opened with the first.
+
+    Raises:
+        ParleyError: a bus is offered already. ConfigError: `allow` isn't a rule.
+    """
+    if BUS_LABEL in handlers.reserved:
+        raise ParleyError("a node offers one bus, and one is offered already")
+    service = BusService(bus, BusGate(BusRule(allow), handlers.exported, handlers.roles))
+    handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, service.serve)
+    return service

@@ -1,0 +1,264 @@
+"""What the thread knows of streams, groups and consumers without asking the database.
+
+Numbers of events are kept up to date, never counted; they are changed here and written once for
+each transaction (`write_down`), and forgotten (`forget`) when it fails or another process wrote.
+"""
+
+import sqlite3
+from dataclasses import dataclass, field
+from typing import Final
+
+from parley._node.bus.sqlite.schema import first_at
+
+# Streams, groups and consumers that are remembered; beyond that all are read anew.
+REMEMBERED: Final = 10_000
+# Seconds that the time written of a consumer may be behind its last sign of life: a consumer that
+# waits does not write each time that it asks.
+SIGN: Final = 1.0
+
+_ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
+
+
+@dataclass(slots=True, eq=False)
+class StreamRow:
+    """A row of `streams`. `groups` is None until they are needed; `added` is how many events this
+    transaction published."""
+
+    number: int
+    name: str
+    published: int
+    last: int
+    length: int
+    size: int
+    keys: int
+    added: int = 0
+    groups: "dict[str, GroupRow] | None" = None
+
+
+@dataclass(slots=True, eq=False)
+class GroupRow:
+    """A row of `groups`. `held_since` is not above the time of any event that is held in it."""
+
+    number: int
+    stream: StreamRow
+    name: str
+    cursor: int
+    passed: int
+    pending: int
+    redelivered: int
+    dead_lettered: int
+    held_since: float = 0.0
+    consumers: "dict[str, ConsumerRow]" = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int:
+        """How many events it was never handed."""
+        return max(0, self.stream.published - self.passed)
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerRow:
+    """A row of `consumers`. `written` is what the row has for `seen`."""
+
+    number: int
+    name: str
+    seen: float
+    written: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.written = self.seen
+
+
+class Books:
+    """What all operations of a transaction share.
+
+    Attributes:
+        cursor: for their queries.
+        now: the time of the transaction, seconds since 1970.
+        session: a number that only this run has.
+        last_id: the last id that was given.
+        rows: events that are published and not inserted yet.
+        added: how many bytes of events this transaction stores.
+        handed: how many new events it hands out.
+        grown: the streams that this transaction published on, or has events given back to: their
+            readers are woken.
+        places: where groups of this run were when last read, (stream, group) to cursor.
+        staged: the same, of this transaction.
+        repeated: whether an event was there already, which then has to be on the disk.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, session: int) -> None:
+        self.connection = connection
+        self.cursor = connection.cursor()
+        self.session = session
+        self.now = 0.0
+        self.last_id = -1
+        self.added = 0
+        self.handed = 0
+        self.repeated = False
+        self.places: dict[tuple[str, str], int] = {}
+        self.staged: dict[tuple[str, str], int] = {}
+        self._remembered = 0
+        self.streams: dict[str, StreamRow] = {}
+        self.rows: list[tuple[int, int, int, str | None, str]] = []
+        self.grown: set[StreamRow] = set()
+        self.changed: set[StreamRow] = set()
+        self.changed_groups: set[GroupRow] = set()
+
+    # A transaction.
+
+    def begin(self, now: float) -> None:
+        """A transaction has begun, at `now`."""
+        self.now = now
+        if self._remembered > REMEMBERED:
+            self.forget()
+        if self.last_id < 0:
+            self.last_id = max(
+                self._number("SELECT max(id) FROM events"),
+                self._number("SELECT value FROM meta WHERE name = 'floor'"),
+            )
+
+    def insert(self) -> None:
+        """Insert what was published, before anything reads events."""
+        if self.rows:
+            self.cursor.executemany(_ADD_EVENT, self.rows)
+            self.rows.clear()
+
+    def write_down(self) -> None:
+        """Write the counts that changed."""
+        if self.changed:
+            self.cursor.executemany(
+                "UPDATE streams SET published = ?, last = ?, length = ?, size = ?, keys = ? "
+                "WHERE number = ?",
+                [(s.published, s.last, s.length, s.size, s.keys, s.number) for s in self.changed],
+            )
+            self.changed.clear()
+        if self.changed_groups:
+            self.cursor.executemany(
+                "UPDATE groups SET cursor = ?, passed = ?, pending = ?, redelivered = ?, "
+                "dead_lettered = ? WHERE number = ?",
+                [
+                    (g.cursor, g.passed, g.pending, g.redelivered, g.dead_lettered, g.number)
+                    for g in self.changed_groups
+                ],
+            )
+            self.changed_groups.clear()
+
+    def end(self) -> None:
+        """The transaction is over, and was recorded."""
+        for stream in self.grown:
+            stream.added = 0
+        self.grown.clear()
+        self.added = 0
+        self.handed = 0
+        self.repeated = False
+        if self.staged:
+            self.places.update(self.staged)
+            self.staged.clear()
+            while len(self.places) > REMEMBERED:
+                self.places.pop(next(iter(self.places)))
+
+    def forget(self) -> None:
+        """Forget everything: it may be outdated."""
+        self.streams.clear()
+        self._remembered = 0
+        self.last_id = -1
+        self.rows.clear()
+        self.grown.clear()
+        self.changed.clear()
+        self.changed_groups.clear()
+        self.staged.clear()
+        self.added = 0
+        self.handed = 0
+        self.repeated = False
+
+    # Streams, groups and consumers.
+
+    def next_id(self) -> int:
+        """The id of an event that is published now."""
+        self.last_id = number = max(self.last_id + 1, first_at(self.now))
+        return number
+
+    def stream(self, name: str) -> StreamRow | None:
+        """A stream, if it is there."""
+        found = self.streams.get(name)
+        if found is None:
+            row = self.cursor.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
+            if row is not None:
+                self._remembered += 1
+                found = self.streams[name] = StreamRow(*row)
+        return found
+
+    def make_stream(self, name: str) -> StreamRow:
+        """A stream, made if it is not there."""
+        found = self.streams.get(name) or self.stream(name)
+        if found is None:
+            self.cursor.execute("INSERT INTO streams VALUES (NULL, ?, 0, 0, 0, 0, 0)", (name,))
+            found = self.streams[name] = StreamRow(self.cursor.lastrowid or 0, name, 0, 0, 0, 0, 0)
+            found.groups = {}
+            self._remembered += 1
+        return found
+
+    def groups(self, stream: StreamRow) -> "dict[str, GroupRow]":
+        """The groups of a stream."""
+        if stream.groups is None:
+            rows = self.cursor.execute(
+                "SELECT number, name, cursor, passed, pending, redelivered, dead_lettered "
+                "FROM groups WHERE stream = ?",
+                (stream.number,),
+            ).fetchall()
+            stream.groups = {row[1]: GroupRow(row[0], stream, *row[1:]) for row in rows}
+            self._remembered += len(rows)
+        return stream.groups
+
+    def group(self, stream: str, name: str) -> GroupRow | None:
+        """A group, if it is there."""
+        found = self.streams.get(stream) or self.stream(stream)
+        return None if found is None else self.groups(found).get(name)
+
+    def make_group(self, stream: str, name: str, cursor: int, passed: int) -> GroupRow:
+        """A group that is not there yet."""
+        owner = self.make_stream(stream)
+        self.cursor.execute(
+            "INSERT INTO groups VALUES (NULL, ?, ?, ?, ?, 0, 0, 0)",
+            (owner.number, name, cursor, passed),
+        )
+        group = GroupRow(self.cursor.lastrowid or 0, owner, name, cursor, passed, 0, 0, 0)
+        self.groups(owner)[name] = group
+        self._remembered += 1
+        return group
+
+    def consumer(self, group: GroupRow, name: str) -> ConsumerRow | None:
+        """A consumer, if it is there."""
+        found = group.consumers.get(name)
+        if found is None:
+            row = self.cursor.execute(
+                "SELECT number, name, seen FROM consumers WHERE grp = ? AND name = ?",
+                (group.number, name),
+            ).fetchone()
+            if row is not None:
+                found = group.consumers[name] = ConsumerRow(*row)
+                self._remembered += 1
+        return found
+
+    def sign(self, group: GroupRow, name: str) -> ConsumerRow:
+        """A consumer that asks for something now; made known if it is not."""
+        found = group.consumers.get(name) or self.consumer(group, name)
+        if found is None:
+            self.cursor.execute(
+                "INSERT INTO consumers VALUES (NULL, ?, ?, ?)", (group.number, name, self.now)
+            )
+            found = ConsumerRow(self.cursor.lastrowid or 0, name, self.now)
+            group.consumers[name] = found
+            self._remembered += 1
+        found.seen = self.now
+        if abs(self.now - found.written) >= SIGN:
+            self.cursor.execute(
+                "UPDATE consumers SET seen = ? WHERE number = ?", (self.now, found.number)
+            )
+            found.written = self.now
+        return found
+
+    def _number(self, query: str) -> int:
+        value = self.cursor.execute(query).fetchone()[0]
+        return value if isinstance(value, int) else 0

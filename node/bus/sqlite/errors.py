@@ -1,0 +1,115 @@
+"""SQLite's errors as errors of the bus: by SQLite's code, never by its text; the error of SQLite is
+the cause.
+"""
+
+import os
+import sqlite3
+from typing import Final
+
+from parley._node.bus.errors import (
+    BusBusyError,
+    BusDamagedError,
+    BusError,
+    BusFullError,
+    BusUnavailableError,
+    InvalidEventError,
+)
+from parley._node.errors import ConfigError, ParleyError, os_reason
+
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_FULL: Final = (sqlite3.SQLITE_FULL,)
+# SQLite knows a full disk, but takes a quota, a limit on files, and a lack of room for the index of
+# its log for a disk that fails.
+_NOT_WRITTEN: Final = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+_DISK: Final = (sqlite3.SQLITE_IOERR,)
+_TOO_BIG: Final = (sqlite3.SQLITE_TOOBIG,)
+_UNUSABLE: Final = (
+    *_DISK,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+)
+# Warnings and errors that say nothing about the file.
+_MISTAKES: Final = (
+    *(Warning, sqlite3.InterfaceError, sqlite3.NotSupportedError, sqlite3.ProgrammingError),
+    *(AssertionError, AttributeError, ImportError, NameError, NotImplementedError, RecursionError),
+)
+# Errors that every operation would meet, whatever it does.
+_COMMON: Final = (*_BUSY, *_UNUSABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_common(error: BaseException) -> bool:
+    """Whether it concerns the whole transaction: a try with fewer operations would not help."""
+    if isinstance(error, sqlite3.Error):
+        return _code(error) in _COMMON and not is_full(error)
+    return isinstance(error, (OSError, BusDamagedError, ConfigError))
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether there is no room: nothing of it was written."""
+    return (
+        isinstance(error, BusFullError)
+        or _code(error) in _FULL
+        or getattr(error, "sqlite_errorcode", 0) in _NOT_WRITTEN
+    )
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether the disk failed, so that it is unknown what is on it."""
+    return _code(error) in _DISK and not is_full(error)
+
+
+def bus_error(error: Exception, path: str) -> ParleyError:
+    """The error for the caller of the bus at `path`: one of the bus, or a ConfigError."""
+    if isinstance(error, ParleyError):
+        return error
+    found = _found(error, path)
+    found.__cause__ = error
+    return found
+
+
+def _found(error: Exception, path: str) -> BusError:
+    code = _code(error)
+    text = os_reason(error) if isinstance(error, OSError) else str(error)
+    if code in _UNUSABLE or isinstance(error, OSError):
+        refused = refusal(path)
+        if refused is not None:
+            return refused
+    if is_full(error):
+        return BusFullError(f"there is no room in {path}: {text}")
+    if code in _BUSY:
+        return BusBusyError(f"another process holds {path}: {text}")
+    if code in _TOO_BIG or isinstance(error, (OverflowError, UnicodeEncodeError)):
+        return InvalidEventError(f"the database cannot keep it: {text}")
+    if code in _UNUSABLE or isinstance(error, (OSError, MemoryError)):
+        return BusUnavailableError(f"{path} cannot be used: {text}")
+    if isinstance(error, _MISTAKES):
+        why = f"a bug in parley: {error!r}"
+        return BusError(f"cannot use the bus {path!r}: {why}; please report it")
+    # Everything else is wrong in the file: a table is missing, a number is text.
+    return BusDamagedError(f"{path} is damaged: {text}")
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary result code; 0 if it has none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0
+
+
+def refusal(path: str) -> BusFullError | None:
+    """The error of writing where the file, or one that has to be made, cannot be written."""
+    place = path if os.path.exists(path) else os.path.dirname(path) or "."
+    if not os.path.exists(place):
+        return None
+    if is_read_only(place):
+        return BusFullError(f"{path} cannot be written: its file system is read-only")
+    if not os.access(place, os.W_OK):
+        return BusFullError(f"{path} cannot be written: permission denied")
+    return None
+
+
+def is_read_only(path: str) -> bool:
+    """Whether nothing on its file system can change."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)

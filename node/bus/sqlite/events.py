@@ -1,0 +1,415 @@
+"""Events and the consumers that hold them: handed out (new, due, or left behind), and settled
+(done, failed, not begun, or set aside).
+
+An event that is handed out is pending before its consumer sees it. All but `ack` is only for the
+consumer that holds it; an event that was given back belongs to none.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from parley._node.bus.config import BusConfig
+from parley._node.bus.data import decode_body, encode_value
+from parley._node.bus.dead_letters import NOT_ACKNOWLEDGED, dead_data, error_line, shorten
+from parley._node.bus.errors import BusDamagedError, InvalidEventError
+from parley._node.bus.identifiers import AFTER_ALL, dead_name
+from parley._node.bus.model import Delivery, Failure, NewEvent, Published, StoredEvent
+from parley._node.bus.sqlite.cache import Books, ConsumerRow, GroupRow, StreamRow
+from parley._node.bus.sqlite.schema import (
+    COUNT,
+    NO_ID,
+    first_at,
+    number_of,
+    numbers_of,
+    place_of,
+    text_of,
+)
+
+# Bytes of an event beside its data, about: with it, sizes are near what the file grows by.
+OVERHEAD: Final = 40
+# Keys that are forgotten at most as one is remembered: more than one, so that their number shrinks
+# where it has to.
+FORGOTTEN: Final = 4
+
+
+def size_of(body: str) -> int:
+    """The bytes that an event counts for in its stream."""
+    return OVERHEAD + (len(body) if body.isascii() else len(body.encode()))
+
+
+def publish(books: Books, config: BusConfig, events: Sequence[NewEvent]) -> list[Published]:
+    """Store events in their order; their ids."""
+    results = []
+    for name, _, body, key, version in events:
+        stream = books.make_stream(name)
+        if key is not None:
+            known = _remembered(books, config, stream, key)
+            if known:
+                books.repeated = True
+                results.append(Published(text_of(known), duplicate=True))
+                continue
+        number = add(books, stream, body, key, version)
+        if key is not None:
+            _remember(books, config, stream, key, number)
+        results.append(Published(text_of(number)))
+    return results
+
+
+def add(books: Books, stream: StreamRow, body: str, key: str | None, version: int) -> int:
+    """Store one event; its id."""
+    size = size_of(body)  # raises UnicodeError before anything is changed
+    number = books.next_id()
+    books.rows.append((number, stream.number, version, key, body))
+    stream.published += 1
+    stream.last = number
+    stream.length += 1
+    stream.size += size
+    stream.added += 1
+    books.added += size
+    books.changed.add(stream)
+    books.grown.add(stream)
+    return number
+
+
+def _remembered(books: Books, config: BusConfig, stream: StreamRow, key: str) -> int:
+    """The id under which a key was published within the window, 0 if it was not."""
+    if not stream.keys:
+        return 0
+    row = books.cursor.execute(
+        "SELECT id FROM keys WHERE stream = ? AND key = ?", (stream.number, key)
+    ).fetchone()
+    if row is None:
+        return 0
+    number: int = row[0]
+    if number > _forgotten(books, config):
+        return number
+    books.cursor.execute("DELETE FROM keys WHERE stream = ? AND id = ?", (stream.number, number))
+    stream.keys -= 1
+    return 0
+
+
+def _remember(books: Books, config: BusConfig, stream: StreamRow, key: str, number: int) -> None:
+    """Remember a key, and forget the oldest that are too old or too many."""
+    books.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
+    stream.keys += 1
+    if stream.keys > config.idempotency_keys:
+        surplus, before = min(FORGOTTEN, stream.keys - config.idempotency_keys), number - 1
+    else:
+        surplus, before = FORGOTTEN, _forgotten(books, config)
+    stream.keys -= books.cursor.execute(
+        "DELETE FROM keys WHERE stream = :stream AND id IN "
+        "(SELECT id FROM keys WHERE stream = :stream AND id <= :before ORDER BY id LIMIT :surplus)",
+        {"stream": stream.number, "before": before, "surplus": surplus},
+    ).rowcount
+
+
+def _forgotten(books: Books, config: BusConfig) -> int:
+    """The last id whose key is out of the window."""
+    return first_at(books.now - config.idempotency_window) | COUNT
+
+
+# Characters of data after which no more events are handed out, or shown, at once: the caller may
+# ask for a thousand, and each may be large.
+HANDFUL: Final = 2**20
+
+_NEW: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
+    WHERE stream = ? AND id > ? ORDER BY id LIMIT ?"""
+_HAND_OUT: Final = """INSERT OR REPLACE INTO pending
+    SELECT ?, id, ?, ?, 1, ?, NULL, NULL FROM events INDEXED BY events_of_stream
+    WHERE stream = ? AND id BETWEEN ? AND ?"""
+_PENDING: Final = "SELECT count(*) FROM pending WHERE grp = ? AND id BETWEEN ? AND ?"
+_OWN: Final = """SELECT id, attempt, history, consumer, at FROM pending
+    WHERE grp = ? AND consumer = ? AND due IS NULL AND session <> ? ORDER BY id LIMIT ?"""
+# Events that became due since are marked so, once; then the index has them in the order of ids.
+_RIPEN: Final = "UPDATE pending SET due = 0 WHERE grp = ? AND due > 0 AND due <= ?"
+_DUE: Final = """SELECT id, attempt, history, NULL, at FROM pending INDEXED BY pending_due
+    WHERE grp = ? AND due = 0 ORDER BY id LIMIT ?"""
+_IS_DUE: Final = "SELECT 1 FROM pending INDEXED BY pending_due WHERE grp = ? AND due = 0 LIMIT 1"
+_LEFT: Final = """SELECT id, attempt, history, consumer, at FROM pending
+    WHERE grp = ? AND due IS NULL AND at <= ? ORDER BY id LIMIT ?"""
+# Events that were marked with a time in the future, before the clock was set right, are held from
+# now on, or due.
+_HEAL: Final = """UPDATE pending SET at = :now, due = CASE WHEN due IS NULL THEN NULL ELSE 0 END
+    WHERE grp = :grp AND at > :now + :set_back"""
+# Seconds that a clock may be set back before that is done; once for each run of a group.
+CLOCK_SET_BACK: Final = 86_400.0
+_TAKE: Final = """UPDATE pending SET consumer = ?, session = ?, attempt = ?, at = ?, due = NULL,
+    history = ? WHERE grp = ? AND id = ?"""
+
+# One statement for any number of ids: for each one that Python runs it lets go of the
+# interpreter, and has to get it back from a busy loop.
+_ACK: Final = """DELETE FROM pending
+    WHERE grp = ? AND id IN (SELECT value FROM json_each(?))"""
+_TOUCH: Final = """UPDATE pending SET at = ? WHERE grp = ? AND consumer = ? AND due IS NULL
+    AND id IN (SELECT value FROM json_each(?))"""
+_RELEASE: Final = """UPDATE pending SET due = 0, attempt = attempt - 1
+    WHERE grp = ? AND consumer = ? AND due IS NULL AND id IN (SELECT value FROM json_each(?))"""
+_HELD: Final = """SELECT attempt, history FROM pending
+    WHERE grp = ? AND id = ? AND consumer = ? AND due IS NULL"""
+_FAILED: Final = "UPDATE pending SET due = ?, at = ?, history = ? WHERE grp = ? AND id = ?"
+
+
+# Handing out.
+
+
+def join(books: Books, stream: str, group: str, consumer: str, after: str) -> None:
+    """Make a group, if it is not there, and a consumer."""
+    found = books.group(stream, group)
+    if found is None:
+        found = begin(books, stream, group, after)
+    books.staged[stream, group] = found.cursor
+    books.sign(found, consumer)
+
+
+def begin(books: Books, stream: str, group: str, after: str) -> GroupRow:
+    """Have a group read on after `after`; it is made if it is not there."""
+    owner = books.make_stream(stream)
+    cursor = owner.last if after == AFTER_ALL else place_of(after)
+    beyond = count_after(books, owner.number, cursor) if cursor else owner.length
+    found = books.group(stream, group)
+    if found is None:
+        return books.make_group(stream, group, cursor, owner.published - beyond)
+    found.cursor, found.passed = cursor, owner.published - beyond
+    books.staged[stream, group] = cursor
+    books.changed_groups.add(found)
+    return found
+
+
+def rejoin(books: Books, stream: str, group: str) -> GroupRow:
+    """The group; if it has vanished it is made anew, where it was when this run last saw it."""
+    found = books.group(stream, group)
+    if found is not None:
+        return found
+    return begin(books, stream, group, text_of(books.places.get((stream, group), 0)))
+
+
+def count_after(books: Books, stream: int, number: int) -> int:
+    """How many events of a stream come after an id: counted, so ask seldom."""
+    query = "SELECT count(*) FROM events INDEXED BY events_of_stream WHERE stream = ? AND id > ?"
+    count: int = books.cursor.execute(query, (stream, number)).fetchone()[0]
+    return count
+
+
+def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
+    """Hand out events that the group was never handed."""
+    holder = books.sign(group, consumer)
+    stream = group.stream
+    cursor = books.cursor
+    rows = handful(cursor.execute(_NEW, (stream.number, group.cursor, count)))
+    if not rows:
+        return []
+    first, last = rows[0][0], rows[-1][0]
+    # Some are pending already after a rewind or a redelivery: what is read is handed out anew.
+    again = 0
+    if group.pending:
+        again = cursor.execute(_PENDING, (group.number, first, last)).fetchone()[0]
+    cursor.execute(
+        _HAND_OUT,
+        (group.number, holder.number, books.session, books.now, stream.number, first, last),
+    )
+    group.cursor = last
+    books.staged[stream.name, group.name] = last
+    group.passed += len(rows)
+    group.pending += len(rows) - again
+    books.handed += len(rows)
+    group.held_since = min(group.held_since, books.now)
+    books.changed_groups.add(group)
+    name = stream.name
+    return [
+        Delivery(StoredEvent(text_of(id), name, body, key, version), 1)
+        for id, key, version, body in rows
+    ]
+
+
+def has_due(books: Books, group: GroupRow) -> bool:
+    """Whether events were given back to the group, and are due now."""
+    return bool(group.pending) and bool(books.cursor.execute(_IS_DUE, (group.number,)).fetchone())
+
+
+def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any, ...]]:
+    """The first of the rows (id, key, version, data), at least one, until there is enough."""
+    taken, size = [], 0
+    for row in rows:
+        taken.append(row)
+        size += len(row[3])
+        if size >= HANDFUL:
+            break
+    return taken
+
+
+def own(books: Books, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
+    """Hand out again events that this consumer was handed in an earlier session."""
+    holder = books.sign(group, consumer)
+    rows = books.cursor.execute(
+        _OWN, (group.number, holder.number, books.session, count)
+    ).fetchall()
+    return _hand_again(books, group, holder, rows)
+
+
+def claim(books: Books, group: GroupRow, consumer: str, count: int, idle: float) -> list[Delivery]:
+    """Hand out again events that are due, or were held for `idle` seconds without a sign."""
+    holder = books.sign(group, consumer)
+    if not group.pending:
+        return []
+    cursor = books.cursor
+    if not group.held_since:  # it was just read from the file
+        cursor.execute(_HEAL, {"now": books.now, "grp": group.number, "set_back": CLOCK_SET_BACK})
+    cursor.execute(_RIPEN, (group.number, books.now))
+    rows = cursor.execute(_DUE, (group.number, count)).fetchall()
+    since = books.now - idle
+    if group.held_since <= since:
+        left = cursor.execute(_LEFT, (group.number, since, count)).fetchall()
+        if left:
+            rows = sorted(rows + left)[:count]
+        else:
+            query = "SELECT min(at) FROM pending WHERE grp = ? AND due IS NULL"
+            oldest = cursor.execute(query, (group.number,)).fetchone()[0]
+            group.held_since = books.now if oldest is None else oldest
+    return _hand_again(books, group, holder, rows)
+
+
+def _hand_again(
+    books: Books, group: GroupRow, taker: ConsumerRow, rows: list[tuple[Any, ...]]
+) -> list[Delivery]:
+    """Hand pending events to `taker`: (id, attempt, history, number of the holder, since when)."""
+    taken, deliveries, size = [], [], 0
+    names: dict[int, str] = {}
+    for id, attempt, history, holder, _ in rows:
+        if size >= HANDFUL:
+            break
+        if holder is not None:
+            if holder not in names:
+                names[holder] = name_of(books, holder)
+            history = with_failure(history, attempt, names[holder], books.now, NOT_ACKNOWLEDGED)
+        attempt += 1
+        if attempt > 1:
+            group.redelivered += 1
+        taken.append((taker.number, books.session, attempt, books.now, history, group.number, id))
+        event = event_of(books, group.stream.name, id)
+        size += len(event.body)
+        deliveries.append(Delivery(event, attempt))
+    if taken:
+        books.cursor.executemany(_TAKE, taken)
+        group.held_since = min(group.held_since, books.now)
+        books.changed_groups.add(group)
+    return deliveries
+
+
+def name_of(books: Books, consumer: int) -> str:
+    """The name of a consumer by its number; empty if it was forgotten."""
+    query = "SELECT name FROM consumers WHERE number = ?"
+    row = books.cursor.execute(query, (consumer,)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def event_of(books: Books, stream: str, id: int) -> StoredEvent:
+    """An event that is there."""
+    query = "SELECT key, version, body FROM events WHERE id = ?"
+    row = books.cursor.execute(query, (id,)).fetchone()
+    if row is None:
+        raise BusDamagedError(f"the event {text_of(id)} of {stream} is pending, and not there")
+    key, version, body = row
+    return StoredEvent(text_of(id), stream, body, key, version)
+
+
+# Settling.
+
+
+def ack(books: Books, group: GroupRow, ids: Sequence[str]) -> int:
+    """They are done; how many of them were pending."""
+    done = books.cursor.execute(_ACK, (group.number, json.dumps(numbers_of(ids)))).rowcount
+    if done:
+        group.pending -= done
+        books.changed_groups.add(group)
+    return done
+
+
+def touch(books: Books, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
+    """They are being worked on."""
+    holder = books.sign(group, consumer)
+    books.cursor.execute(
+        _TOUCH, (books.now, group.number, holder.number, json.dumps(numbers_of(ids)))
+    )
+    group.held_since = min(group.held_since, books.now)
+
+
+def release(books: Books, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
+    """They were never begun: due now, and not an attempt."""
+    holder = books.consumer(group, consumer)
+    if holder is not None:
+        books.cursor.execute(_RELEASE, (group.number, holder.number, json.dumps(numbers_of(ids))))
+        books.grown.add(group.stream)
+
+
+def nack(books: Books, group: GroupRow, consumer: str, id: str, delay: float, error: str) -> bool:
+    """It failed: due again in `delay` seconds."""
+    number = number_of(id)
+    held = _held(books, group, consumer, number)
+    if held is None:
+        return False
+    attempt, history = held
+    history = with_failure(history, attempt, consumer, books.now, error)
+    due = books.now + delay if delay > 0 else 0
+    books.cursor.execute(_FAILED, (due, books.now, history, group.number, number))
+    if not due:
+        books.grown.add(group.stream)
+    return True
+
+
+def bury(books: Books, group: GroupRow, consumer: str, id: str, error: str) -> str | None:
+    """Set it aside: on the dead-letter stream, and acknowledged."""
+    number = number_of(id)
+    held = _held(books, group, consumer, number)
+    if held is None:
+        return None
+    attempt, history = held
+    history = with_failure(history, attempt, consumer, books.now, error)
+    event = event_of(books, group.stream.name, number)
+    body = _letter(event, group.name, failures_of(history))
+    letter = add(books, books.make_stream(dead_name(group.stream.name)), body, None, 1)
+    books.cursor.execute("DELETE FROM pending WHERE grp = ? AND id = ?", (group.number, number))
+    group.pending -= 1
+    group.dead_lettered += 1
+    books.changed_groups.add(group)
+    return text_of(letter)
+
+
+def _letter(event: StoredEvent, group: str, history: list[Failure]) -> str:
+    """The data of a dead letter. Data that cannot be read, or not be written one level deeper,
+    stays text: an event that could not be set aside would come for ever."""
+    try:
+        body = encode_value(dead_data(event, group, history, decode_body(event.body)))
+        body.encode()
+    except (InvalidEventError, UnicodeEncodeError):
+        return encode_value(dead_data(event, group, history, None))
+    return body
+
+
+def _held(
+    books: Books, group: GroupRow, consumer: str, number: int
+) -> tuple[int, str | None] | None:
+    """Attempt and history of an event that this consumer holds."""
+    holder = books.consumer(group, consumer)
+    if holder is None or number == NO_ID:
+        return None
+    row: tuple[int, str | None] | None = books.cursor.execute(
+        _HELD, (group.number, number, holder.number)
+    ).fetchone()
+    return row
+
+
+# Histories.
+
+
+def with_failure(text: str | None, attempt: int, consumer: str, at: float, error: str) -> str:
+    """A history, as JSON, with an entry for one more attempt that failed."""
+    entries = [] if text is None else json.loads(text)
+    entries.append([attempt, consumer, at, error_line(error)])
+    shorten(entries)
+    return json.dumps(entries, separators=(",", ":"))
+
+
+def failures_of(text: str | None) -> list[Failure]:
+    """The entries of a history as JSON."""
+    return [] if text is None else [Failure(*entry) for entry in json.loads(text)]

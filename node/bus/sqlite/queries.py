@@ -1,0 +1,113 @@
+"""Streams, groups, consumers, pending events and stored events, as `Bus` shows them. Nothing here
+changes anything.
+"""
+
+from typing import Final
+
+from parley._node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
+from parley._node.bus.sqlite.cache import Books, GroupRow, StreamRow
+from parley._node.bus.sqlite.events import handful
+from parley._node.bus.sqlite.schema import LARGEST, place_of, text_of
+
+_ENDS: Final = """SELECT
+    (SELECT min(id) FROM events INDEXED BY events_of_stream WHERE stream = :stream),
+    (SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = :stream)"""
+_HISTORY: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
+    WHERE stream = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
+# An event that was given back belongs to no consumer.
+_PENDING: Final = """SELECT id, CASE WHEN due IS NULL THEN coalesce(name, '') ELSE '' END,
+    attempt, at, due
+    FROM pending LEFT JOIN consumers ON consumers.number = consumer
+    WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
+# Counted once for all consumers: there may be many, and many events may be pending.
+_CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT JOIN
+    (SELECT consumer, count(*) AS held FROM pending WHERE grp = :grp AND due IS NULL
+    GROUP BY consumer) ON consumer = number
+    WHERE grp = :grp ORDER BY name"""
+
+
+def streams(books: Books) -> list[StreamInfo]:
+    """All streams, by name."""
+    names = books.cursor.execute("SELECT name FROM streams ORDER BY name").fetchall()
+    found = (books.stream(name) for (name,) in names)
+    return [_stream(books, stream) for stream in found if stream is not None]
+
+
+def groups(books: Books, stream: str) -> list[GroupInfo]:
+    """The groups of a stream, by name."""
+    found = books.stream(stream)
+    if found is None:
+        return []
+    number = "SELECT count(*) FROM consumers WHERE grp = ?"
+    return [
+        GroupInfo(
+            stream=stream,
+            name=group.name,
+            lag=group.lag,
+            pending=group.pending,
+            redelivered=group.redelivered,
+            dead_lettered=group.dead_lettered,
+            consumers=books.cursor.execute(number, (group.number,)).fetchone()[0],
+            last_id=text_of(group.cursor),
+        )
+        for _, group in sorted(books.groups(found).items())
+    ]
+
+
+def consumers(books: Books, group: GroupRow) -> list[ConsumerInfo]:
+    """The consumers of a group, by name."""
+    found = []
+    for name, written, pending in books.cursor.execute(
+        _CONSUMERS, {"grp": group.number}
+    ).fetchall():
+        known = group.consumers.get(name)
+        seen = written if known is None else known.seen
+        found.append(ConsumerInfo(name, pending, max(0.0, books.now - seen)))
+    return found
+
+
+def pending(books: Books, group: GroupRow, count: int, after: str) -> list[PendingInfo]:
+    """Events that are pending in a group, by id."""
+    now = books.now
+    return [
+        PendingInfo(
+            text_of(id),
+            consumer,
+            attempt,
+            max(0.0, now - at),
+            None if due is None else max(0.0, due - now),
+        )
+        for id, consumer, attempt, at, due in books.cursor.execute(
+            _PENDING, (group.number, place_of(after), count)
+        ).fetchall()
+    ]
+
+
+def place(books: Books, stream: str) -> str:
+    """The last id that a stream gave: later ones are new."""
+    found = books.stream(stream)
+    return text_of(0 if found is None else found.last)
+
+
+def history(
+    books: Books, stream: str, after: str, until: str | None, count: int
+) -> list[StoredEvent]:
+    """Events of a stream after one id and up to another, in order."""
+    found = books.stream(stream)
+    if found is None:
+        return []
+    last = LARGEST if until is None else place_of(until)
+    found_rows = books.cursor.execute(_HISTORY, (found.number, place_of(after), last, count))
+    rows = handful(found_rows)
+    return [StoredEvent(text_of(id), stream, body, key, version) for id, key, version, body in rows]
+
+
+def _stream(books: Books, stream: StreamRow) -> StreamInfo:
+    first, last = books.cursor.execute(_ENDS, {"stream": stream.number}).fetchone()
+    return StreamInfo(
+        stream.name,
+        stream.length,
+        stream.size,
+        None if first is None else text_of(first),
+        None if last is None else text_of(last),
+    )

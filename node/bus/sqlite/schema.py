@@ -1,0 +1,153 @@
+"""The tables of a bus in SQLite, and how the file says that it is one: a change here is a new
+`VERSION`. Ids are integers (`integer_ids.py`), times seconds since 1970; streams, groups and
+consumers are small numbers.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from parley._node.bus.identifiers import parse_id
+
+# "PBUS"; in the header of the file, at byte 68.
+APPLICATION_ID: Final = 0x50425553
+VERSION: Final = 1
+
+# `events`: in the order in which they were published, whatever their stream; the index of a
+# stream has the rowid at its end, and so is in that order too.
+# `streams`: `published` counts all events that ever were, `last` is the id of the last one;
+# `length` and `size` are of the events there now.
+# `groups`: `passed` is how many of the stream's `published` need not be handed out any more, so
+# that its lag is a difference.
+# `pending`: `due` NULL is held by its consumer, 0 is due now, else when it is due; `session` is
+# the run of a program that it was handed out in; `history` is JSON.
+# `keys`: the idempotency keys that are remembered.
+TABLES: Final = (
+    """CREATE TABLE meta (
+        name TEXT PRIMARY KEY,
+        value INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE streams (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        published INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        length INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        keys INTEGER NOT NULL
+    )""",
+    """CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
+        stream INTEGER NOT NULL,
+        version INTEGER NOT NULL,
+        key TEXT,
+        body TEXT NOT NULL
+    )""",
+    "CREATE INDEX events_of_stream ON events (stream)",
+    """CREATE TABLE groups (
+        number INTEGER PRIMARY KEY,
+        stream INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        cursor INTEGER NOT NULL,
+        passed INTEGER NOT NULL,
+        pending INTEGER NOT NULL,
+        redelivered INTEGER NOT NULL,
+        dead_lettered INTEGER NOT NULL,
+        UNIQUE (stream, name)
+    )""",
+    """CREATE TABLE consumers (
+        number INTEGER PRIMARY KEY,
+        grp INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        seen REAL NOT NULL,
+        UNIQUE (grp, name)
+    )""",
+    """CREATE TABLE pending (
+        grp INTEGER NOT NULL,
+        id INTEGER NOT NULL,
+        consumer INTEGER NOT NULL,
+        session INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        at REAL NOT NULL,
+        due REAL,
+        history TEXT,
+        PRIMARY KEY (grp, id)
+    ) WITHOUT ROWID""",
+    # It has only events that were given back: those handed out and acknowledged never enter it.
+    "CREATE INDEX pending_due ON pending (grp, due, id) WHERE due IS NOT NULL",
+    """CREATE TABLE keys (
+        stream INTEGER NOT NULL,
+        id INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        PRIMARY KEY (stream, id)
+    ) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX keys_by_key ON keys (stream, key)",
+    # `floor`: an id that is not below any given id whose event was taken out.
+    "INSERT INTO meta VALUES ('floor', 0), ('touched', 0)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+
+# Bits of the count: 1,048,576 events in a millisecond (more go on in the next), until 2248.
+BITS: Final = 20
+COUNT: Final = 2**BITS - 1
+LARGEST: Final = 2**63 - 1
+# An id that no event has.
+NO_ID: Final = -1
+
+_LAST_MILLISECOND: Final = LARGEST >> BITS
+# Milliseconds before the year 2223, and a count that fits.
+_USUAL: Final = re.compile(
+    r"([1-7][0-9]{12}|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,5})", re.ASCII
+).fullmatch
+
+
+def first_at(seconds: float) -> int:
+    """The first id of the millisecond that a time, in seconds since 1970, is in."""
+    return max(0, min(int(seconds * 1000), _LAST_MILLISECOND)) << BITS
+
+
+def text_of(number: int) -> str:
+    """The id as text."""
+    return f"{number >> BITS}-{number & COUNT}"
+
+
+def number_of(text: str) -> int:
+    """The integer of an id; `NO_ID` if no event of ours can have it.
+
+    Raises:
+        InvalidEventError: it is not an id.
+    """
+    milliseconds, number = parse_id(text)
+    if number > COUNT or milliseconds > _LAST_MILLISECOND:
+        return NO_ID
+    return milliseconds << BITS | number
+
+
+def place_of(text: str) -> int:
+    """The last integer that is not after an id, whether an event has it or not.
+
+    Raises:
+        InvalidEventError: it is not an id.
+    """
+    milliseconds, number = parse_id(text)
+    if milliseconds > _LAST_MILLISECOND:
+        return LARGEST
+    return milliseconds << BITS | min(number, COUNT)
+
+
+def numbers_of(ids: Sequence[str]) -> list[int]:
+    """The integers of several ids, without those that no event can have.
+
+    Raises:
+        InvalidEventError: one of them is not an id.
+    """
+    found = []
+    for text in ids:
+        # Nearly always an id is as text_of writes it; number_of reads all others.
+        match = _USUAL(text) if type(text) is str else None
+        number = int(match[1]) << BITS | int(match[2]) if match else number_of(text)
+        if number != NO_ID:
+            found.append(number)
+    return found

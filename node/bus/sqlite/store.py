@@ -1,0 +1,357 @@
+"""`SqliteStore`: a bus in one SQLite file, without a server, for several processes.
+
+One thread (`worker.py`) does what is asked here, many requests in a transaction; the tasks that
+ask wait here.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import anyio
+
+from parley._crypto.randomness import random_bytes
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusClosedError, BusFullError
+from parley._node.bus.identifiers import AFTER_ALL
+from parley._node.bus.model import (
+    ConsumerInfo,
+    Delivery,
+    GroupInfo,
+    NewEvent,
+    PendingInfo,
+    Published,
+    StoredEvent,
+    StreamInfo,
+    Trim,
+)
+from parley._node.bus.sqlite import events as deliveries
+from parley._node.bus.sqlite import events as publication
+from parley._node.bus.sqlite import maintenance
+from parley._node.bus.sqlite import queries as views
+from parley._node.bus.sqlite.cache import Books
+from parley._node.bus.sqlite.database import Database
+from parley._node.bus.sqlite.worker import (
+    LOOK,
+    MARK,
+    PUBLISH,
+    PUBLISH_SOON,
+    RECORD,
+    Operation,
+    OperationKind,
+    Readers,
+    Worker,
+    WorkQueue,
+)
+from parley._node.transport.backend import Backend
+from parley._node.transport.conditions import Changes
+
+# Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
+PATIENCE: Final = 10.0
+SESSION_SIZE: Final = 7
+
+Result = TypeVar("Result")
+
+
+class SqliteStore:
+    """The `Store` in the file `path`; `Store` says what its methods do."""
+
+    def __init__(self, path: str, config: BusConfig) -> None:
+        # It is opened anew after some faults, wherever the process has gone since.
+        self._path = os.path.abspath(path)
+        self._config = config
+        self._running: Running | None = None
+
+    async def open(self, loop: Backend) -> None:
+        """Make ready.
+
+        Raises:
+            BusDamagedError: the file is not a bus, or of a newer version. BusUnavailableError: it
+                cannot be opened. BusFullError: it cannot be made. ConfigError: its directory does
+                not exist.
+        """
+        session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
+        self._running = Running(Database(self._path, self._config, session), self._config, loop)
+        try:
+            await self._do(LOOK, _nothing)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Finish what is under way and let go."""
+        if self._running is not None:
+            await self._running.end(self._config.busy_timeout + PATIENCE)
+
+    # Publishing.
+
+    async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
+        config = self._config
+        return await self._do(
+            PUBLISH if durable else PUBLISH_SOON,
+            lambda books: publication.publish(books, config, events),
+            rescue=lambda books, piece: maintenance.make_room(
+                books, config, {e.name for e in events}, piece
+            ),
+        )
+
+    # Consuming.
+
+    async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
+        await self._do(MARK, lambda books: deliveries.join(books, stream, group, consumer, after))
+
+    async def read(
+        self, stream: str, group: str, consumer: str, count: int, wait: float
+    ) -> list[Delivery]:
+        def run(books: Books, piece: int) -> tuple[list[Delivery], bool]:
+            found = deliveries.rejoin(books, stream, group)
+            new = deliveries.read(books, found, consumer, piece)
+            return new, not new and deliveries.has_due(books, found)
+
+        release = _release(stream, group, consumer)
+
+        def undo(result: tuple[list[Delivery], bool] | None) -> Operation | None:
+            return None if result is None else release(result[0])  # None: it was never run
+
+        def ask(piece: int) -> Awaitable[tuple[list[Delivery], bool]]:
+            return self._do(MARK, partial(run, piece=piece), undo)
+
+        return await self._readers.first(stream, wait, lambda: _that_fits(ask, count))
+
+    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+        none: list[Delivery] = []
+        run = _in_group(stream, group, none, deliveries.own, consumer, count)
+        return await self._do(MARK, run, _release(stream, group, consumer))
+
+    async def claim(
+        self, stream: str, group: str, consumer: str, count: int, idle: float
+    ) -> list[Delivery]:
+        none: list[Delivery] = []
+        run = _in_group(stream, group, none, deliveries.claim, consumer, count, idle)
+        return await self._do(MARK, run, _release(stream, group, consumer))
+
+    async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        def ask(some: Sequence[str]) -> Awaitable[None]:
+            run = _in_group(stream, group, None, deliveries.touch, consumer, some)
+            return self._do(MARK, run)
+
+        await _in_parts(ids, ask)
+
+    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
+        def ask(some: Sequence[str]) -> Awaitable[int]:
+            return self._do(RECORD, _in_group(stream, group, 0, deliveries.ack, some))
+
+        return sum(await _in_parts(ids, ask))
+
+    async def nack(
+        self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
+    ) -> bool:
+        run = _in_group(stream, group, False, deliveries.nack, consumer, id, delay, error)
+        return await self._do(RECORD, run)
+
+    async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        def ask(some: Sequence[str]) -> Awaitable[None]:
+            run = _in_group(stream, group, None, deliveries.release, consumer, some)
+            return self._do(MARK, run)
+
+        await _in_parts(ids, ask)
+
+    async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
+        run = _in_group(stream, group, None, deliveries.bury, consumer, id, error)
+        return await self._do(RECORD, run)
+
+    # Looking.
+
+    async def streams(self) -> list[StreamInfo]:
+        return await self._do(LOOK, views.streams)
+
+    async def groups(self, stream: str) -> list[GroupInfo]:
+        return await self._do(LOOK, lambda books: views.groups(books, stream))
+
+    async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
+        return await self._do(LOOK, _in_group(stream, group, [], views.consumers))
+
+    async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
+        return await self._do(LOOK, _in_group(stream, group, [], views.pending, count, after))
+
+    async def history(
+        self, stream: str, after: str, until: str | None, count: int, wait: float
+    ) -> list[StoredEvent]:
+        if after == AFTER_ALL:
+            after = await self._do(LOOK, lambda books: views.place(books, stream))
+
+        def run(books: Books) -> tuple[list[StoredEvent], bool]:
+            return views.history(books, stream, after, until, count), False
+
+        return await self._readers.first(stream, wait, lambda: self._do(LOOK, run))
+
+    # Keeping order.
+
+    async def rewind(self, stream: str, group: str, after: str) -> None:
+        await self._do(RECORD, lambda books: maintenance.rewind(books, stream, group, after))
+
+    async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
+        return await self._do(RECORD, _in_group(stream, group, [], maintenance.redeliver, ids))
+
+    async def trim(self, stream: str, bounds: Trim) -> int:
+        def ask(piece: int) -> Awaitable[tuple[int, bool]]:
+            run = _in_stream(stream, (0, False), maintenance.trim, bounds, piece)
+            return self._do(RECORD, run)
+
+        total, more = await _that_fits(ask)
+        while more:  # other operations run between two pieces
+            taken, more = await _that_fits(ask)
+            total += taken
+        return total
+
+    async def drop(self, stream: str, ids: Sequence[str]) -> int:
+        return sum(
+            await _in_parts(
+                ids, lambda some: self._do(RECORD, _in_stream(stream, 0, maintenance.drop, some))
+            )
+        )
+
+    async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
+        return await self._do(
+            RECORD, _in_group(stream, group, [], maintenance.remove_consumers, idle)
+        )
+
+    async def remove_group(self, stream: str, group: str) -> bool:
+        missing: bool | None = False
+
+        def ask(piece: int) -> Awaitable[bool | None]:
+            run = _in_group(stream, group, missing, maintenance.remove_group, piece)
+            return self._do(RECORD, run)
+
+        removed = await _that_fits(ask)
+        while removed is None:
+            removed = await _that_fits(ask)
+        return removed
+
+    # How it is asked.
+
+    @property
+    def _readers(self) -> Readers:
+        if self._running is None:
+            raise BusClosedError("the bus is not open")
+        return self._running.readers
+
+    def _do(
+        self,
+        kind: OperationKind,
+        run: Callable[[Books], Result],
+        undo: Callable[[Any], Operation | None] | None = None,
+        rescue: Callable[[Books, int], None] | None = None,
+    ) -> Awaitable[Result]:
+        if self._running is None:
+            raise BusClosedError("the bus is not open")
+        return self._running.queue.do(kind, run, undo, rescue)
+
+
+class Running:
+    """The parts of an open store: the queue, the thread at its end, the tasks that wait."""
+
+    def __init__(self, database: Database, config: BusConfig, loop: Backend) -> None:
+        self.queue = WorkQueue(loop, config.waiting)
+        self.readers = Readers(loop, self.queue)
+        self._loop = loop
+        self._ended = False
+        self._changes = Changes(loop.waiter)
+        self.worker = Worker(database, config, self.queue, self._on_done, self._on_ended)
+        self.worker.start()
+
+    async def end(self, patience: float) -> None:
+        """Let the thread finish what is in the queue, for at most `patience` seconds."""
+        if not self.queue.closed:
+            self.queue.close()
+            self.readers.wake(None)
+        with anyio.move_on_after(patience, shield=True):
+            await self._changes.until(lambda: self._ended)
+            self.worker.join(1.0)
+
+    # In the thread.
+
+    def _on_done(self, done: list[Operation], readable: set[str] | None) -> None:
+        self._loop.soon_from_thread(partial(self._finished, done, readable))
+
+    def _on_ended(self) -> None:
+        self._loop.soon_from_thread(self._end)
+
+    # In the loop.
+
+    def _end(self) -> None:
+        self._ended = True
+        self._changes.notify()
+
+    def _finished(self, done: list[Operation], readable: set[str] | None) -> None:
+        self.queue.finished(done)
+        self.readers.wake(readable)
+
+
+async def _that_fits(
+    ask: Callable[[int], Awaitable[Result]], piece: int = maintenance.PIECE
+) -> Result:
+    """The answer to `ask`, which is given how many events one transaction may touch: `piece`, and
+    fewer each time that the disk or the file has no room for the transaction."""
+    while True:
+        try:
+            return await ask(piece)
+        except BusFullError:
+            if piece <= 1:
+                raise
+        piece = maintenance.smaller(piece)
+
+
+async def _in_parts(
+    ids: Sequence[str], ask: Callable[[Sequence[str]], Awaitable[Result]]
+) -> list[Result]:
+    """The answers of `ask` for all `ids`: in one transaction, or in several if there is no room
+    for one."""
+    try:
+        return [await ask(ids)]
+    except BusFullError:
+        if len(ids) < 2:
+            raise
+    middle = len(ids) // 2
+    return [*await _in_parts(ids[:middle], ask), *await _in_parts(ids[middle:], ask)]
+
+
+def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operation | None]:
+    """Gives back the deliveries of an operation that no task waits for any more."""
+
+    def undo(found: list[Delivery] | None) -> Operation | None:
+        if not found:
+            return None
+        ids = [delivery.event.id for delivery in found]
+        return Operation(MARK, _in_group(stream, group, None, deliveries.release, consumer, ids))
+
+    return undo
+
+
+def _in_group(
+    stream: str, name: str, missing: Result, function: Callable[..., Result], *arguments: Any
+) -> Callable[[Books], Result]:
+    """Runs `function` with a group; returns `missing` if there is no such group."""
+
+    def run(books: Books) -> Result:
+        group = books.group(stream, name)
+        return missing if group is None else function(books, group, *arguments)
+
+    return run
+
+
+def _in_stream(
+    name: str, missing: Result, function: Callable[..., Result], *arguments: Any
+) -> Callable[[Books], Result]:
+    """Runs `function` with a stream; returns `missing` if there is no such stream."""
+
+    def run(books: Books) -> Result:
+        stream = books.stream(name)
+        return missing if stream is None else function(books, stream, *arguments)
+
+    return run
+
+
+def _nothing(books: Books) -> None:
+    return

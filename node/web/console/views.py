@@ -1,0 +1,358 @@
+"""What the console shows of a node's peers: plain data, read when it is asked for."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from parley._crypto.identity import NodeId
+from parley._node.bus.address import without_password
+from parley._node.bus.bus import Bus
+from parley._node.bus.dead_letters import DeadLetter
+from parley._node.bus.errors import BusUnavailableError
+from parley._node.bus.identifiers import DEAD, dead_name
+from parley._node.errors import ParleyError
+from parley._node.journal.journal import Journal
+from parley._node.logs import one_line
+from parley._node.metrics.catalogue import Histogram, MetricFamily
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.peer.readings import flows_of
+from parley._node.server.federation import Federation, LinkState
+
+# What the users of this machine call nodes.
+Names = Mapping[NodeId, str]
+# Characters of a name, a label or a reason that are shown.
+LONGEST: Final = 200
+
+
+def shown(text: object, longest: int = LONGEST) -> str:
+    """The text in one line of at most so many characters, control characters escaped."""
+    whole = str(text)
+    cut = one_line(whole[:longest])
+    return cut if len(whole) <= longest and len(cut) <= longest else cut[: longest - 1] + "…"
+
+
+def ids(path: Iterable[NodeId]) -> list[str]:
+    """Node ids as texts."""
+    return [str(one) for one in path]
+
+
+# Streams of a bus or a peer that are shown, and buses.
+MOST_STREAMS: Final = 200
+MOST_BUSES: Final = 16
+# Seconds for a store to answer.
+PATIENCE: Final = 3.0
+# Letters of one page, and characters that are shown of what an event says.
+LETTERS: Final = 50
+LONGEST_BODY: Final = 4_000
+
+
+@contextmanager
+def no_longer_than(seconds: float) -> Iterator[None]:
+    """What is asked of a bus in it; raises BusUnavailableError if that takes longer."""
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise BusUnavailableError(f"the bus did not answer within {seconds:g} s") from error
+
+
+async def buses_view(buses: Mapping[str, Bus]) -> list[dict[str, Any]]:
+    """All buses, side by side."""
+    views: list[dict[str, Any]] = []
+
+    async def view(number: int, url: str, bus: Bus) -> None:
+        views[number] = await _bus(number, url, bus)
+
+    async with anyio.create_task_group() as tasks:
+        for number, (url, bus) in enumerate(islice(buses.items(), MOST_BUSES)):
+            views.append({})
+            tasks.start_soon(view, number, url, bus)
+    return views
+
+
+async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
+    seen: dict[str, Any] = {
+        "key": number,
+        "address": shown(without_password(url)),
+        "counters": asdict(bus.counters),
+        "streams": [],
+        "total": 0,
+        "dead": 0,
+        "error": None,
+    }
+    try:
+        with no_longer_than(PATIENCE):
+            store = await bus.opened()
+            infos = await store.streams()
+            dead = {info.name: info.length for info in infos if info.name.endswith(f".{DEAD}")}
+            names = [info for info in infos if info.name not in dead]
+            seen["total"] = len(names)
+            seen["dead"] = sum(dead.values())
+            for info in names[:MOST_STREAMS]:
+                groups = await store.groups(info.name)
+                seen["streams"].append(
+                    {
+                        "name": info.name,
+                        "length": info.length,
+                        "size": info.size,
+                        "dead": dead.get(dead_name(info.name), 0),
+                        "groups": [group._asdict() for group in groups],
+                    }
+                )
+    except ParleyError as error:
+        seen["error"] = shown(error)
+    return seen
+
+
+async def letters_view(bus: Bus, stream: str, after: str) -> dict[str, Any]:
+    """A page of the dead letters of a stream, after a letter's id.
+
+    Raises:
+        ParleyError: the bus cannot be opened, has no such stream, fails, or takes too long.
+    """
+    with no_longer_than(PATIENCE):
+        letters = await bus.dead_letters(stream, count=LETTERS + 1, after=after)
+    return {"letters": [_letter(one) for one in letters[:LETTERS]], "more": len(letters) > LETTERS}
+
+
+def _letter(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "event_id": shown(letter.event_id),
+        "name": shown(letter.name),
+        "group": shown(letter.group),
+        "attempts": letter.attempts,
+        "body": shown(letter.body, LONGEST_BODY),
+        "history": [
+            {
+                **failure._asdict(),
+                "consumer": shown(failure.consumer),
+                "error": shown(failure.error),
+            }
+            for failure in letter.history
+        ],
+    }
+
+
+MOST_SERVERS: Final = 1_024  # as many as a federation has
+MOST_WAYS: Final = 200
+MOST_WORDS: Final = 32
+
+
+def federation_view(
+    node: Node, federation: Federation | None, names: Names
+) -> dict[str, Any] | None:
+    """The graph as the cards tell of it, ways of tunnels that begin, end or lead through here, and
+    what is wrong; None without a federation. Only what this server's own links are is proven."""
+    if federation is None:
+        return None
+    return {
+        "self": str(node.node_id),
+        "name": shown(names.get(node.node_id, "")),
+        "links": [_link(link) for link in federation.links],
+        "servers": [
+            {
+                "id": str(server.node_id),
+                "name": shown(names.get(server.node_id, "")),
+                "links": {str(one): carries for one, carries in server.links.items()},
+                "exports": [shown(one) for one in server.exports[:MOST_WORDS]],
+                "addresses": [shown(one) for one in server.addresses[:MOST_WORDS]],
+                "expires": server.expires.timestamp(),
+                "way": ids(server.path),
+            }
+            for server in islice(federation.servers, MOST_SERVERS)
+        ],
+        "tunnels": federation.tunnels,
+        "ways": [ids(way) for way in islice(federation.carried, MOST_WAYS)],
+        "wrong": [
+            {"kind": one.kind, "servers": ids(one.servers), "text": shown(one.text)}
+            for one in federation.check()
+        ],
+    }
+
+
+def _link(link: LinkState) -> dict[str, Any]:
+    up = link.peer is not None
+    return {
+        "id": str(link.node_id),
+        "up": up,
+        "kept": link.kept,
+        "dialled": link.dialled,
+        "error": None if up or link.error is None else shown(link.error),
+    }
+
+
+def numbers_view(families: Iterable[MetricFamily]) -> list[dict[str, Any]]:
+    """All families with their samples. A histogram is its bounds, how many are at most each of
+    them and beyond, and the sum."""
+    return [
+        {
+            "name": measure.name,
+            "kind": measure.kind,
+            "unit": measure.unit,
+            "help": measure.help,
+            "labels": measure.labels,
+            "samples": [
+                {"labels": [shown(one) for one in labels], **_value(value)}
+                for labels, value in samples
+            ],
+        }
+        for measure, samples in families
+    ]
+
+
+def _value(value: float | Histogram) -> dict[str, Any]:
+    if isinstance(value, Histogram):
+        return {"bounds": value.bounds, "counts": value.counts, "sum": value.sum}
+    return {"value": value}
+
+
+MOST_TOPICS: Final = 500
+
+
+def topics_view(node: Node) -> dict[str, Any]:
+    """The topics that it publishes. `dropped` are notes that subscribers lost, in all; `waiting`
+    bytes that wait for them now."""
+    rows = []
+    for topic in islice(node.topics.values(), MOST_TOPICS):
+        subscribers = topic.subscribers
+        rows.append(
+            {
+                "name": shown(topic.name),
+                "subscribers": len(subscribers),
+                "waiting": sum(one.waiting_bytes for one in subscribers),
+                "behind": sum(one.behind for one in subscribers),
+                "dropped": topic.dropped,
+                "kept": topic.kept,
+                "kept_bytes": topic.kept_bytes,
+            }
+        )
+    return {"total": len(node.topics), "rows": rows}
+
+
+def journal_view(journal: Journal | None) -> dict[str, Any] | None:
+    """The journal, if it keeps one; `failed` says why nothing is written any more."""
+    if journal is None:
+        return None
+    settings = journal.settings
+    return {
+        **journal.metrics._asdict(),
+        "directory": shown(journal.directory),
+        "segment": None if journal.path is None else shown(journal.path.name),
+        "running": journal.is_running,
+        "failed": None if journal.failed is None else shown(journal.failed),
+        "on_failure": settings.on_failure,
+        "fsync": settings.fsync,
+        "fsync_interval": settings.fsync_interval,
+        "buffer_size": settings.buffer_size,
+        "segment_size": settings.segment_size,
+        "auditors": [shown(key.text) for key in settings.auditors],
+        "recovered": [
+            {"name": shown(one.name), "records": one.records, "damaged": one.damaged}
+            for one in islice(journal.recovered, MOST_TOPICS)
+        ],
+    }
+
+
+# Rows of one view: what is beyond is counted, and found by a search.
+MOST_PEERS: Final = 500
+MOST_FACTS: Final = 32
+
+
+class PeerNumbers:
+    """Numbers by which a page names connections: a node may have several, and some have no id."""
+
+    def __init__(self) -> None:
+        self._numbers: WeakKeyDictionary[Peer, int] = WeakKeyDictionary()
+        self._last = 0
+
+    def of(self, peer: Peer) -> int:
+        """The number of a peer, the same for as long as there is one."""
+        number = self._numbers.get(peer)
+        if number is None:
+            self._last = number = self._last + 1
+            self._numbers[peer] = number
+        return number
+
+    def find(self, peers: Iterable[Peer], number: int) -> Peer | None:
+        """The peer of a number among these."""
+        return next((peer for peer in peers if self._numbers.get(peer) == number), None)
+
+
+def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -> dict[str, Any]:
+    """The peers that are there now, the longest known first; those alone whose id, name, place or
+    role has `find` in it. `total` counts those too that are not listed."""
+    wanted = find.casefold()
+    peers = sorted(node.peers, key=numbers.of)
+    fitting = [peer for peer in peers if not wanted or wanted in _searched(peer, names)]
+    rows = [_row(numbers.of(peer), peer, names) for peer in islice(fitting, MOST_PEERS)]
+    return {
+        "total": len(peers),
+        "fitting": len(fitting),
+        "streams": sum(len(peer.streams) for peer in peers),
+        "running": sum(peer.running_calls for peer in peers),
+        "parted": sum(peer.is_parted for peer in peers),
+        "rows": rows,
+    }
+
+
+def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, Any]:
+    """All of one peer."""
+    agreed = peer.suite.names() if peer.suite else {}
+    streams = [
+        {"id": stream.id, "label": shown(stream.label)}
+        for stream in islice(peer.streams, MOST_STREAMS)
+    ]
+    read = [topic.name for topic in node.topics.values() if _reads(topic.subscribers, peer)]
+    return {
+        **_row(number, peer, names),
+        "suite": agreed,
+        "info": {shown(key): shown(value) for key, value in islice(peer.info.items(), MOST_FACTS)},
+        "stream_list": streams,
+        "topics": [shown(name) for name in read[:MOST_STREAMS]],
+        "waiting": peer.core.outbox.size,
+        "waiting_events": peer.core.outbox.count,
+        "ignored": peer.ignored,
+        "dropped": peer.dropped,
+        "parted_by": shown(peer.live.parted_by),
+    }
+
+
+def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
+    flows = flows_of(peer)
+    return {
+        "key": number,
+        "id": str(peer.node_id) if peer.node_id else None,
+        "name": _name(peer, names),
+        "place": shown(peer.name),
+        "role": shown(peer.role),
+        "encrypted": peer.encrypted,
+        "dialled": peer.core.initiator,
+        "parted": peer.is_parted,
+        "resumes": peer.resumes,
+        "streams": len(peer.streams),
+        "running": peer.running_calls,
+        "received": flows.came,
+        "sent": flows.went,
+        "way": ids(peer.path),
+    }
+
+
+def _name(peer: Peer, names: Names) -> str:
+    """What its user calls it; empty if nothing."""
+    return shown(names.get(peer.node_id, "")) if peer.node_id else ""
+
+
+def _searched(peer: Peer, names: Names) -> str:
+    words = (str(peer.node_id or ""), _name(peer, names), peer.name, peer.role)
+    return " ".join(words).casefold()
+
+
+def _reads(subscribers: Iterable[Any], peer: Peer) -> bool:
+    return any(one.peer is peer for one in subscribers)

@@ -1,0 +1,146 @@
+"""Acknowledgements are recorded together, soon, and as often as it takes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from parley._node.backoff import Pauses
+from parley._node.bus.consumers import acks as ledger_module
+from parley._node.bus.consumers.acks import MOST_AT_ONCE, Ledger
+from parley._node.bus.consumers.options import Seat, Terms
+from parley._node.bus.errors import (
+    BusClosedError,
+    BusDamagedError,
+    BusError,
+    BusUnavailableError,
+    as_bus_error,
+)
+from parley._node.bus.model import Counters
+from parley._node.bus.retry import LINES, StoreRetry
+from parley._node.errors import ConfigError
+from tests.node.network import eventually, ground, started
+
+pytestmark = pytest.mark.anyio
+
+TERMS = Terms("auth.user", "g", 100, 60.0, 5, "0-0")
+QUICK = Pauses(first=0.001, longest=0.002)
+
+
+class Acks:
+    """The one method of a store that a ledger asks."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.errors: list[Exception] = []
+        self.gate = anyio.Event()
+        self.gate.set()
+
+    async def ack(self, stream: str, group: str, ids: list[str]) -> int:
+        self.batches.append(list(ids))
+        await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        return len(ids)
+
+
+@asynccontextmanager
+async def a_ledger() -> AsyncIterator[tuple[Ledger, Acks, list[int]]]:
+    store: Any = Acks()
+    recorded: list[int] = []
+    async with ground() as loop:
+        seat = Seat(store, loop, TERMS, "c", Counters())
+        ledger = Ledger(seat, StoreRetry(loop, "a test", QUICK), recorded.append)
+        yield ledger, store, recorded
+        await ledger.end()
+
+
+async def test_together_and_soon(anyio_backend: str) -> None:
+    async with a_ledger() as (ledger, store, recorded):
+        for number in range(5):
+            ledger.add(str(number))
+        assert store.batches == []
+        await eventually(lambda: recorded == [5])  # by the timer
+        assert store.batches == [["0", "1", "2", "3", "4"]]
+        for number in range(MOST_AT_ONCE + 1):
+            ledger.add(str(number))
+        await ledger.room(0)
+        assert recorded == [5, MOST_AT_ONCE, 1]
+        assert len(ledger) == 0
+
+
+async def test_room(anyio_backend: str) -> None:
+    """Whoever asks for more than the store records waits for it."""
+    async with a_ledger() as (ledger, store, _), anyio.create_task_group() as tasks:
+        store.gate = anyio.Event()
+        for number in range(3):
+            ledger.add(str(number))
+        await ledger.room(3)
+        waiting = await started(tasks, lambda: ledger.room(2))
+        assert not waiting
+        store.gate.set()
+        await eventually(lambda: waiting == [None])
+
+
+async def test_as_often_as_it_takes(anyio_backend: str) -> None:
+    async with a_ledger() as (ledger, store, recorded):
+        store.errors = [BusUnavailableError("gone"), BusUnavailableError("gone")]
+        ledger.add("1")
+        ledger.flush()
+        await eventually(lambda: recorded == [1])
+        assert store.batches == [["1"]] * 3
+        store.errors = [BusDamagedError("torn")]
+        ledger.add("2")
+        with pytest.raises(BusDamagedError):
+            await ledger.room(0)
+        assert (len(ledger), ledger.error is not None) == (1, True)
+        ledger.flush()  # nothing more is tried
+        assert len(store.batches) == 4
+
+
+async def test_nothing_is_recorded_after_the_end(anyio_backend: str) -> None:
+    async with a_ledger() as (ledger, store, _):
+        ledger.add("1")
+        await ledger.end()
+        await anyio.sleep(2 * ledger_module.GATHER)
+        assert store.batches == []
+
+
+async def test_the_log_hears_of_it_once_in_a_while(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ground() as loop:
+        retry = StoreRetry(loop, "a test", QUICK)
+        for _ in range(LINES + 5):
+            await retry.wait(BusUnavailableError("line\nbreak"))
+        assert caplog.text.count("a test: line\\nbreak") == LINES
+        assert retry.failures == LINES + 5
+
+
+def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
+    torn = BusDamagedError("torn")
+    assert as_bus_error(torn) is torn
+    assert str(as_bus_error(ConfigError("wrong"))) == "wrong"
+    assert not caplog.records
+    mistake = as_bus_error(KeyError("x"))
+    assert type(mistake) is BusError
+    assert isinstance(mistake.__cause__, KeyError)
+    assert caplog.records
+
+
+async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
+    store: Any = Acks()
+    store.gate = anyio.Event()
+    async with ground() as loop, anyio.create_task_group() as tasks:
+        seat = Seat(store, loop, TERMS, "c", Counters())
+        ledger = Ledger(seat, StoreRetry(loop, "a test", QUICK), lambda count: None)
+        ledger.add("1-0")
+        outcome = await started(tasks, partial(ledger.room, 0))
+        await eventually(lambda: store.batches == [["1-0"]])
+        await loop.aclose()  # as a node does to all that runs in it
+        with anyio.fail_after(1):
+            await eventually(lambda: bool(outcome))
+    assert isinstance(outcome[0], BusClosedError)

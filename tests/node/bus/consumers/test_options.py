@@ -1,0 +1,71 @@
+"""What is asked for is checked at once."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from parley._node.bus.config import BusConfig
+from parley._node.bus.consumers.options import MOST_BATCH, Terms, read_terms, require_delay
+from parley._node.bus.consumers.registry import LONGEST_CONSUMER, ConsumerNames
+from parley._node.bus.errors import InvalidEventError
+from parley._node.errors import ConfigError
+
+GOOD: dict[str, Any] = {"batch": 100, "reclaim_after": 60, "max_attempts": 5, "start": "first"}
+
+
+def test_what_is_read() -> None:
+    terms = read_terms(BusConfig(service="shop"), "auth.user", "mailer", **GOOD)
+    assert terms == Terms("auth.user", "shop-mailer", 100, 60.0, 5, "0-0")
+    when = datetime.fromtimestamp(1, UTC)
+    for start, after in (("new", "$"), ("5-3", "5-2"), (when, f"999-{2**64 - 1}")):
+        assert read_terms(BusConfig(), "a.b", "g", **{**GOOD, "start": start}).after == after
+    assert read_terms(BusConfig(), "a.b.dead", "g", **GOOD).max_attempts is None
+    assert read_terms(BusConfig(), "a.b", "g", **{**GOOD, "batch": MOST_BATCH}).batch == MOST_BATCH
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "options", "error"),
+    [
+        ("nodot", "g", {}, InvalidEventError),
+        ("a.b", "with space", {}, InvalidEventError),
+        ("a.b", "g" * 254, {}, InvalidEventError),  # with the service before it
+        ("a.b", "g", {"start": "then"}, InvalidEventError),
+        ("a.b", "g", {"batch": 0}, ConfigError),
+        ("a.b", "g", {"batch": 1.5}, ConfigError),
+        ("a.b", "g", {"batch": MOST_BATCH + 1}, ConfigError),
+        ("a.b", "g", {"reclaim_after": 0}, ConfigError),
+        ("a.b", "g", {"reclaim_after": float("inf")}, ConfigError),
+        ("a.b", "g", {"max_attempts": 0}, ConfigError),
+    ],
+)
+def test_what_is_wrong(
+    name: str, group: str, options: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        read_terms(BusConfig(service="shop"), name, group, **{**GOOD, **options})
+
+
+@pytest.mark.parametrize("delay", [-1.0, float("inf"), float("nan")])
+def test_what_is_no_delay(delay: float) -> None:
+    assert require_delay(0) == 0.0
+    with pytest.raises(InvalidEventError):
+        require_delay(delay)
+
+
+def test_names_of_consumers() -> None:
+    one = read_terms(BusConfig(), "a.b", "g", **GOOD)
+    other = read_terms(BusConfig(), "a.b", "h", **GOOD)
+    names = ConsumerNames("m-1")
+    assert [names.take(one), names.take(one), names.take(other), names.take(one)] == [
+        "m-1",
+        "m-1-2",
+        "m-1",
+        "m-1-3",
+    ]
+    names.release(one, "m-1-2")
+    names.release(one, "m-1")
+    assert [names.take(one), names.take(one)] == ["m-1", "m-1-2"]
+    ConsumerNames("c" * LONGEST_CONSUMER)
+    with pytest.raises(ConfigError):
+        ConsumerNames("c" * (LONGEST_CONSUMER + 1))

@@ -1,0 +1,36 @@
+"""What was handed out, and what was left: both are bounded."""
+
+from parley._node.bus.remote.executor import Leftovers, Unsettled
+from parley._node.protocol.memory_budget import MemoryBudget
+
+PLACE = ("a.b", "g", "c")
+
+
+def test_only_what_was_handed_out_is_known() -> None:
+    handed = Unsettled(MemoryBudget(1 << 20))
+    handed.add(PLACE, ["1-0", "2-0"])
+    assert handed.known("a.b", "g", ["1-0", "3-0"]) == ["1-0"]
+    assert handed.known("a.b", "other", ["1-0"]) == []
+    handed.settle("a.b", "g", ["1-0", "9-9"])
+    assert handed.known("a.b", "g", ["1-0", "2-0"]) == ["2-0"]
+
+
+def test_the_oldest_are_forgotten() -> None:
+    handed = Unsettled(MemoryBudget(1 << 20), most=3)
+    handed.add(PLACE, [f"{n}-0" for n in range(5)])
+    assert handed.known("a.b", "g", [f"{n}-0" for n in range(5)]) == ["2-0", "3-0", "4-0"]
+    left = Leftovers(most=2)
+    handed.leave(left)
+    assert (len(handed), len(left)) == (0, 2)
+    assert left.take(PLACE, 9) == ["3-0", "4-0"]
+
+
+def test_what_is_left_is_its_consumers_once() -> None:
+    left = Leftovers()
+    for n in range(3):
+        left.add(PLACE, f"{n}-0")
+    left.add(("a.b", "g", "another"), "7-0")
+    assert left.take(PLACE, 2) == ["0-0", "1-0"]
+    assert left.take(PLACE, 2) == ["2-0"]
+    assert left.take(PLACE, 2) == []
+    assert len(left) == 1

@@ -1,0 +1,108 @@
+"""The line: how many may stand in it, who comes next, and who leaves."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from parley._node.bus.errors import BusClosedError
+from parley._node.bus.sqlite.worker import LOOK, Operation, WorkQueue
+from parley._node.transport.asyncio_backend import AsyncioBackend
+from tests.node.network import eventually, ground
+
+pytestmark = pytest.mark.anyio
+
+
+def taken(line: WorkQueue) -> list[Operation]:
+    return [found for found in line.take(0) if found is not None]
+
+
+def name_of(operation: Operation) -> str:
+    return str(operation.run())
+
+
+async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend: str) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        line = WorkQueue(backend, 2)
+        done: list[str] = []
+
+        async def ask(name: str) -> None:
+            await line.do(LOOK, lambda: name)
+            done.append(name)
+
+        for name in "abcde":
+            tasks.start_soon(ask, name)
+            await anyio.wait_all_tasks_blocked()
+        for expected in ("ab", "cd", "e"):
+            operations = taken(line)
+            # Those that are let in together run in any order, on trio.
+            assert sorted(map(name_of, operations)) == list(expected)
+            assert taken(line) == []  # nobody stands in their place before they are done
+            line.finished(operations)
+            await anyio.wait_all_tasks_blocked()
+        await eventually(lambda: sorted(done) == list("abcde"))
+
+
+async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        line = WorkQueue(backend, 1)
+        scopes: dict[str, anyio.CancelScope] = {}
+        done: list[str] = []
+
+        async def ask(name: str) -> None:
+            with anyio.CancelScope() as scopes[name]:
+                done.append(await line.do(LOOK, lambda: name))
+
+        for name in "abc":
+            tasks.start_soon(ask, name)
+            await anyio.wait_all_tasks_blocked()
+        for name in "ab":  # in line, and before it
+            scopes[name].cancel()
+        await anyio.wait_all_tasks_blocked()
+        (first,) = taken(line)
+        assert first.abandoned
+        line.finished([first])
+        await anyio.wait_all_tasks_blocked()
+        (last,) = taken(line)
+        last.result = name_of(last)
+        line.finished([last])
+        await eventually(lambda: done == ["c"])
+
+
+def test_who_has_been_let_in_and_is_cancelled_lets_the_next_in() -> None:
+    async def main() -> None:
+        line = WorkQueue(AsyncioBackend(), 1)
+        asks = []
+        for name in "abc":
+            asks.append(asyncio.create_task(line.do(LOOK, lambda name=name: name)))
+            await asyncio.sleep(0)
+        line.finished(taken(line))  # lets b in, who does not know yet
+        asks[1].cancel()  # asyncio's own: anyio would let b go on first
+        await asyncio.wait(asks[:2])
+        await asyncio.sleep(0)
+        (last,) = taken(line)
+        assert name_of(last) == "c"
+        line.finished([last])
+        await asks[2]
+
+    asyncio.run(main())
+
+
+async def test_nobody_enters_a_line_that_is_closed(anyio_backend: str) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        line = WorkQueue(backend, 1)
+
+        async def refused() -> None:
+            with pytest.raises(BusClosedError):
+                await line.do(LOOK, lambda: None)
+
+        tasks.start_soon(line.do, LOOK, lambda: "in line")
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(refused)  # waits for room
+        tasks.start_soon(refused)
+        await anyio.wait_all_tasks_blocked()
+        line.close()
+        operations = line.take(0)
+        assert operations[1:] == [None]
+        line.finished([found for found in operations if found is not None])
+        await refused()
