@@ -6,7 +6,7 @@ from typing import Final
 
 from docs.docstring_markdown import summary
 from parley import errors
-from parley._node.cli.explanations import EXPLANATIONS
+from parley._node.cli.error_catalogue import EXPLANATIONS
 from parley._node.protocol.codes import SENTENCES, CloseCode
 
 PAGE: Final = "docs/reference/errors.md"

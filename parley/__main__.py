@@ -24,7 +24,7 @@ def main() -> None:
         print(f"parley: {needs_extra(f'the command line ({missing[0]})', 'cli')}", file=sys.stderr)
         sys.exit(2)
     if "_PARLEY_COMPLETE" in os.environ:
-        from parley._node.cli.completion.lines import answer
+        from parley._node.cli.completion.responder import answer
 
         answer()
         return

@@ -13,7 +13,7 @@ from parley._node.settings import (
     SimProtoSettings,
     load_settings,
 )
-from parley._node.settings.bus import BusRight
+from parley._node.settings.tables import BusRight
 
 __all__ = [
     "BusRight",

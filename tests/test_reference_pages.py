@@ -14,7 +14,7 @@ from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES
 from docs.reference_shown import SHOWN
 from docs.signatures import signatures
-from parley._node.cli.explanations import EXPLANATIONS
+from parley._node.cli.error_catalogue import EXPLANATIONS
 from parley._node.settings import Settings, load_settings
 from parley._node.settings.catalogue import REMOVED, SETTINGS
 

@@ -3,12 +3,12 @@
 import sys
 from time import perf_counter
 
-from parley._node.cli.exits import LONGEST_QUOTE
-from parley._node.cli.introduction import dialled
+from parley._node.cli.exit_codes import LONGEST_QUOTE
+from parley._node.cli.first_contact import dialled
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, show_value, writing_stdout
+from parley._node.cli.param_types import given_value
 from parley._node.cli.run import run
-from parley._node.cli.values import given_value
 from parley._node.errors import CallRefused, ConfigError
 
 

@@ -7,7 +7,7 @@ have one: they say where its console is.
 import webbrowser
 
 from parley._node.cli.output import Output
-from parley._node.cli.serve.console import consoles
+from parley._node.cli.serve.command import consoles
 from parley._node.errors import ConfigError, UnreachableError
 from parley._node.web.console.places import ConsolePlace, link_from, places, write_page
 

@@ -10,8 +10,8 @@ import click
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
-from parley._node.cli.exits import Exit
-from parley._node.cli.introduction import dialled
+from parley._node.cli.exit_codes import Exit
+from parley._node.cli.first_contact import dialled
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import run

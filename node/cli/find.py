@@ -4,10 +4,10 @@ from functools import partial
 
 import anyio
 
-from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.logging_setup import set_up_logging
 from parley._node.cli.output import Output
 from parley._node.cli.run import event_loop, until_interrupted
-from parley._node.cli.stages import during
+from parley._node.cli.terminal import during
 from parley._node.discovery.discovery import find as search
 from parley._node.logs import one_line
 

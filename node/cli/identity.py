@@ -10,11 +10,10 @@ from parley._crypto.keyfile import (
     load_identity,
     save_identity,
 )
-from parley._node.cli.algorithm_lists import parse_names
-from parley._node.cli.given_files import read_passphrase
-from parley._node.cli.journal.keygen import show_auditor_key
+from parley._node.cli.default_identity import make_own_key, own_key_path
+from parley._node.cli.journal.keys import show_auditor_key
 from parley._node.cli.output import Output
-from parley._node.cli.own_key import make_own_key, own_key_path
+from parley._node.cli.param_types import parse_names, read_passphrase
 from parley._node.errors import FileError
 from parley._node.trust.petnames import fingerprint
 

@@ -12,10 +12,10 @@ from typing import Any, Final, NoReturn, Protocol
 import anyio
 import anyio.lowlevel
 
-from parley._node.cli.lines import Pace
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import described, hinting
+from parley._node.cli.standard_io import Pace
 from parley._node.errors import PeerClosedError
 from parley._node.links.link import Link
 from parley._node.links.redial import is_lasting

@@ -1,8 +1,6 @@
-"""`parley`: runs a command, and ends it.
+"""The entry point of `parley`: runs a command; a failure becomes a sentence and an exit code."""
 
-Whatever happens, a command ends with one clear sentence and the exit code that belongs to it.
-"""
-
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from parley._node.cli.commands.root import PARLEY, PROGRAM
-from parley._node.cli.standard_files import set_up_streams
 
 if TYPE_CHECKING:
     from parley._node.cli.output import CommandFailure
@@ -39,7 +36,7 @@ def _failed(error: BaseException) -> int:
     # These take long to import, and most commands succeed.
     import logging
 
-    from parley._node.cli.exits import Exit, Interrupted, failure
+    from parley._node.cli.exit_codes import Exit, Interrupted, failure
     from parley._node.cli.output import CommandFailure, Output, abandon_stdout
 
     # Also for what fails before the options are read.
@@ -74,3 +71,25 @@ def _cause(
         return error
     causes = [_cause(inner, failure) for inner in error.exceptions]
     return next((cause for cause in causes if failure(cause) is None), causes[0])
+
+
+def set_up_streams() -> None:
+    """Make the three standard files fit for whatever a command meets.
+
+    A closed one is replaced by the null device: its number would go to the next socket, and what is
+    printed to the peer. What is for people goes nowhere then, and not to standard output, where
+    `print` would put it. What an encoding does not have is escaped.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    # That standard input is closed is said when it is read.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # until the process ends
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

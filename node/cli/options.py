@@ -10,11 +10,15 @@ from typing import Any
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import load_identity
 from parley._crypto.registry import NAMES, PARAMETERS
-from parley._node.cli.algorithm_lists import parse_names, parse_required
-from parley._node.cli.context.file import Context, Contexts
-from parley._node.cli.context.places import placed
-from parley._node.cli.given_files import read_network_key, read_passphrase, warn
-from parley._node.cli.own_key import own_identity
+from parley._node.cli.context_file import Context, Contexts, placed
+from parley._node.cli.default_identity import own_identity
+from parley._node.cli.param_types import (
+    parse_names,
+    parse_required,
+    read_network_key,
+    read_passphrase,
+    warn,
+)
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, FileError, NotTrustedError
 from parley._node.settings import ServeSettings, Settings, load_settings

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import anyio
 
-from parley._node.cli.exits import Interrupted
-from parley._node.cli.introduction import dialled, dialling_node
+from parley._node.cli.exit_codes import Interrupted
+from parley._node.cli.first_contact import dialled, dialling_node
 from parley._node.cli.link import kept_link
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted

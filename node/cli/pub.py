@@ -4,11 +4,11 @@ from contextlib import aclosing
 
 from parley._lbm.codec import Encodable
 from parley._lbm.errors import LbmEncodeError
-from parley._node.cli.lines import input_descriptor, read_lines
 from parley._node.cli.options import DEFAULT_ADDRESS, NodeOptions
 from parley._node.cli.output import Output
+from parley._node.cli.param_types import parse_json
 from parley._node.cli.run import make_node, run
-from parley._node.cli.values import parse_json
+from parley._node.cli.standard_io import input_descriptor, read_lines
 from parley._node.errors import ConfigError, FileError
 from parley._node.handlers.topic import Topic
 from parley._node.messaging.fanout import Slow

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from parley._node.cli.ending import end_within, longest_end, running_command
-from parley._node.cli.exits import Interrupted
-from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.exit_codes import Interrupted
+from parley._node.cli.logging_setup import set_up_logging
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, unread
 from parley._node.errors import ConfigError, HandshakeError

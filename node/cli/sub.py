@@ -6,13 +6,13 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from parley._node.cli.introduction import dialling_node
-from parley._node.cli.lines import Pace
+from parley._node.cli.first_contact import dialling_node
 from parley._node.cli.link import kept_link, remarks
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted, show_value
+from parley._node.cli.param_types import given_value
 from parley._node.cli.run import run
-from parley._node.cli.values import given_value
+from parley._node.cli.standard_io import Pace
 from parley._node.links.subscription import LinkSubscription
 
 # `drained` takes a reader that has waited for so many turns of the loop as one without notes, and

@@ -1,20 +1,29 @@
-"""What commands show by rich: a console for people, tables, and bars that move.
+"""Output with rich: a console, tables, progress bars and stages.
 
-Apart from `output`, since rich takes as long to import as all that a short command needs.
+Apart from `output`, because rich is slow to import and short commands don't need it.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
-from rich.progress import Progress, ProgressColumn
+from rich.progress import (
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from parley._node.cli.output import Output
 from parley._node.logs import one_line, visible
 
 
@@ -94,3 +103,36 @@ def table_of_nodes(title: str, since: str, rows: Iterable[tuple[str, str, Iterab
     for node_id, when, names in rows:
         table.add_row(node_id, when[:10], escape(",\n".join(names)) or "-")
     return table
+
+
+class Stages:
+    """The stages of a command, each begun by a call with what is done in it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._current: TaskID | None = None
+
+    def __call__(self, text: str) -> None:
+        """The stage before is over; what is done now is `text`."""
+        self._end()
+        self._current = self._progress.add_task(text, total=1)
+
+    def _end(self) -> None:
+        if self._current is not None:
+            self._progress.update(self._current, completed=1)
+
+
+@contextmanager
+def during(out: Output, text: str) -> Iterator[None]:
+    """While it lasts, what is done is `text`: the only stage, or one that comes again and again."""
+    with staged(out) as stage:
+        stage(text)
+        yield
+
+
+@contextmanager
+def staged(out: Output) -> Iterator[Stages]:
+    """While it lasts the stages are shown; they go when it ends."""
+    columns = SpinnerColumn(finished_text="·"), TextColumn("{task.description}", markup=False)
+    with out.bar(*columns, TimeElapsedColumn()) as progress:
+        yield Stages(progress)

@@ -39,7 +39,7 @@ from parley._node.server.findings import FederationFinding, findings
 from parley._node.server.followed_topics import Follows
 from parley._node.server.links import DialServer, Neighbours, ServerLink, require_others
 from parley._node.server.tunnel_dialer import Opener, ServerSwitch
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.tables import FederationSettings
 from parley._node.transport.address import Address
 from parley._node.trust.accounts import HostedAccounts
 from parley._node.tunnels.service import TunnelService

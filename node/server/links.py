@@ -15,7 +15,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.remote.stream import Stream
 from parley._node.server.directory_driver import DirectoryDriver
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.tables import FederationSettings
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Changes
 from parley._node.transport.loop import Runner

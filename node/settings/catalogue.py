@@ -14,16 +14,16 @@ from parley._node.config import NodeConfig
 from parley._node.dialects.limits import DialectLimits
 from parley._node.protocol.config_types import setting, setting_of
 from parley._node.protocol.limits import Limits
-from parley._node.settings.bus import BusSettings
-from parley._node.settings.dialects import (
+from parley._node.settings.tables import (
+    BusSettings,
     DialectSettings,
+    FederationSettings,
+    JournalSettings,
     NamedSettings,
     RelaySettings,
+    ServeSettings,
     SimProtoSettings,
 )
-from parley._node.settings.federation import FederationSettings
-from parley._node.settings.journal import JournalSettings
-from parley._node.settings.serve import ServeSettings
 
 PREFIX: Final = "PARLEY_"
 # The tables of a file, in the order of the reference page.

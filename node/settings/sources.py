@@ -20,18 +20,27 @@ from parley._crypto.identity import Identity
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ParleyError, os_reason
 from parley._node.protocol.config_types import quoted
-from parley._node.settings.bus import BusSettings
-from parley._node.settings.catalogue import PREFIX, REMOVED, SETTINGS, TABLES, VARIABLES, Setting
-from parley._node.settings.dialects import (
+from parley._node.settings.catalogue import (
+    PREFIX,
+    REMOVED,
+    SETTINGS,
+    TABLES,
+    VARIABLES,
+    Setting,
+    value_of,
+)
+from parley._node.settings.secret_files import read_network_key
+from parley._node.settings.tables import (
+    BusSettings,
     DialectSettings,
+    FederationSettings,
+    JournalSettings,
     NamedSettings,
     RelaySettings,
+    ServeSettings,
     SimProtoSettings,
+    parse_accounts,
 )
-from parley._node.settings.federation import FederationSettings, parse_accounts
-from parley._node.settings.journal import JournalSettings
-from parley._node.settings.secret_files import read_network_key
-from parley._node.settings.serve import ServeSettings
 
 LIKENESS: Final = 0.75  # from which on a name is suggested in place of an unknown one, 0 to 1
 _FILE_URL: Final = "sqlite:///"
@@ -250,3 +259,26 @@ def _warn(sentence: str) -> None:
 def _meant(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), n=1, cutoff=LIKENESS)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def changed(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
+    """Return the names of settings that differ: those that are reloaded, and those that need a
+    restart; each sorted."""
+    names = sorted(name for name in SETTINGS if value_of(old, name) != value_of(new, name))
+    reloaded = [name for name in names if SETTINGS[name].reload]
+    return reloaded, [name for name in names if not SETTINGS[name].reload]
+
+
+def taken_up(old: Settings, new: Settings) -> Settings:
+    """Return the settings of a server that runs with `old` and has read `new`.
+
+    Raises:
+        ConfigError: the reloaded settings don't fit those that stay.
+    """
+    tables: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for name, setting in SETTINGS.items():
+        table, _, key = name.rpartition(".")
+        if setting.reload and "." not in table:
+            tables[table][key] = value_of(new, name)
+    tables["node"]["limits"] = new.node.limits
+    return replace(old, **{name: replace(getattr(old, name), **tables[name]) for name in tables})

@@ -10,7 +10,7 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._node.server.federation import Federation
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.tables import FederationSettings
 from tests.interop.meeting import Ours, our_identity, our_node, their_config, their_identity
 from tests.reference import acts, cbor
 from tests.reference.envelopes import ReadCard, enclose, read_card

@@ -33,7 +33,7 @@ parley.__main__.main()
     [
         ("parley._node", ""),
         ("cryptography", ""),
-        ("parley._node.cli.exits", ""),
+        ("parley._node.cli.exit_codes", ""),
         ("parley._node.cli.ping", ""),  # the command is looked for
         ("anyio._backends._asyncio", "parley: interrupted by SIGINT\n"),  # the command runs
     ],

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.timeout(180)]
 WORKING = """
 import os, signal
 from pyspark import SparkContext
-from parley._node.cli.pipeline.session import spark_session
+from parley._node.cli.spark_session import spark_session
 from parley._node.errors import UnreachableError
 
 try:

@@ -5,7 +5,7 @@ and tries nothing weaker, plaintext least of all; and what was agreed is visible
 and the CLI of both sides.
 
 Single wrong Hellos, Retries and Replies: tests/handshake; names that somebody in the middle takes
-from an offer: row 6; floors given to commands: tests/node/cli/test_trust_stories.py.
+from an offer: row 6; floors given to commands: tests/node/cli/test_first_contact_stories.py.
 """
 
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ from parley._node.bus.address import without_password
 from parley._node.bus.sqlite import backup as backups
 from parley._node.cli.bus.connection import file_of
 from parley._node.cli.output import Output, counted
-from parley._node.cli.stages import during
+from parley._node.cli.terminal import during
 from parley._node.errors import ConfigError
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from parley._node.bus.address import open_bus
+from parley._node.bus.address import open_bus, open_store, without_password
 from parley._node.bus.bus import Bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusUnavailableError
-from parley._node.cli.introduction import dialled, dialling_node
-from parley._node.cli.lines import Pace
+from parley._node.cli.first_contact import dialled, dialling_node
 from parley._node.cli.link import kept_link, remarks
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.errors import FileError
+from parley._node.cli.standard_io import Pace
+from parley._node.errors import ConfigError, FileError
 from parley._node.links.link import Link
 
 NODES: Final = ("tcp://", "unix://")
@@ -86,3 +86,18 @@ def file_of(address: str) -> Path | None:
     if parts.scheme != _FILE or not parts.path.startswith("/") or parts.path == "/":
         return None
     return Path(unquote(parts.path[1:]))
+
+
+def require_own(url: str) -> None:
+    """Raise ConfigError or AddressError unless it is the address of a bus that a node may offer;
+    nothing is opened."""
+
+    if url.startswith(NODES):
+        raise ConfigError(
+            f"cannot offer the bus {without_password(url)!r}: it belongs to another node; give a "
+            "file or a Redis server"
+        )
+    open_store(url)
+    file = file_of(url)
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(f"there is no directory {file.parent} for the bus")

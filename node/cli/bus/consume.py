@@ -1,24 +1,28 @@
-"""`parley bus consume`: the events of a group, printed or given to a command.
+"""`parley bus consume`: print the events of a group, or run a command for each.
 
-An event is acknowledged once its line has been printed and flushed, or once its command has exited
-with 0. Whatever ends before that leaves the event to another consumer: its command is ended first.
+An event is acknowledged once its line was printed and flushed, or its command exited with 0.
+Otherwise another consumer gets it, after its command has ended.
 """
 
+import json
+import os
+import signal
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
+from anyio.abc import ByteSendStream, Process
 
 from parley._node.bus.event import BusEvent
-from parley._node.cli.bus.arguments import parse_position
 from parley._node.cli.bus.connection import kept_open, require_connection
-from parley._node.cli.bus.display import described, show_event
-from parley._node.cli.bus.execute import execute
-from parley._node.cli.lines import Pace
+from parley._node.cli.bus.format import described, parse_position, show_event
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output
+from parley._node.cli.output import Output, plain
+from parley._node.cli.param_types import parse_duration
 from parley._node.cli.run import run
-from parley._node.cli.values import parse_duration
+from parley._node.cli.standard_io import Pace
 from parley._node.errors import ConfigError
 
 BATCH: Final = 100  # events that are fetched at once, to be printed
@@ -116,3 +120,55 @@ class _Executing:
 
 def _delivered(event: BusEvent) -> dict[str, Any]:
     return {**described(event), "group": event.group, "attempt": event.attempt}
+
+
+# Seconds between SIGTERM and SIGKILL for a command that is cancelled.
+GRACE: Final = 5.0
+# Seconds between two looks whether all its processes have ended.
+_STEP: Final = 0.02
+_STDERR: Final = 2
+
+
+async def execute(command: str, event: Mapping[str, Any], *, to_stderr: bool) -> int:
+    """Run a command in the shell, with the event as JSON on its standard input. Returns its exit
+    code, or 128 and the number of the signal that ended it.
+
+    Its output goes to our standard output, or with `to_stderr` to standard error. If this function
+    is cancelled it ends the command and all processes of its session before it returns.
+    """
+    output = _STDERR if to_stderr else None
+    line = json.dumps(plain(event)).encode() + b"\n"
+    with anyio.CancelScope(shield=True):  # a process that has started is also ended
+        process = await anyio.open_process(
+            command, stdout=output, stderr=None, start_new_session=True
+        )
+    async with process:
+        try:
+            if process.stdin is not None:
+                await _give(process.stdin, line)
+            code = await process.wait()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+            raise
+    return code if code >= 0 else 128 - code
+
+
+async def _give(stdin: ByteSendStream, data: bytes) -> None:
+    # It may end, or close its input, without having read it all.
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        await stdin.send(data)
+    with suppress(anyio.BrokenResourceError, OSError):
+        await stdin.aclose()
+
+
+async def _end(process: Process) -> None:
+    """End the process group that `process` leads: SIGTERM, and SIGKILL after `GRACE` seconds."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with anyio.move_on_after(GRACE):
+            await process.wait()
+            while True:  # ends with ProcessLookupError when the last process has ended
+                os.killpg(process.pid, 0)
+                await anyio.sleep(_STEP)
+        os.killpg(process.pid, signal.SIGKILL)

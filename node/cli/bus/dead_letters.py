@@ -11,11 +11,11 @@ from parley._node.bus import bus as buses
 from parley._node.bus.dead_letters import DeadLetter
 from parley._node.bus.identifiers import BEFORE_ALL, parse_id
 from parley._node.cli.bus.connection import opened
-from parley._node.cli.bus.display import moment_of
+from parley._node.cli.bus.format import moment_of
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import run
-from parley._node.cli.stages import during
+from parley._node.cli.terminal import during
 from parley._node.errors import ConfigError, ParleyError
 
 AT_ONCE: Final = 1_000  # dead letters that are dropped together

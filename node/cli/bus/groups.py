@@ -13,15 +13,13 @@ from rich.markup import escape
 from parley._node.bus import bus as buses
 from parley._node.bus.errors import BusRefusedError
 from parley._node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
-from parley._node.cli.bus.arguments import parse_position
 from parley._node.cli.bus.connection import opened
-from parley._node.cli.bus.display import brief_moment, moment_of
-from parley._node.cli.exits import Exit
+from parley._node.cli.bus.format import brief_moment, moment_of, parse_position
+from parley._node.cli.exit_codes import Exit
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import run
-from parley._node.cli.stages import during
-from parley._node.cli.terminal import table_of
+from parley._node.cli.terminal import during, table_of
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import one_line
 

@@ -12,11 +12,11 @@ from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
 from parley._node.bus.identifiers import split_name
 from parley._node.cli.bus.connection import opened
-from parley._node.cli.lines import Pace, input_descriptor, read_batches
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted, writing_stdout
+from parley._node.cli.param_types import parse_json
 from parley._node.cli.run import run
-from parley._node.cli.values import parse_json
+from parley._node.cli.standard_io import Pace, input_descriptor, read_batches
 from parley._node.errors import ConfigError, FileError
 
 

@@ -7,15 +7,14 @@ allow; without a bound it removes nothing.
 import sys
 
 from parley._node.bus.identifiers import FIRST, NEW
-from parley._node.cli.bus.arguments import parse_position
 from parley._node.cli.bus.connection import kept_open, opened
-from parley._node.cli.bus.display import described, show_event
-from parley._node.cli.lines import Pace
+from parley._node.cli.bus.format import described, parse_position, show_event
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted
+from parley._node.cli.param_types import parse_duration, parse_size
 from parley._node.cli.run import run
-from parley._node.cli.stages import during
-from parley._node.cli.values import parse_duration, parse_size
+from parley._node.cli.standard_io import Pace
+from parley._node.cli.terminal import during
 from parley._node.errors import ConfigError
 
 

@@ -20,7 +20,7 @@ from parley._node.cli.commands.shared import (
 
 
 def _check_bus(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    return value and load("bus.arguments:check_bus_address")(value)
+    return value and load("bus.format:check_bus_address")(value)
 
 
 BUS: Final = argument(

@@ -133,7 +133,7 @@ class Command(click.Command):
         text = given.get(ADDRESS)
         if isinstance(text, str) and (text.startswith(_MARK) or "://" in text):
             return False
-        places = import_module(f"{_HOME}.context.places")
+        places = import_module(f"{_HOME}.context_file")
         named = given.get("context") or os.environ.get(places.VARIABLE)
         return isinstance(named, str) or places.is_one_in_use()
 

@@ -62,7 +62,7 @@ NO_PAYLOADS: Final = flag("--no-payloads", help="Keep no payloads in the tables.
 
 SIMULATE: Final = command(
     "simulate",
-    "simulation:simulation",
+    "simulate:simulation",
     "Run nodes with made-up traffic in simulated time, and keep their journals.",
     option(
         "--journals",
@@ -135,7 +135,7 @@ SIMULATE: Final = command(
 
 JOURNAL_KEYGEN: Final = command(
     "keygen",
-    "journal.keygen:keygen",
+    "journal.keys:keygen",
     "Make an auditor's key pair: a private key file, and the public key that nodes are told.",
     option(
         "--out",
@@ -213,7 +213,7 @@ JOURNAL_PRUNE: Final = command(
 
 PIPELINE_RUN: Final = command(
     "run",
-    "pipeline.commands:run",
+    "pipeline:run",
     "Make tables of journals: what is new since the last run.\n\nSpark is started only if there "
     "is something new. Silver that is missing or damaged is made again from bronze.",
     JOURNALS,
@@ -231,7 +231,7 @@ PIPELINE_RUN: Final = command(
 
 PIPELINE_FOLLOW: Final = command(
     "follow",
-    "pipeline.commands:follow",
+    "pipeline:follow",
     "Make tables of journals while they are written, until it is stopped.\n\nWaits for a "
     "directory of journals that is not there yet.",
     JOURNALS,
@@ -260,7 +260,7 @@ PIPELINE_FOLLOW: Final = command(
 
 PIPELINE_REPORT: Final = command(
     "report",
-    "pipeline.commands:report",
+    "pipeline:report",
     "Write the report of the tables as one HTML page.\n\nSpark is started only if this machine "
     "does not see the tables. Nodes have the names that they have among your known peers.",
     TABLES,

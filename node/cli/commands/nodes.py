@@ -213,7 +213,7 @@ SERVE: Final = node_command(
 
 RUN: Final = node_command(
     "run",
-    "application.command:run_application",
+    "serve.command:run_application",
     "Serve the node of a module, or one that its function is given, until SIGINT or "
     "SIGTERM.\n\nSIGHUP has the settings read again.",
     argument(
@@ -294,7 +294,7 @@ CALL: Final = node_command(
     "call:call",
     "Call a topic and print its answer.",
     ADDRESS,
-    argument("topic", "TOPIC", completes="topics.offered_names:calls", help="What to call."),
+    argument("topic", "TOPIC", completes="completion.offered_names:calls", help="What to call."),
     argument("data", "DATA", required=False, help="Text; - for bytes from standard input."),
     option("--data-json", help="Any value, as JSON."),
     option("--timeout", type=Number(), default=30.0, help="Seconds to wait for the answer."),
@@ -311,7 +311,7 @@ CALL: Final = node_command(
 
 TOPICS: Final = node_command(
     "topics",
-    "topics.command:topics",
+    "topics:topics",
     "Show what a node offers to you: names, kinds, types and what is said of them.",
     ADDRESS,
     argument("prefix", "PREFIX", default="", help="Only names that begin with it."),
@@ -352,7 +352,7 @@ SUB: Final = node_command(
     "Subscribe to a topic and print its notes, until the publisher ends it.",
     ADDRESS,
     argument(
-        "topic", "TOPIC", completes="topics.offered_names:topics", help="What to subscribe to."
+        "topic", "TOPIC", completes="completion.offered_names:topics", help="What to subscribe to."
     ),
     option(
         "--count", type=click.IntRange(min=1), help="End after this many notes; default: never."

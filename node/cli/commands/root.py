@@ -19,7 +19,7 @@ from parley._node.cli.commands.nodes import (
     SUB,
     TOPICS,
 )
-from parley._node.cli.commands.records import CONTEXT_COMMANDS, ID_COMMANDS, PEERS_COMMANDS
+from parley._node.cli.commands.setup import CONTEXT_COMMANDS, ID_COMMANDS, PEERS_COMMANDS
 from parley._node.cli.commands.talk import CHAT, RECEIVE, SEND
 from parley._node.cli.commands.tools import (
     COMPLETION,

@@ -19,7 +19,7 @@ HOME: Final = option(
 
 CHAT: Final = node_command(
     "chat",
-    "chat.command:chat",
+    "chat:chat",
     "Talk with others: --listen hosts a room, ADDR goes to one.",
     argument(
         "address",

@@ -66,7 +66,7 @@ DOCTOR: Final = node_command(
 
 COMPLETION: Final = command(
     "completion",
-    "completion.command:completion",
+    "completion.scripts:completion",
     "Print the script that completes parley's commands; `source` it from the shell's start.",
     argument(
         "shell", "SHELL", type=click.Choice(["bash", "zsh", "fish"]), help="bash, zsh or fish."
@@ -76,13 +76,13 @@ COMPLETION: Final = command(
 
 ERRORS: Final = command(
     "errors",
-    "errors:errors",
+    "error_catalogue:errors",
     "Explain close codes, result codes, those of other dialects, and exit codes.",
     argument(
         "code",
         "CODE",
         required=False,
-        completes="errors:names",
+        completes="error_catalogue:names",
         help="A number or name, such as 17 or deadline-exceeded; without one, all.",
     ),
     JSON,

@@ -1,7 +1,6 @@
-"""What the shell offers for a word that is begun: known peers, algorithms, codes.
+"""Completion of addresses, names, files and algorithms.
 
-Completing never fails and never prints anything; if something stands in the way, nothing is
-offered. Nor is anything that a shell might take for more than a word.
+Completion never fails and prints nothing else; on an error it suggests nothing.
 """
 
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Final
 import click
 
 from parley._crypto.registry import NAMES, PARAMETERS
-from parley._node.cli.completion.safety import SAFE_NAME, safe_description
-from parley._node.cli.context.file import Contexts
+from parley._node.cli.completion.responder import SAFE_NAME, safe_description
+from parley._node.cli.context_file import Contexts
 from parley._node.errors import AddressError, ParleyError
 from parley._node.transport.address import Address
 from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers

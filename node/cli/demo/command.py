@@ -1,29 +1,273 @@
-"""`parley demo`: a story told by nodes in two processes, in a few seconds.
+"""`parley demo`: two processes connect, call, publish, chat and transfer a file.
 
-Everything that is shown was done and measured in this run; with `--json` each scene is one line.
+Everything shown was measured in this run. A scene that goes wrong ends the demo with an error.
 """
 
+import hashlib
+import json
+import stat
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from importlib.metadata import metadata
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
 import anyio
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
 from parley._crypto.identity import Identity
-from parley._node.cli.demo import scenes
+from parley._node.cli.demo import command as scenes
 from parley._node.cli.demo.federation import federation_demo
-from parley._node.cli.demo.file import content_of, send_file, shown
-from parley._node.cli.demo.process import other_process
-from parley._node.cli.demo.responder import respond
-from parley._node.cli.demo.scenes import Stage
-from parley._node.cli.demo.server import serve_demo
-from parley._node.cli.log_lines import change_level, set_up_logging
+from parley._node.cli.demo.processes import (
+    FILE_LABEL,
+    POEM,
+    PRICES,
+    ROOM,
+    other_process,
+    respond,
+    serve_demo,
+)
+from parley._node.cli.logging_setup import change_level, set_up_logging
 from parley._node.cli.output import Output
 from parley._node.cli.run import described, event_loop, until_interrupted
-from parley._node.errors import ConfigError
+from parley._node.errors import (
+    ConfigError,
+    FileError,
+    NotTrustedError,
+    ParleyError,
+    PeerClosedError,
+    os_reason,
+)
+from parley._node.logs import one_line
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
+from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import CloseCode, code_name
+from parley._node.testing import FaultyProxy
+from parley._node.transport.address import Address
+
+NOTES = 1_000
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where it plays: alice and carol and dave run here, bob in the other process."""
+
+    out: Output
+    address: str  # bob's, with his node id
+    alice: Node
+    carol: Node
+    dave: Node
+    bob: Peer  # as alice sees him
+
+
+async def call(stage: Stage) -> float:
+    """A call and its answer."""
+    began = perf_counter()
+    answer = await stage.bob.call("greet", "alice", timeout=PATIENCE)
+    seconds = perf_counter() - began
+    stage.out.console.print(f"call     greet('alice') -> [green]{escape(repr(answer))}[/]")
+    stage.out.event("call", topic="greet", answer=answer, seconds=seconds)
+    return seconds
+
+
+async def streamed_answer(stage: Stage) -> None:
+    """An answer that comes item by item, as it is read."""
+    async with stage.bob.call_stream("demo.poem", timeout=PATIENCE) as answer:
+        items = [str(item) async for item in answer]
+    _require(items == list(POEM), "the streamed answer is not what it should be")
+    text = " ".join(items)
+    stage.out.console.print(f"stream   an answer in {len(items)} items: [green]{text}[/]")
+    stage.out.event("streamed-answer", items=items)
+
+
+async def topic(stage: Stage) -> float:
+    """A topic with three subscribers, each over a connection of its own."""
+    peers = [stage.bob, *[await node.connect(stage.address) for node in (stage.carol, stage.dave)]]
+    counts: list[int] = []
+
+    async def read(notes: Subscription) -> None:
+        numbers = []
+        async for note in notes:
+            numbers.append(note["number"] if isinstance(note, dict) else None)
+            if len(numbers) == NOTES:
+                break
+        _require(numbers == list(range(NOTES)), "notes are missing or out of order")
+        counts.append(len(numbers))
+
+    with anyio.fail_after(PATIENCE):
+        async with (
+            peers[0].subscribe(PRICES) as first,
+            peers[1].subscribe(PRICES) as second,
+            peers[2].subscribe(PRICES) as third,
+        ):
+            began = perf_counter()
+            async with anyio.create_task_group() as readers:
+                for notes in (first, second, third):
+                    readers.start_soon(read, notes)
+                await stage.bob.call("demo.publish", NOTES, timeout=PATIENCE)
+            seconds = perf_counter() - began
+    rate = len(counts) * NOTES / seconds
+    stage.out.console.print(
+        f"topic    {NOTES:,} notes to {len(counts)} subscribers, all in order: "
+        f"[green]{rate:,.0f} deliveries/s[/]"
+    )
+    stage.out.event("topic", notes=NOTES, subscribers=len(counts), seconds=seconds)
+    return seconds
+
+
+async def chat(stage: Stage) -> None:
+    """A line of chat and its author: bob names the id that the handshake proved."""
+    dave, carol = _peer_of(stage.dave), _peer_of(stage.carol)
+    with anyio.fail_after(PATIENCE):
+        async with dave.subscribe(ROOM) as room:
+            await carol.call("demo.say", "good morning, everybody", timeout=PATIENCE)
+            line = await anext(aiter(room))
+    author = line.get("from") if isinstance(line, dict) else None
+    text = line.get("text") if isinstance(line, dict) else None
+    _require(author == stage.carol.node_id.short, "the line is not carol's")
+    stage.out.console.print(f"chat     dave reads of {author} (carol): [green]{text}[/]")
+    stage.out.event("chat", author=author, text=text)
+
+
+async def wrong_id(stage: Stage) -> None:
+    """A third node where bob was expected: it cannot prove bob's id, and is refused."""
+    async with Node(Identity.create()) as mallory:
+        place = Address.parse(await mallory.listen("tcp://127.0.0.1:0"))
+        expected = Address.parse(stage.address).node_id
+        if expected is None:
+            raise ParleyError(f"bob's address {stage.address!r} has no node id")
+        try:
+            await stage.alice.connect(str(place.with_node_id(expected)), timeout=PATIENCE)
+        except NotTrustedError as error:
+            name = code_name(error.code)
+        else:
+            raise ParleyError(
+                f"the node at {place} was accepted as {expected}, which is not its id"
+            )
+    stage.out.console.print(
+        f"mallory  poses as bob at another port: [red]refused[/], {name} (he is not "
+        f"{expected.short})"
+    )
+    stage.out.event("wrong-id", refused=True, code=name, kind="close", expected=str(expected))
+
+
+async def flipped_bit(stage: Stage) -> None:
+    """A proxy in between that flips one bit: bob notices, and says so with the code."""
+    async with FaultyProxy(stage.address) as proxy:
+        peer = await stage.alice.connect(proxy.address, timeout=PATIENCE)
+        await peer.call("greet", "bob", timeout=PATIENCE)
+        # After the frame's length and stream: in what is encrypted.
+        proxy.to_server.flip(after=30)
+        try:
+            await peer.call("greet", "bob again", timeout=PATIENCE)
+        except PeerClosedError as error:
+            code = error.code
+        else:
+            raise ParleyError(f"{stage.address} did not detect a flipped bit")
+    # The seal of the first call may be what meets the fault.
+    noticed = code in (CloseCode.BAD_RECORD, CloseCode.SEAL_VIOLATION)
+    _require(noticed, f"the code is {code_name(code)}")
+    stage.out.console.print(
+        f"proxy    flips 1 bit of a call: [red]detected and closed[/], "
+        f"{code_name(code)} (code {int(code)})"
+    )
+    stage.out.event(
+        "flipped-bit", detected=True, code=int(code), kind="close", name=code_name(code)
+    )
+
+
+def _peer_of(node: Node) -> Peer:
+    (peer,) = node.peers
+    return peer
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise ParleyError(otherwise)
+
+
+PIECE = 64 * 1024
+
+
+async def send_file(out: Output, peer: Peer, name: str, content: Path | bytes) -> dict[str, Any]:
+    """Send it, change keys at a third of the way, rekey at two thirds."""
+    size = (await anyio.Path(content).stat()).st_size if isinstance(content, Path) else len(content)
+    digest, done, began = hashlib.sha256(), 0, perf_counter()
+    columns = (
+        TextColumn("file     {task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    with out.bar(*columns, kept=True) as progress:
+        bar = progress.add_task(shown(name), total=size)
+        async with anyio.create_task_group() as tasks, peer.open_stream(FILE_LABEL) as stream:
+            async for piece in _pieces(content, max(1, min(PIECE, size // 16))):
+                before, done = done, done + len(piece)
+                digest.update(piece)
+                await stream.send(piece)
+                progress.update(bar, completed=done)
+                if before * 3 < size <= done * 3:
+                    peer.update_keys()
+                    out.event("key-update", at=done)
+                if before * 3 < size * 2 <= done * 3:
+                    tasks.start_soon(_rekey, out, peer, done)
+            await stream.send_eof()
+            receipt = json.loads(b"".join([piece async for piece in stream]))
+    seconds = perf_counter() - began
+    if done != size:
+        raise FileError(f"{name} changed its size while it was being sent")
+    if receipt != {"sha256": digest.hexdigest(), "size": size}:
+        raise ParleyError(
+            f"{name} was altered in transit: its SHA-256 is {digest.hexdigest()}, "
+            f"and the receiver's is {one_line(str(receipt.get('sha256')))[:80]}"
+        )
+    result = {"name": name, "size": size, "seconds": seconds, "sha256": digest.hexdigest()}
+    out.console.print(f"sha256   {digest.hexdigest()} on both sides")
+    out.event("file", **result, match=True)
+    return result
+
+
+async def _rekey(out: Output, peer: Peer, at: int) -> None:
+    number = await peer.rekey()
+    out.event("rekey", number=number, at=at)
+
+
+async def _pieces(content: Path | bytes, size: int) -> AsyncIterator[bytes]:
+    if isinstance(content, bytes):
+        for start in range(0, len(content), size):
+            yield content[start : start + size]
+        return
+    async with await anyio.open_file(content, "rb") as file:
+        while piece := await file.read(size):
+            yield piece
+
+
+def shown(name: str) -> str:
+    """A file's name as rich shows it unchanged."""
+    return escape(one_line(name))
+
+
+def content_of(file: Path | None) -> tuple[str, Path | bytes]:
+    """What to send: the file, or the README, which an installed package has as metadata."""
+    if file is None:
+        readme = Path(__file__).parents[4] / "README.md"
+        if readme.is_file():
+            return readme.name, readme
+        return "README.md", str(metadata("parley-node").json["description"]).encode()
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise FileError(f"{file} is not a regular file")
+        with file.open("rb"):
+            return file.name, file
+    except OSError as error:
+        raise FileError(f"cannot read {file}: {os_reason(error)}") from error
+
 
 FEDERATION: Final = "federation"
 

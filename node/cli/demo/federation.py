@@ -1,7 +1,6 @@
-"""`parley demo federation`: five servers in as many processes, and two clients in this one.
+"""`parley demo federation`: five servers in five processes, and two clients in this one.
 
-The servers stand in a ring, so that there are two ways between any two of them. Everything that is
-shown was done in this run.
+The servers form a ring, so that there are two paths between any two of them.
 """
 
 from collections.abc import AsyncIterator
@@ -13,8 +12,7 @@ from typing import Final
 import anyio
 
 from parley._crypto.identity import Identity, NodeId
-from parley._node.cli.demo.process import OtherProcess, other_process
-from parley._node.cli.demo.server import ROOM
+from parley._node.cli.demo.processes import FEDERATION_ROOM, OtherProcess, other_process
 from parley._node.cli.output import Output
 from parley._node.errors import ParleyError, PeerClosedError
 from parley._node.node import Node
@@ -83,8 +81,8 @@ async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
             "links": [following],
             "members": others,
             "carry": others,
-            "exports": [ROOM, f"publish:{ROOM}"] if hosts_room else [],
-            "follow": [ROOM],
+            "exports": [FEDERATION_ROOM, f"publish:{FEDERATION_ROOM}"] if hosts_room else [],
+            "follow": [FEDERATION_ROOM],
             "accounts": accounts,
         }
         writers = [str(ids[writer]) for writer in WRITERS] if hosts_room else []
@@ -144,7 +142,7 @@ async def _call_across(cast: Cast) -> None:
 async def _room(cast: Cast) -> None:
     """A room at eve's: writers on three servers, readers at two homes, one order."""
     heard: dict[str, list[object]] = {}
-    topic = f"{ROOM}@{cast.id_of('eve')}"
+    topic = f"{FEDERATION_ROOM}@{cast.id_of('eve')}"
     ready = {name: anyio.Event() for name in ("carol", "dave")}
 
     async def read(name: str, home: Home) -> None:

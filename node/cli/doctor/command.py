@@ -1,11 +1,11 @@
-"""`parley doctor`: what is wrong or weak here, and with a node that can be reached.
+"""`parley doctor`: find problems of this machine, the settings and a connection.
 
-It says what it found, why that matters and how to mend it; it mends nothing itself.
+Each finding has a reason and advice. Nothing is changed.
 """
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -15,21 +15,125 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from parley._node.cli.doctor.addresses import check_address, check_settings
-from parley._node.cli.doctor.bus import check_bus, check_contents, check_store
-from parley._node.cli.doctor.connection import Facts, weaknesses
-from parley._node.cli.doctor.findings import Diagnosis, Level
-from parley._node.cli.doctor.journal import check_journal
+from parley._crypto.registry import Suite
+from parley._node.cli.doctor.diagnosis import Diagnosis, Level
 from parley._node.cli.doctor.machine import check_machine, versions
-from parley._node.cli.exits import Exit
-from parley._node.cli.introduction import dialling_node
+from parley._node.cli.doctor.settings_checks import (
+    check_address,
+    check_bus,
+    check_contents,
+    check_journal,
+    check_settings,
+    check_store,
+)
+from parley._node.cli.exit_codes import Exit
+from parley._node.cli.first_contact import dialling_node
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted, show_value
 from parley._node.cli.run import described, meet, run
 from parley._node.logs import one_line
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import VERSION
+from parley._node.protocol.limits import NEGOTIATED, Limits
 from parley._node.trust.petnames import Petnames
+
+SLOW_ROUND_TRIP: Final = 0.5  # seconds
+SLOW_HANDSHAKE: Final = 3.0  # of the 10 s that it may take
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One connection: `trust` is the policy's name, `pinned` whether the address has an id."""
+
+    suite: Suite | None
+    trust: str
+    pinned: bool
+    limits: Limits
+    own_identity: bool
+    handshake: float
+    round_trip: float
+
+
+def weaknesses(facts: Facts) -> Iterator[Diagnosis]:
+    """Everything about a connection that is not ok, and what is."""
+    if facts.suite is None:
+        yield Diagnosis(
+            Level.WEAK,
+            "encryption",
+            "none: whoever is on the way reads everything, changes it, or poses as either side",
+            "leave --plaintext out on both sides",
+        )
+    else:
+        yield Diagnosis(Level.OK, "encryption", f"{facts.suite.cipher}, and both sides are known")
+        yield from _suite(facts.suite, facts.limits)
+        yield _trust(facts)
+        if not facts.own_identity:
+            yield Diagnosis(
+                Level.NOTE,
+                "identity",
+                "made for this command alone: the other side cannot know you again",
+                "leave --fresh out",
+            )
+    yield from _times(facts)
+
+
+def _suite(suite: Suite, limits: Limits) -> Iterator[Diagnosis]:
+    if suite.kex == "x25519":
+        yield Diagnosis(
+            Level.WEAK,
+            "kex",
+            "x25519: a quantum computer of the future can read what is recorded today",
+            "put x25519-mlkem768 first in --kex on both sides, or --require it",
+        )
+    else:
+        yield Diagnosis(Level.OK, "kex", f"{suite.kex}: also against a quantum computer")
+    if suite.signing == "ml-dsa-65":
+        yield Diagnosis(Level.OK, "signing", "ml-dsa-65: also against a quantum computer")
+    else:
+        yield Diagnosis(
+            Level.NOTE,
+            "signing",
+            f"{suite.signing}: as good as any today, but seals that are kept do not outlast a "
+            "quantum computer",
+            "parley id new --algorithm ml-dsa-65 on both sides, and --require ml-dsa-65",
+        )
+    if suite.sealing == "each":
+        yield Diagnosis(Level.OK, "sealing", "each: every event is signed")
+        return
+    usual = NEGOTIATED["seal_delay_ms"].default, NEGOTIATED["seal_events"].default
+    seen = f"chain: one signature for at most {limits.seal_events:,} events"
+    seen += f" or {limits.seal_delay_ms:,} ms"
+    if limits.seal_delay_ms > usual[0] or limits.seal_events > usual[1]:
+        text = f"{seen}; what came after the last one proves nothing to others"
+        yield Diagnosis(Level.NOTE, "sealing", text, "lower both limits, or --sealing each")
+    else:
+        yield Diagnosis(Level.OK, "sealing", seen)
+
+
+def _trust(facts: Facts) -> Diagnosis:
+    mend = "put #NODEID after the address, as its owner tells you by another way"
+    if facts.pinned:
+        return Diagnosis(Level.OK, "trust", "the address has the node id: no other is taken")
+    if facts.trust == "any":
+        text = "any: whoever answers at this address is taken for the right one"
+        return Diagnosis(Level.WEAK, "trust", text, mend)
+    if facts.trust == "first-use":
+        text = "first-use: the id is held to from the second meeting on, the first was not checked"
+        return Diagnosis(Level.NOTE, "trust", text, mend)
+    return Diagnosis(Level.OK, "trust", f"{facts.trust}: the id was on record before")
+
+
+def _times(facts: Facts) -> Iterator[Diagnosis]:
+    for subject, seconds, slow in (
+        ("handshake", facts.handshake, SLOW_HANDSHAKE),
+        ("round trip", facts.round_trip, SLOW_ROUND_TRIP),
+    ):
+        if seconds > slow:
+            text = f"{seconds:.3f} s is slow"
+            yield Diagnosis(Level.NOTE, subject, text, "look at the network, and at the load there")
+        else:
+            yield Diagnosis(Level.OK, subject, f"{seconds * 1e3:.3f} ms")
+
 
 COLOURS: Final = {
     Level.OK: "green",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from parley._crypto.selftest import library_versions, self_test
-from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.cli.doctor.diagnosis import Diagnosis, Level
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, KnownPeersError, os_reason
 from parley._node.protocol import session

@@ -6,7 +6,7 @@ alone, and a file has its name only when it is whole.
 
 from pathlib import Path
 
-from parley._node.cli.journal.arguments import (
+from parley._node.cli.journal.keys import (
     read_auditor_keys,
 )
 from parley._node.cli.journal.segments import Bar, audited, find_segments

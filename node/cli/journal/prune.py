@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from parley._node.cli.output import Output, counted
-from parley._node.cli.values import parse_duration, parse_size
+from parley._node.cli.param_types import parse_duration, parse_size
 from parley._node.errors import ConfigError
 from parley._node.journal.prune import prune as prune_segments
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import click
 from rich.markup import escape
 
-from parley._node.cli.exits import Exit
-from parley._node.cli.journal.arguments import (
+from parley._node.cli.exit_codes import Exit
+from parley._node.cli.journal.keys import (
     read_auditor_keys,
 )
 from parley._node.cli.journal.segments import Bar, Piece, audited, find_segments

@@ -1,8 +1,7 @@
-"""What `parley run` serves: `module:name`, a Node, or a function that is given one.
+"""Loads the application of `parley run`: `module:name`, a Node or a function that takes one.
 
-A function registers handlers. If it gives an asynchronous context manager, as one with
-`contextlib.asynccontextmanager` does, then that is entered once the node runs, and left when the
-node has drained: what it opened is there as long as a handler runs.
+The function registers handlers. If it returns an asynchronous context manager, that is entered
+once the node runs and left when the node has drained.
 """
 
 import inspect

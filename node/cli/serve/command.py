@@ -1,47 +1,413 @@
-"""`parley serve`: a node that listens until it is asked to end."""
+"""`parley serve` and `parley run`: a node that runs until a signal."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+import os
+import platform
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import anyio
 
+from parley._lbm.codec import Value
+from parley._node.apps.codes.slots import offer_code_calls
+from parley._node.bus.address import without_password
+from parley._node.cli.bus.connection import require_own
 from parley._node.cli.ending import longest_end
 from parley._node.cli.options import (
     NodeOptions,
 )
-from parley._node.cli.output import Output
-from parley._node.cli.run import ending_signals, make_node, run, say_closed
-from parley._node.cli.serve.announcing import announced
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import ending_signals, make_node, require_other, run, say_closed
 from parley._node.cli.serve.application import Application
-from parley._node.cli.serve.builtin import CLOCK_INTERVAL, offer_builtin_calls, offer_clock, tick
-from parley._node.cli.serve.bus import (
-    BusRights,
-    announce_bus,
-    offered,
-    require_bus,
-)
-from parley._node.cli.serve.console import watched
-from parley._node.cli.serve.federation import (
-    announce_federation,
-    federated,
-    told,
-)
-from parley._node.cli.serve.gateways import Spoken, joined
-from parley._node.cli.serve.journal import (
-    announce_journal,
-    journal_told,
-    watch_journal,
-)
-from parley._node.cli.serve.metrics import metered
-from parley._node.cli.serve.reloading import Reloader, RunningServer
+from parley._node.cli.serve.bus_rights import BusRights, require_bus
+from parley._node.cli.serve.reload import Reloader, RunningServer
 from parley._node.cli.serve.supervisor import Supervisor
-from parley._node.logs import one_line
+from parley._node.discovery.discovery import announce
+from parley._node.errors import ConfigError
+from parley._node.gateways.forward import Forward
+from parley._node.gateways.named import NamedGateway
+from parley._node.gateways.relay.bridge import Bridge
+from parley._node.gateways.relay.relay import Relay
+from parley._node.gateways.simproto.gateway import SimProtoGateway
+from parley._node.handlers.topic import Topic
+from parley._node.journal.journal import Journal
+from parley._node.logs import needs_extra, one_line
+from parley._node.messaging.payloads import Payload
 from parley._node.node import Node
-from parley._node.settings import Settings, load_settings
+from parley._node.remote.requests import Call, NamedEvent
+from parley._node.server.calls import offer_federation_calls
+from parley._node.server.federation import Federation
+from parley._node.settings import FederationSettings, ServeSettings, Settings, load_settings
+from parley._node.settings.tables import BusSettings, parse_accounts, parse_forward
 from parley._node.transport.backend import keep_freed_memory
-from parley._node.trust.policies import TrustPolicy
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.trust.policies import TrustPolicy, known_peers_of
+from parley._node.version import VERSION
+
+
+def offer_builtin_calls(node: Node) -> None:
+    """`parley.echo` answers its data, be it a call or a named event; `parley.info`
+    tells of the node that answers and of the caller; `parley.topics` of what it offers."""
+    node.offer_topics()
+
+    @node.on_call("parley.echo")
+    async def echo(call: Call) -> Value:
+        """Answers what it is called with."""
+        return call.data
+
+    @node.on("parley.echo")
+    async def echo_event(event: NamedEvent) -> Payload:
+        """Replies with what it carries."""
+        return event.payload  # unread: raw bytes and tandem payloads have no format to read by
+
+    @node.on_call("parley.info")
+    async def info(call: Call) -> dict[str, Value]:
+        """Tells of this node, and of the caller as it is seen here."""
+        caller, suite = call.peer.node_id, call.peer.suite
+        return {
+            "name": "parley",
+            "version": VERSION,
+            "python": platform.python_version(),
+            "node_id": str(node.node_id),
+            "role": node.config.role,
+            "caller": str(caller) if caller else None,
+            "encrypted": call.peer.encrypted,
+            "suite": dict(suite.names()) if suite else None,
+            "peers": len(node.peers),
+        }
+
+
+CLOCK_TOPIC = "parley.clock"
+CLOCK_INTERVAL = 1.0  # seconds
+
+
+def offer_clock(node: Node) -> Topic:
+    """Have a node publish the topic; `tick` makes its notes."""
+    # An old time is of no use: old notes are lost, not the subscription.
+    return node.topic(CLOCK_TOPIC, slow="drop-oldest", patience=0)
+
+
+async def tick(topic: Topic, interval: float) -> None:
+    """Publish `{"time": UTC in ISO 8601, "count": from 1}` every `interval` seconds, for ever."""
+    start, ticks, count = anyio.current_time(), 0, 0
+    while True:
+        ticks = max(ticks, int((anyio.current_time() - start) / interval)) + 1
+        await anyio.sleep_until(start + ticks * interval)
+        count += 1
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        await topic.publish({"time": now, "count": count})
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What is joined to a node: gateways, of which each is there even if it listens nowhere,
+    and topics of other nodes."""
+
+    simproto: SimProtoGateway
+    named: NamedGateway
+    relay: Relay
+    forwards: tuple[Forward, ...]
+
+    async def listen(self, settings: Settings) -> None:
+        """Listen for all dialects.
+
+        Raises:
+            InsecureAddressError: others could reach an address, and that is not allowed.
+            UnreachableError: one cannot be listened on.
+        """
+        for gateway, spoken in (
+            (self.simproto, settings.simproto),
+            (self.named, settings.named),
+            (self.relay, settings.relay),
+        ):
+            for address in spoken.listen:
+                allow_insecure = settings.dialects.allow_insecure
+                await gateway.listen(address, allow_insecure=allow_insecure)
+
+    def relay_counts(self) -> dict[str, int]:
+        """Return how many clients and messages the relay dropped; nothing without a relay."""
+        if not self.relay.addresses:
+            return {}
+        names = ("dropped", "undeliverable", "turned_away")
+        return {name: getattr(self.relay, name) for name in names}
+
+
+@asynccontextmanager
+async def joined(
+    node: Node, settings: Settings, trust_of: Callable[[str], TrustPolicy]
+) -> AsyncIterator[Spoken]:
+    """The gateways of a node, which do not listen yet, and its forwarded topics; `trust_of`
+    gives the trust policy for an address.
+
+    Raises:
+        ConfigError: a topic cannot be forwarded.
+    """
+    async with AsyncExitStack() as stack:
+        named, relay, dialects = settings.named, settings.relay, settings.dialects
+        limits, values = dialects.limits, dialects.values
+        spoken = Spoken(
+            SimProtoGateway(node, limits=limits, values=values),
+            NamedGateway(node, flavour=named.flavour, format=named.format, limits=limits),
+            Relay(limits=limits, feedback=relay.feedback),
+            _forwards(node, settings.serve.forward, trust_of),
+        )
+        await stack.enter_async_context(spoken.simproto)
+        await stack.enter_async_context(spoken.named)
+        await stack.enter_async_context(spoken.relay)
+        if relay.bridge is not None:
+            await stack.enter_async_context(_bridge(node, spoken.relay, settings))
+        for forward in spoken.forwards:
+            await stack.enter_async_context(forward)
+        yield spoken
+
+
+def _bridge(node: Node, relay: Relay, settings: Settings) -> Bridge:
+    """Join the relay to a topic of the node, which also takes calls of that name."""
+    name = settings.relay.bridge
+    if not (name and settings.relay.listen):
+        raise ConfigError(
+            f"cannot bridge the topic '{name}': it is empty, or no relay listens; give --relay ADDR"
+        )
+    topic = node.topics.get(name) or node.topic(name)
+
+    @node.on_call(name)
+    async def publish(call: Call) -> None:
+        """Publish the data of the call."""
+        await topic.publish(call.data)
+
+    return Bridge(relay, topic, node.node_id.uuid, values=settings.dialects.values)
+
+
+def _forwards(
+    node: Node, texts: tuple[str, ...], trust_of: Callable[[str], TrustPolicy]
+) -> tuple[Forward, ...]:
+    wanted = [parse_forward(text) for text in dict.fromkeys(texts)]
+    for topic, _ in wanted:
+        if topic == CLOCK_TOPIC:
+            raise ConfigError(f"{topic} cannot be forwarded: each node has a clock of its own")
+    require_other(node, *(address for _, address in wanted))
+    return tuple(
+        Forward(node, topic, address, trust=trust_of(address)) for topic, address in wanted
+    )
+
+
+@asynccontextmanager
+async def offered(node: Node, settings: BusSettings, rights: BusRights) -> AsyncIterator[None]:
+    """While it lasts, the node offers the bus of the settings, if they name one.
+
+    Raises:
+        ConfigError: no address of a bus. BusError: it cannot be opened.
+    """
+    if settings.url is None:
+        yield
+        return
+    require_own(settings.url)
+    async with node.bus(settings.url, allow=rights.allow):
+        yield
+
+
+def announce_bus(out: Output, settings: BusSettings) -> None:
+    """Say what is offered, and to how many."""
+    if settings.url is None:
+        return
+    url = without_password(settings.url)
+    out.say(f"offering the bus at {url}")
+    if not settings.allow:
+        out.say("no node may use it: give --bus-allow")
+    out.event("bus", url=url, rights=list(settings.allow))
+
+
+def told(
+    link: list[str] | None,
+    member: list[str] | None,
+    carry: list[str] | None,
+    export: list[str] | None,
+    follow: list[str] | None,
+    accounts: str | None,
+) -> dict[str, tuple[str, object]]:
+    """Return the options that set the table `[federation]`, for `load_settings`."""
+    return {
+        "federation.links": ("--link", link or None),
+        "federation.members": ("--member", member or None),
+        "federation.carry": ("--carry", carry or None),
+        "federation.exports": ("--export", export or None),
+        "federation.follow": ("--follow", follow or None),
+        "federation.accounts": (
+            "--accounts",
+            None if accounts is None else parse_accounts(accounts),
+        ),
+    }
+
+
+@asynccontextmanager
+async def federated(node: Node, settings: FederationSettings) -> AsyncIterator[Federation | None]:
+    """While it lasts, the node takes the part in a federation that the settings name, if any.
+
+    Raises:
+        ConfigError: it cannot be, as `Federation`.
+    """
+    if settings == FederationSettings():
+        yield None
+        return
+    require_other(node, *settings.links)
+    async with Federation(node, settings) as federation:
+        offer_federation_calls(node, federation)
+        offer_code_calls(node)
+        yield federation
+
+
+def announce_federation(out: Output, settings: FederationSettings) -> None:
+    """Say what part is taken."""
+    if settings == FederationSettings():
+        return
+    links, members = len(settings.places), len(settings.all_members)
+    out.say(f"a server of a federation: {counted(links, 'link')}, {counted(members, 'member')}")
+    out.event(
+        "federation",
+        links=list(settings.links),
+        members=[str(member) for member in sorted(settings.all_members)],
+        carry=list(settings.carry),
+        exports=list(settings.exports),
+        follow=list(settings.follow),
+        accounts=settings.accounts
+        if isinstance(settings.accounts, str)
+        else list(settings.accounts),
+    )
+
+
+def journal_told(
+    directory: Path | None,
+    auditors: list[str] | None,
+    fsync: str | None,
+    on_failure: str | None,
+) -> dict[str, tuple[str, object]]:
+    """Return the options that set the table `[journal]`, for `load_settings`."""
+    return {
+        "journal.directory": ("--journal", directory),
+        "journal.auditors": ("--auditor", auditors or None),
+        "journal.fsync": ("--journal-fsync", fsync),
+        "journal.on_failure": ("--journal-on-failure", on_failure),
+    }
+
+
+def announce_journal(out: Output, journal: Journal) -> None:
+    """Say where it is kept and for whom, and what of earlier runs was recovered."""
+    for each in journal.recovered:
+        cut = f", {each.cut:,} bytes cut off its end" if each.cut else ""
+        damaged = f", {each.damaged:,} damaged" if each.damaged else ""
+        out.say(f"closed {each.name}, left by a crash: {each.records:,} records{damaged}{cut}")
+        out.event(
+            "recovered",
+            segment=str(each.name),
+            records=each.records,
+            damaged=each.damaged,
+            cut=each.cut,
+        )
+    auditors = [key.text for key in journal.settings.auditors]
+    out.say(f"keeping a journal in {journal.directory} for {', '.join(auditors)}")
+    out.event("journal", directory=str(journal.directory), auditors=auditors)
+
+
+async def watch_journal(out: Output, journal: Journal) -> None:
+    """Wait until it fails, and say so; raise JournalFailedError if that ends the node."""
+    error = await journal.failure()
+    if journal.stops_node:
+        raise error
+    out.event("journal-failed", text=str(error))
+
+
+# A program that has imported this has somebody who reads what goes through OpenTelemetry's API:
+# it does nothing by itself.
+_OPENTELEMETRY: Final = "opentelemetry.metrics"
+
+
+@asynccontextmanager
+async def metered(node: Node, settings: ServeSettings, out: Output) -> AsyncIterator[None]:
+    """While it lasts, tell the numbers of `node`, which need not run yet, as the settings have it.
+
+    Raises:
+        ConfigError: the extra `metrics` is not installed. AddressError: not an address.
+        UnreachableError: it cannot be listened on.
+    """
+    async with AsyncExitStack() as stack:
+        if _OPENTELEMETRY in sys.modules:
+            from parley._node.handlers.tracing import trace
+            from parley._node.metrics.otel import observed
+
+            stack.enter_context(observed(node))
+            trace(node)
+        if settings.metrics is not None:
+            # Here: HTTP and its libraries take longer to import than a node to start.
+            try:
+                from parley._node.web.http_server import serving
+                from parley._node.web.metrics import metrics_app, reasons_unready
+            except ImportError as error:
+                raise ConfigError(needs_extra(f"--metrics ({error.name})", "metrics")) from error
+            app = metrics_app(node.metrics, lambda: reasons_unready(node))
+            stack.enter_context(node.metrics.watched())
+            url = await stack.enter_async_context(serving(app, settings.metrics))
+            out.say(f"telling metrics at {url}/metrics")
+            out.event("metrics", url=url)
+        yield
+
+
+@asynccontextmanager
+async def watched(
+    node: Node, settings: Settings, federation: Federation | None, out: Output
+) -> AsyncIterator[None]:
+    """While it lasts, serve the console at the address of the settings, if they name one.
+
+    Raises:
+        ConfigError: what it needs is not installed. InsecureAddressError: others could reach it.
+        UnreachableError: it cannot be listened on.
+    """
+    if settings.serve.console is None:
+        yield
+        return
+    try:
+        # Here: what it needs is an extra, and slow to load.
+        from parley._node.cli.doctor.settings_checks import findings
+        from parley._node.web.console.console import Console
+        from parley._node.web.console.serving import serving_console
+    except ModuleNotFoundError as error:
+        raise ConfigError(needs_extra("the console", "console")) from error
+    console = Console(
+        node,
+        federation=federation,
+        known_peers=known_peers_of(node.trust) or KnownPeers(default_known_peers()),
+        findings=partial(findings, settings),
+        on_drain=partial(os.kill, os.getpid(), signal.SIGTERM),
+    )
+    async with serving_console(console, settings.serve.console) as served:
+        with served.found_in(consoles()):
+            link = served.link()
+            out.say(f"the console, to look, once: {link}")
+            out.event("console", url=served.url, link=link)
+            yield
+
+
+def consoles() -> Path:
+    """Where consoles say how they are reached; ConfigError without a home."""
+    return default_known_peers().parent / "consoles"
+
+
+@asynccontextmanager
+async def announced(
+    node: Node, settings: ServeSettings, out: Output, *, server: bool
+) -> AsyncIterator[None]:
+    """Announce the node, if that is wanted; raises as `announce`."""
+    if not settings.announce:
+        yield
+        return
+    async with announce(node, name=settings.announce_name, server=server):
+        out.say("announced on the local network")
+        yield
 
 
 def serve(
@@ -228,3 +594,46 @@ def _announce(
         relay=spoken.relay.addresses,
         announced=announced,
     )
+
+
+def run_application(
+    options: NodeOptions,
+    target: str,
+    listen: list[str] | None,
+    config: Path | None,
+    app_dir: Path,
+    reload: bool,
+    reload_dir: list[Path] | None,
+    tells: bool,
+    announce: bool | None,
+    announce_name: str | None,
+    journal: Path | None,
+    auditor: list[str] | None,
+    journal_fsync: str | None,
+    journal_on_failure: str | None,
+    metrics: str | None,
+    console: str | None,
+    access_log: bool | None,
+    log_requests: bool | None,
+) -> None:
+    """Serve the node of a module, or one that its function is given, until SIGINT or SIGTERM.
+
+    SIGHUP has the settings read again.
+    """
+    if reload:
+        from parley._node.cli.serve.autoreload import keep_running
+
+        keep_running(options, reload_dir or [app_dir], [config] if config else [])
+        return
+    application = Application(target, app_dir, tells=tells)
+
+    def read() -> Settings:
+        return load_settings(
+            config,
+            options=serve_told(
+                listen, announce, announce_name, console, metrics, access_log, log_requests
+            )
+            | journal_told(journal, auditor, journal_fsync, journal_on_failure),
+        )
+
+    serve_by(read, options, application)

@@ -1,8 +1,6 @@
-"""What a service tells the supervisor that started it, over the protocol of systemd's `sd_notify`:
-that it is ready, reads its settings again, or stops, and as its watchdog wants, that it is alive.
+"""The service protocol of systemd (`sd_notify(3)`): ready, reloading, stopping, and the watchdog.
 
-It is a datagram of lines `NAME=VALUE` to the Unix socket that `NOTIFY_SOCKET` names (sd_notify(3)).
-Nothing is told where that is not set. What cannot be told is logged once, and ends nothing.
+Without `NOTIFY_SOCKET` nothing is sent. A failure is logged once and ends nothing.
 """
 
 import logging

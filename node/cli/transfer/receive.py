@@ -1,25 +1,102 @@
-"""`parley receive`: a node that takes files into one directory, or goes to one sender by a code."""
+"""`parley receive`: receive files in a directory, from any sender or from one with a code.
 
+Without `--yes` or `--trust`, a user at a terminal is asked once for each unknown sender; without a
+terminal the files are refused.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import anyio
 
 from parley._node.apps.codes.code import Code, looks_like_code
+from parley._node.apps.transfer.protocol import FileOffer
 from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.store import FileStore
 from parley._node.cli.options import DEFAULT_ADDRESS, NodeOptions
 from parley._node.cli.output import Output
+from parley._node.cli.prompts import ask_on_terminal, can_ask
 from parley._node.cli.run import described, make_node, run
+from parley._node.cli.transfer.by_code import found_by_code, put_on_record
 from parley._node.cli.transfer.display import Display
-from parley._node.cli.transfer.giving import put_on_record
-from parley._node.cli.transfer.strangers import Strangers
-from parley._node.cli.transfer.taking import found_by_code
 from parley._node.errors import ConfigError, FileError, os_reason
+from parley._node.logs import one_line
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
+from parley._node.remote.remote import Remote
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.trust.petnames import fingerprint, in_two_lines
+
+REMEMBERED: Final = 1_024  # answers
+_QUESTION: Final = """\
+Somebody new wants to send {name} ({size:,} bytes). They have proved the id
+    {node_id}
+and are called, in words to read aloud,
+    {words}
+Take files from them from now on?"""
+_NAMELESS: Final = "Somebody who proves no id wants to send {name} ({size:,} bytes). Take files?"
+
+
+class Strangers:
+    """Asks about each sender once. `paused` keeps other output off the terminal meanwhile."""
+
+    def __init__(
+        self,
+        out: Output,
+        known_peers: KnownPeers,
+        paused: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._out = out
+        self._known = known_peers
+        self._paused = paused
+        self.answers: OrderedDict[str, bool] = OrderedDict()
+        self._turn = anyio.Lock()  # one question at a time
+
+    async def welcome(self, peer: Remote, offer: FileOffer) -> bool:
+        """Whether files of this peer are taken; KnownPeersError as `KnownPeers`."""
+        if self._is_known(peer):
+            return True  # whatever question about others waits for an answer
+        async with self._turn:
+            who = str(peer.node_id or peer.name)
+            if who not in self.answers:
+                self.answers[who] = await self._is_welcome(peer, offer)
+                if len(self.answers) > REMEMBERED:
+                    self.answers.popitem(last=False)
+            return self.answers[who]
+
+    def _is_known(self, peer: Remote) -> bool:
+        return peer.node_id is not None and self._known.lookup(peer.node_id) is not None
+
+    async def _is_welcome(self, peer: Remote, offer: FileOffer) -> bool:
+        node_id = peer.node_id
+        words = "" if node_id is None else fingerprint(node_id)
+        self._out.event("stranger", node_id=node_id and str(node_id), words=words, name=offer.name)
+        if not can_ask(self._out):
+            who = f"{node_id} ({words})" if node_id else f"{peer.name}, who proves no id"
+            self._out.remark(
+                f"parley: refused files of an unknown sender: {who}; there is no terminal to ask "
+                "at: give --yes, --trust, or `parley peers add` the sender"
+            )
+            return False
+        question = _NAMELESS if node_id is None else _QUESTION
+        shown = {
+            "name": one_line(offer.name),
+            "size": offer.size,
+            "node_id": node_id,
+            "words": in_two_lines(words, "    "),
+        }
+        with self._paused():
+            wanted = await ask_on_terminal(question.format(**shown))
+        if wanted and node_id is not None:
+            self._known.add(node_id, None, datetime.now(UTC))
+        return wanted
+
 
 ENDS: frozenset[int] = frozenset({CloseCode.NORMAL, CloseCode.GOING_AWAY})
 

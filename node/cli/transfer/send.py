@@ -1,4 +1,4 @@
-"""`parley send`: files to a node that receives, going on where an earlier try was cut."""
+"""`parley send`: send files to a receiver, resuming interrupted transfers."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -16,17 +16,17 @@ from parley._node.apps.transfer.sender import (
     safe_name,
     send_over_link,
 )
-from parley._node.cli.context.places import MARK, placed
-from parley._node.cli.introduction import dialling_node
+from parley._node.cli.context_file import MARK, placed
+from parley._node.cli.first_contact import dialling_node
 from parley._node.cli.link import kept_link
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import described, run
-from parley._node.cli.transfer.display import Display
-from parley._node.cli.transfer.giving import (
+from parley._node.cli.transfer.by_code import (
     WaysToMeet,
     met_by_code,
 )
+from parley._node.cli.transfer.display import Display
 from parley._node.errors import CallRefused, ConfigError
 
 

@@ -12,7 +12,7 @@ from parley._node.errors import CallRefused
 from parley._node.node import Node
 from parley._node.remote.requests import Call
 
-offer_builtin_calls = parley._node.cli.serve.command.offer_builtin_calls  # type: ignore[attr-defined]  # imported there
+offer_builtin_calls = parley._node.cli.serve.command.offer_builtin_calls
 
 HOSTILE = "\x1b]0;owned\x07\nparley: all is well\r\x1b[2J"
 NESTED: dict[str, Value] = {
@@ -53,5 +53,5 @@ def offer_all(node: Node) -> None:
 
 
 if __name__ == "__main__":
-    parley._node.cli.serve.command.offer_builtin_calls = offer_all  # type: ignore[attr-defined]  # imported there
+    parley._node.cli.serve.command.offer_builtin_calls = offer_all
     main()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from parley._node.cli.serve.console import consoles
+from parley._node.cli.serve.command import consoles
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

@@ -5,7 +5,7 @@ import pytest
 
 from parley._crypto.identity import NodeId
 from parley._node.cli import find as command
-from parley._node.cli.exits import Exit
+from parley._node.cli.exit_codes import Exit
 from parley._node.discovery.announcement import FoundNode
 from tests.node.cli.conftest import Parley, said
 from tests.node.cli.processes import Processes

@@ -189,5 +189,5 @@ def test_a_command_imports_itself_alone() -> None:
     imported = set(done.stdout.splitlines()[-1].split())
     of_commands = {name for name in imported if name.startswith("parley._node.cli.commands")}
     assert imported - of_commands == {
-        f"parley._node.cli.{name}" for name in ("completion", "completion.command")
+        f"parley._node.cli.{name}" for name in ("completion", "completion.scripts")
     }

@@ -10,13 +10,13 @@ from parley._crypto.errors import UnknownAlgorithmError
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import PassphraseCost, save_identity
 from parley._crypto.registry import NAMES, PARAMETERS
-from parley._node.cli.given_files import read_network_key
 from parley._node.cli.options import NodeOptions
+from parley._node.cli.param_types import read_network_key
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, FileError, KnownPeersError
 from parley._node.protocol.limits import Limits
 from parley._node.settings import Settings
-from parley._node.settings.serve import ServeSettings
+from parley._node.settings.tables import ServeSettings
 from parley._node.trust.policies import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
 from tests.node.tuned import tuned

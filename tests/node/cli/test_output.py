@@ -13,11 +13,10 @@ from rich.progress import TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from parley._node.cli.exits import Exit
-from parley._node.cli.log_lines import set_up_logging
+from parley._node.cli.exit_codes import Exit
+from parley._node.cli.logging_setup import set_up_logging
 from parley._node.cli.output import CommandFailure, Output, as_text, plain, show_value
-from parley._node.cli.stages import staged
-from parley._node.cli.terminal import table_of
+from parley._node.cli.terminal import staged, table_of
 from tests.sweep import sweep
 
 FAILURE = CommandFailure(

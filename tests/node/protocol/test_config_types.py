@@ -19,16 +19,16 @@ from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.config_types import check_types, setting
 from parley._node.protocol.limits import Limits
 from parley._node.settings import Settings
-from parley._node.settings.bus import BusSettings
-from parley._node.settings.dialects import (
+from parley._node.settings.tables import (
+    BusSettings,
     DialectSettings,
+    FederationSettings,
+    JournalSettings,
     NamedSettings,
     RelaySettings,
+    ServeSettings,
     SimProtoSettings,
 )
-from parley._node.settings.federation import FederationSettings
-from parley._node.settings.journal import JournalSettings
-from parley._node.settings.serve import ServeSettings
 from parley._node.tuning import Tuning
 from tests.sweep import sweep
 

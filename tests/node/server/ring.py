@@ -14,7 +14,7 @@ import anyio
 from parley._crypto.identity import Identity
 from parley._node.node import Node
 from parley._node.server.federation import Federation
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.tables import FederationSettings
 from parley._node.testing.clock import FakeClock
 from parley._node.testing.servers import MemoryNetwork
 from tests.node.network import PATIENCE, config

@@ -18,7 +18,7 @@ from parley._node.protocol.codes import FEDERATION_LABEL, CloseCode
 from parley._node.protocol.limits import Limits
 from parley._node.remote.stream import Stream
 from parley._node.server.links import ServerLink, ServerLinks
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.tables import FederationSettings
 from parley._node.testing.pair import connect_nodes
 from parley._node.testing.servers import MemoryNetwork
 from tests.node.network import PATIENCE, eventually, new_node

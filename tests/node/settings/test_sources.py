@@ -20,15 +20,16 @@ from parley._node.gateways import named
 from parley._node.protocol.limits import Limits
 from parley._node.settings import BusSettings, Settings, load_settings
 from parley._node.settings.catalogue import REMOVED, SETTINGS, TABLES, VARIABLES
-from parley._node.settings.dialects import (
+from parley._node.settings.tables import (
     FORMATS,
     DialectSettings,
+    JournalSettings,
     NamedSettings,
     RelaySettings,
+    ServeSettings,
     SimProtoSettings,
+    parse_forward,
 )
-from parley._node.settings.journal import JournalSettings
-from parley._node.settings.serve import ServeSettings, parse_forward
 from tests.sweep import sweep
 
 KEY = bytes(range(32))

@@ -9,7 +9,7 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._node.cli.output import Output
-from parley._node.cli.serve.metrics import metered
+from parley._node.cli.serve.command import metered
 from parley._node.config import NodeConfig
 from parley._node.errors import AddressError, ConfigError
 from parley._node.node import Node

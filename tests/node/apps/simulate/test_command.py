@@ -8,7 +8,7 @@ import pytest
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.keyfile import load_auditor_key
 from parley._node.apps.simulate.tally import Tally, count
-from parley._node.cli.simulation import by_name
+from parley._node.cli.simulate import by_name
 from tests.node.apps.simulate.journals import audit
 from tests.node.cli.conftest import Parley
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from parley._node.cli.doctor import bus as doctor_bus
-from parley._node.cli.doctor.bus import check_contents
+from parley._node.cli.doctor import settings_checks as doctor_bus
+from parley._node.cli.doctor.settings_checks import check_contents
 from tests.node.bus.sqlite.test_backup import make
 from tests.node.cli.conftest import Parley, Publish
 

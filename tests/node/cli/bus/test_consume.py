@@ -14,7 +14,7 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals
 import anyio
 import pytest
 
-from parley._node.cli.bus import execute
+from parley._node.cli.bus import consume as execute
 from tests.node.cli.conftest import NAME, Parley, Publish, said
 from tests.node.cli.processes import Processes
 from tests.node.network import eventually

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from parley._crypto.identity import NodeId
-from parley._node.cli.context.file import Context, Contexts
+from parley._node.cli.context_file import Context, Contexts
 from parley._node.trust.known_peers import KnownPeers
 from tests.node.cli.processes import TIMEOUT, Processes
 

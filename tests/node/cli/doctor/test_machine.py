@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import parley._node.cli.doctor.machine
-from parley._node.cli.doctor.findings import Diagnosis, Level
+from parley._node.cli.doctor.diagnosis import Diagnosis, Level
 from parley._node.cli.doctor.machine import (
     check_algorithms,
     check_descriptors,

@@ -20,7 +20,7 @@ from parley._node.peer.dialling import stream_dial
 from parley._node.remote.requests import Call
 from parley._node.remote.resuming import Dial
 from parley._node.server.federation import Federation
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.tables import FederationSettings
 from parley._node.testing.link import FaultyLink
 from parley._node.testing.servers import MemoryNetwork
 from parley._node.transport.address import Address

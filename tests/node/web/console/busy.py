@@ -21,7 +21,7 @@ from parley._node.peer.peer import Peer
 from parley._node.remote.requests import Call
 from parley._node.remote.stream import Stream
 from parley._node.server.federation import Federation
-from parley._node.settings.federation import FederationSettings
+from parley._node.settings.tables import FederationSettings
 from parley._node.testing import connect_nodes
 from parley._node.testing.servers import MemoryNetwork
 from parley._node.trust.known_peers import KnownPeers

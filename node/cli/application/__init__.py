@@ -1,1 +1,0 @@
-"""`parley run`: serves an application's own node, anew whenever its files change."""

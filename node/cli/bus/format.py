@@ -1,0 +1,110 @@
+"""Text forms of `parley bus`: events as lines or JSON, addresses, positions and times."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from parley._node.bus.errors import InvalidEventError
+from parley._node.bus.event import BusEvent
+from parley._node.bus.identifiers import BEFORE_ALL, FIRST, NEW, Position, parse_id
+from parley._node.cli.output import brief_time, show_time
+from parley._node.cli.param_types import parse_duration
+from parley._node.errors import ConfigError
+from parley._node.logs import one_line
+
+
+def show_event(event: BusEvent) -> str:
+    """One event, for people; one that was handed out before says so."""
+    text = f"{event.id}\t{_written(event)}"
+    return text if event.attempt <= 1 else f"{text}\tattempt {event.attempt}"
+
+
+def described(event: BusEvent) -> dict[str, Any]:
+    """All that is known of one, for JSON."""
+    return {
+        "id": event.id,
+        "name": event.name,
+        **_data(event),
+        "published_at": moment_of(event.id),
+        "idempotency_key": event.idempotency_key,
+        "version": event.version,
+    }
+
+
+def moment_of(id: str | None) -> str | None:
+    """When an event of this id was published; None where that is not known."""
+    return show_time(_nanoseconds(id))
+
+
+def brief_moment(id: str | None) -> str:
+    """The same to the second, for a table."""
+    return brief_time(_nanoseconds(id))
+
+
+def _nanoseconds(id: str | None) -> int | None:
+    try:
+        return None if id in (None, BEFORE_ALL) else parse_id(id).milliseconds * 10**6
+    except InvalidEventError:
+        return None
+
+
+def _written(event: BusEvent) -> str:
+    try:
+        return json.dumps(event.data, ensure_ascii=False)
+    except InvalidEventError:
+        return event.body
+
+
+def _data(event: BusEvent) -> dict[str, Any]:
+    try:
+        return {"data": event.data}
+    except InvalidEventError:  # another program wrote it; what it is can be seen all the same
+        return {"data": None, "body": event.body}
+
+
+BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:", "@")
+
+
+def check_bus_address(text: str) -> str:
+    """What begins like the address of a bus: so that no other argument is blamed if none does."""
+    if not text.startswith(BUSES):
+        shown = text.partition("://")[0].rpartition("@")[2]  # without a password
+        raise ConfigError(
+            f"BUS: {one_line(shown)!r} is not the address of a bus: sqlite:///FILE, "
+            "redis://HOST:PORT/DB or tcp://HOST:PORT#NODEID, before all other arguments"
+        )
+    return text
+
+
+def parse_position(text: str, option: str = "--start") -> Position:
+    """Where to begin: `first`, `new`, an id, a time with its zone, or how long ago.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if text in (FIRST, NEW):
+        return text
+    try:
+        parse_id(text)
+    except InvalidEventError:
+        return parse_time(text, option)
+    return text
+
+
+def parse_time(text: str, option: str) -> datetime:
+    """A time in ISO 8601 with its zone, or how long ago, as `90s`, `15m`, `2h` and `7d`.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            seconds = parse_duration(text)
+            return datetime.now(UTC) - timedelta(seconds=seconds)
+        except (ConfigError, OverflowError):
+            raise ConfigError(f"{option} {text}: neither an id, a time nor an age") from None
+    if when.tzinfo is None:
+        raise ConfigError(f"{option} {text}: a time needs its zone, as in {text}Z or {text}+01:00")
+    return when

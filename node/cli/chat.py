@@ -1,0 +1,414 @@
+"""`parley chat`: host a room, or join one.
+
+Messages are one line each, without control characters, and never in the middle of the line that is
+being typed.
+"""
+
+import getpass
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from parley._crypto.identity import NodeId
+from parley._node.apps.chat.messages import TEXT_LENGTH, Message, Person, clean_name, require_text
+from parley._node.apps.chat.room import Member, Room, joined
+from parley._node.cli.context_file import MARK, Contexts
+from parley._node.cli.exit_codes import Exit
+from parley._node.cli.first_contact import dialling_node
+from parley._node.cli.link import kept_link
+from parley._node.cli.options import NodeOptions, in_context
+from parley._node.cli.output import Output, counted
+from parley._node.cli.run import make_node, run
+from parley._node.cli.standard_io import Pace, input_descriptor, read_lines
+from parley._node.errors import (
+    CallRefused,
+    CallTimeout,
+    ConfigError,
+    ParleyError,
+    PeerClosedError,
+    UnreachableError,
+)
+from parley._node.logs import one_line
+from parley._node.protocol.codes import ResultCode
+from parley._node.trust.policies import (
+    FirstUse,
+    Known,
+    KnownPeers,
+    TrustPolicy,
+    default_known_peers,
+)
+
+if TYPE_CHECKING:
+    from parley._node.cli.chat_editor import LineEditor
+
+
+_LONGEST_LINE: Final = 4 * TEXT_LENGTH  # bytes of a line from a file
+_DUMB: Final = ("", "dumb", "unknown")  # terminals on which no line can be edited
+
+
+class Screen:
+    """Lines out and lines in; `descriptor` is the input's number."""
+
+    def __init__(self, out: Output, descriptor: int) -> None:
+        self._out = out
+        self._descriptor = descriptor
+        self._editor: LineEditor | None = None
+        self._pace = Pace(sys.stdout)
+
+    @property
+    def edits_lines(self) -> bool:
+        """Whether a person types at a terminal."""
+        return edits_lines(self._out, self._descriptor)
+
+    async def room(self) -> None:
+        """Wait until the output takes more."""
+        await self._pace.room()
+
+    def say(self, text: str) -> None:
+        """Show a line, above the one that is being typed."""
+        if self._editor is not None:
+            self._editor.make_way()
+        self._out.say(one_line(text))
+
+    @asynccontextmanager
+    async def lines(self, prompt: Callable[[], str]) -> AsyncIterator[AsyncGenerator[str]]:
+        """What is typed, line by line, until the end of the input.
+
+        Raises:
+            FileError: a line of a file is longer than 16,384 bytes.
+        """
+        if not self.edits_lines:
+            async with aclosing(self._plain()) as lines:
+                yield lines
+            return
+        # Only here: prompt_toolkit takes as long to import as the rest of a command.
+        from parley._node.cli.chat_editor import LineEditor
+
+        self._editor = LineEditor(prompt)
+        try:
+            async with (
+                anyio.create_task_group() as tasks,
+                aclosing(self._editor.entered()) as lines,
+            ):
+                tasks.start_soon(self._editor.run)
+                yield lines
+                tasks.cancel_scope.cancel()
+        finally:
+            self._editor = None
+
+    async def _plain(self) -> AsyncGenerator[str]:
+        async with aclosing(read_lines(self._descriptor, _LONGEST_LINE)) as lines:
+            async for raw in lines:
+                yield raw.decode(errors="replace")
+
+
+def edits_lines(out: Output, descriptor: int) -> bool:
+    """Whether a person types at a terminal on which a line can be edited."""
+    at_terminal = os.isatty(descriptor) and sys.stdout.isatty()
+    return at_terminal and not out.as_json and os.environ.get("TERM", "") not in _DUMB
+
+
+# Seconds between two tries to say a line of a file in a room that limits its rate, and in all.
+_PAUSE: Final = 0.5
+_PATIENCE: Final = 60.0
+HELP: Final = "/who shows who is here, /quit leaves, /help shows this; // begins a line with /"
+
+
+class Standing:
+    """How well people are known. `me` is the viewer, `proved` whose id was proved to us and
+    not only told by the host (None: everybody's), `known` who was on record before or
+    was pinned by the address."""
+
+    def __init__(
+        self, me: NodeId, proved: Collection[NodeId] | None, known: Collection[NodeId]
+    ) -> None:
+        self._me = me
+        self._proved = proved
+        self._known = known
+
+    def __call__(self, person: Person) -> str:
+        """you; verified: known, and proved to us; told: known, but only by the host's word; new."""
+        if person.node_id == self._me:
+            return "you"
+        if person.node_id not in self._known:
+            return "new"
+        return "verified" if self._proved is None or person.node_id in self._proved else "told"
+
+
+class Talk:
+    """One person's chat."""
+
+    def __init__(
+        self,
+        out: Output,
+        screen: Screen,
+        host: NodeId,
+        standing: Standing,
+        people: Callable[[], list[Person]],
+        say: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`unsaid` counts lines that were refused or perhaps not said."""
+        self._out = out
+        self._screen = screen
+        self._host = host
+        self._standing = standing
+        self._people = people
+        self._say = say
+        self.unsaid = 0
+
+    def show(self, message: Message) -> None:
+        """Show what happened."""
+        person = message.person
+        standing = self._standing(person)
+        told = {"node_id": str(person.node_id), "name": person.name, "standing": standing}
+        if message.kind == "text":
+            self._out.event("message", **told, text=message.text)
+            self._screen.say(f"{person.name}: {message.text}")
+        else:
+            self._out.event(message.kind, **told)
+            named = self._out.petnames.beside_short(person.node_id)
+            happened = "has joined" if message.kind == "join" else "has left"
+            self._screen.say(f"* {person.name} {happened} ({named}, {standing})")
+
+    def roster(self) -> None:
+        """Show who is here."""
+        people = self._people()
+        self._out.event("roster", people=[self._described(person) for person in people])
+        for person in people:
+            host = ", host" if person.node_id == self._host else ""
+            standing = self._standing(person)
+            named = self._out.petnames.beside_short(person.node_id)
+            self._screen.say(f"  {person.name:16}  {named}  {standing}{host}")
+
+    async def converse(self, name: Callable[[], str]) -> None:
+        """Do what is typed, until the end or /quit; `name` is one's own, at the moment."""
+        async with self._screen.lines(lambda: f"{name()}> ") as lines:
+            async for line in lines:
+                text = line.strip()
+                if text == "/quit":
+                    return
+                if text:
+                    await self._do(text)
+
+    async def _do(self, text: str) -> None:
+        if text == "/who":
+            self.roster()
+        elif text == "/help":
+            self._screen.say(HELP)
+        elif text.startswith("/") and not text.startswith("//"):
+            self._refused(Exit.USAGE, f"there is no {text.split()[0]}: {HELP}")
+        else:
+            await self.send(text.removeprefix("/"))
+
+    async def send(self, text: str) -> None:
+        self.unsaid += 1
+        try:
+            await self._until_said(require_text(text))
+            self.unsaid -= 1
+        except (CallTimeout, PeerClosedError) as error:
+            self._out.event("unanswered", text=text, error=str(error))
+            self._screen.say(f"! perhaps not said: {text} ({error})")
+        except CallRefused as refused:
+            data = refused.data
+            self._refused(refused.code, data if isinstance(data, str) else refused.summary)
+        except UnreachableError as error:
+            self._refused(Exit.UNREACHABLE, f"not said: {text} ({error})")
+        except ValueError as error:
+            self._refused(Exit.USAGE, str(error))
+
+    async def _until_said(self, text: str) -> None:
+        """Say it; lines of a file or a pipe wait while the room limits their rate."""
+        waited = 0.0
+        while True:
+            try:
+                await self._say(text)
+            except CallRefused as refused:
+                if (
+                    refused.code != ResultCode.OVERLOADED
+                    or self._screen.edits_lines
+                    or waited >= _PATIENCE
+                ):
+                    raise
+            else:
+                return
+            await anyio.sleep(_PAUSE)
+            waited += _PAUSE
+
+    def _refused(self, code: int, text: str) -> None:
+        self._out.event("refused", code=code, kind="result", text=text)
+        self._screen.say(f"! {text}")
+
+    def _described(self, person: Person) -> dict[str, Any]:
+        return {
+            "node_id": str(person.node_id),
+            "name": person.name,
+            "standing": self._standing(person),
+            "host": person.node_id == self._host,
+            **self._out.petnames.known_by(person.node_id),
+        }
+
+
+ROOM = "lobby"
+ARRIVED = f"you are {{}}; {HELP}"
+AWAY = "* the host may have quit: this chat waits until it is back; /quit leaves"
+RETURNED = "you are in the room again, as {}; what was said meanwhile is not known"
+# Seconds that a closing host waits for members that do not read.
+FAREWELL = 5.0
+
+
+def chat(
+    options: NodeOptions,
+    address: str | None,
+    listen: list[str] | None,
+    name: str | None,
+    room: str,
+) -> None:
+    """Talk with others: --listen hosts a room, ADDR goes to one."""
+    if address is None and not listen and Contexts().in_use is not None:
+        given = {"address": MARK}
+        options, address = in_context(options, given), given["address"]
+    if (address is None) == (not listen):
+        given_too = "" if address is None else f", not both (ADDR is {address!r})"
+        raise ConfigError(f"give ADDR to join a room or --listen ADDR to host one{given_too}")
+    if options.plaintext:
+        raise ConfigError(
+            "cannot chat with --plaintext: peers prove no identity without encryption; "
+            "leave --plaintext out"
+        )
+    chosen = _chosen(name)
+    descriptor = input_descriptor()
+
+    if options.loop != "asyncio" and edits_lines(Output(options.as_json), descriptor):
+        raise ConfigError(f"--loop {options.loop}: at a terminal, chat runs on asyncio")
+
+    async def chatting(options: NodeOptions, out: Output) -> None:
+        screen = Screen(out, descriptor)
+        if address is None:
+            await _host(options, out, screen, listen or [], room, chosen)
+        else:
+            await _visit(options, out, screen, address, room, chosen)
+
+    run(options, chatting, waits_on_files=True)
+
+
+async def _host(
+    options: NodeOptions, out: Output, screen: Screen, listen: list[str], room: str, name: str
+) -> None:
+    trust = options.listening_trust()
+    async with make_node(options, trust) as node:
+        standing = Standing(node.node_id, None, _on_record(trust))
+
+        def show(message: Message) -> None:
+            talk.show(message)
+
+        hosted = Room(node, room, name or node.node_id.short, show)
+        talk = Talk(out, screen, node.node_id, standing, lambda: hosted.people, hosted.say)
+        addresses = [await node.listen(place) for place in listen]
+        for place in addresses:
+            screen.say(f"listening on {place}")
+        me = hosted.host
+        out.event("ready", node_id=str(me.node_id), addresses=addresses, room=room, name=me.name)
+        screen.say(f"you are {me.name}; {HELP}")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hosted.run)
+            await talk.converse(lambda: me.name)
+            tasks.cancel_scope.cancel()
+        with anyio.move_on_after(FAREWELL):
+            await hosted.topic.finish()
+    _done(out, screen, talk, "left")
+
+
+async def _visit(
+    options: NodeOptions, out: Output, screen: Screen, address: str, room: str, name: str
+) -> None:
+    known = _on_record(options.dialling_trust(address))  # dialling may record whom it meets
+    reason, is_hinted = "left", False
+
+    async def tell(text: str, kind: str, /, **fields: Any) -> None:
+        nonlocal is_hinted
+        out.event(kind, **fields)
+        screen.say(f"* {text}")
+        if kind == "disconnected" and not is_hinted:
+            screen.say(AWAY)
+        is_hinted = kind == "disconnected"
+
+    place: Member | None = None
+
+    def wanted() -> bool:
+        return place is None or not place.is_over
+
+    async with (
+        dialling_node(options, out, address) as node,
+        kept_link(node, options, out, address, tell, wanted=wanted) as link,
+    ):
+        host = (await link.ready()).node_id
+        if host is None:
+            raise ConfigError(
+                f"cannot chat with {address!r}: the connection is not encrypted, and the host "
+                "proves no identity"
+            )
+        async with joined(link, room, name or node.node_id.short) as member:
+            place = member
+            standing = Standing(
+                member.me.node_id, {host}, known | {host} if "#" in address else known
+            )
+            talk = Talk(out, screen, host, standing, lambda: member.people, member.say)
+
+            def arrived(text: str) -> None:
+                me = member.me
+                out.event("joined", node_id=str(me.node_id), room=room, name=me.name)
+                screen.say(text.format(me.name))
+                talk.roster()
+
+            arrived(ARRIVED)
+            member.on_return = lambda: arrived(RETURNED)
+            async with anyio.create_task_group() as tasks:
+
+                async def listen() -> None:
+                    nonlocal reason
+                    async for message in member:
+                        await screen.room()
+                        talk.show(message)
+                    reason = "closed"
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(listen)
+                await talk.converse(lambda: member.me.name)
+                tasks.cancel_scope.cancel()
+    if reason == "closed":
+        screen.say("the host has closed the room")
+    _done(out, screen, talk, reason)
+
+
+def _done(out: Output, screen: Screen, talk: Talk, reason: str) -> None:
+    """End the command; it has failed if lines of a file or a pipe were not said."""
+    if talk.unsaid and not screen.edits_lines:
+        raise ParleyError(f"{counted(talk.unsaid, 'line')} of the input could not be said")
+    out.done(reason=reason)
+
+
+def _chosen(name: str | None) -> str:
+    """The name to wish for; empty for one's id, which is not known yet."""
+    if name is not None:
+        try:
+            return clean_name(name)
+        except ValueError as error:
+            raise ConfigError(f"--name: {error}") from error
+    try:
+        return clean_name(getpass.getuser())
+    except (KeyError, OSError, ValueError):
+        return ""
+
+
+def _on_record(trust: TrustPolicy) -> frozenset[NodeId]:
+    """Who is on record now, where `trust` looks or else in the usual file."""
+    if isinstance(trust, Known | FirstUse):
+        return frozenset(peer.node_id for peer in trust.known_peers)
+    try:
+        return frozenset(peer.node_id for peer in KnownPeers(default_known_peers()))
+    except ConfigError:
+        return frozenset()  # no home, no record

@@ -1,1 +1,0 @@
-"""`parley chat`: a room on one node, and the people in it."""

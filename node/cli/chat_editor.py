@@ -1,0 +1,123 @@
+"""The line that a user types at a terminal, edited with prompt_toolkit.
+
+One application of prompt_toolkit runs during the chat, so that messages are printed above the
+unfinished line. It runs on asyncio only.
+"""
+
+import io
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.history import History
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from parley._node.apps.chat.messages import TEXT_LENGTH
+
+REMEMBERED: Final = 100  # lines that the cursor keys bring back
+AHEAD: Final = 100  # entries that wait for the room; while they do, Enter leaves the line as it is
+
+
+class LineEditor:
+    """What is typed behind `prompt`: `run` edits, `entered` has the lines."""
+
+    def __init__(
+        self, prompt: Callable[[], str], input: Input | None = None, output: Output | None = None
+    ) -> None:
+        self._typed, self._entered = anyio.create_memory_object_stream[str](AHEAD)
+        keys = KeyBindings()
+        keys.add("c-c")(_interrupt)
+        session = PromptSession[str](
+            prompt,
+            history=RecentLines(),
+            key_bindings=keys,
+            enable_suspend=True,
+            erase_when_done=True,
+            reserve_space_for_menu=0,
+            input=input or _keyboard(),
+            output=output or _terminal(),
+        )
+        self._app = session.app
+        session.default_buffer.accept_handler = self._enter
+        session.default_buffer.on_text_changed += self._tidy
+
+    async def run(self) -> None:
+        """Edit until the end of the input; cancelled, the terminal is as it was."""
+        with self._typed, suppress(EOFError):
+            await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+
+    async def entered(self) -> AsyncGenerator[str]:
+        """The lines, until `run` has ended."""
+        with self._entered:
+            async for line in self._entered:
+                yield line
+
+    def make_way(self) -> None:
+        """Clear the line from the screen; it is drawn again in the loop's next turn."""
+        if self._app.is_running:
+            self._app.renderer.erase()
+            self._app.invalidate()
+
+    def _enter(self, line: Buffer) -> bool:
+        try:
+            self._typed.send_nowait(line.text)
+        except anyio.WouldBlock:
+            self._app.output.bell()
+            return True  # which keeps the text
+        return False
+
+    def _tidy(self, line: Buffer) -> None:
+        """What was pasted is one line too, without what would steer a terminal."""
+        tidy = "".join(c if c.isprintable() else " " for c in line.text[:TEXT_LENGTH])
+        if tidy != line.text:
+            line.text = tidy
+
+
+class RecentLines(History):
+    """The last lines of this chat, in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque(maxlen=REMEMBERED)
+
+    def append_string(self, string: str) -> None:
+        self._lines.appendleft(string)
+
+    def get_strings(self) -> list[str]:
+        return list(reversed(self._lines))
+
+    async def load(self) -> AsyncGenerator[str, None]:
+        for line in tuple(self._lines):
+            yield line
+
+    def load_history_strings(self) -> Iterable[str]:
+        return tuple(self._lines)
+
+    def store_string(self, string: str) -> None:
+        """Nothing is kept on the disk."""
+
+
+def _interrupt(_: KeyPressEvent) -> None:
+    signal.raise_signal(signal.SIGINT)  # Ctrl-C ends a chat as it ends every command
+
+
+def _keyboard() -> Input:
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8")  # as lines of files are, in every locale
+    return create_input(sys.stdin)
+
+
+def _terminal() -> Output:
+    output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    output.enable_cpr = False  # one line needs no position, and not every terminal tells it
+    return output

@@ -1,0 +1,151 @@
+"""Completion of the calls and topics of a node, from a cache or from the node itself.
+
+Only nodes that are already trusted are asked: the id is in the address or on record. Completion
+waits 2.5 seconds at most.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import click
+
+from parley._node.cli.completion.responder import SAFE_NAME, safe_description
+from parley._node.cli.context_file import placed
+from parley._node.errors import ConfigError
+from parley._node.trust.known_peers import default_known_peers
+
+if TYPE_CHECKING:
+    from parley._node.cli.topics import ToldOffer
+
+# Seconds: for a node to answer, for all that is done for it, and until the process is over.
+ANSWER: Final = 1.5
+PATIENCE: Final = 2.5
+LEAVE: Final = 0.5
+# Names that were heard so many seconds ago are not asked for again.
+FRESH: Final = 60.0
+# What is kept: nodes, names of each, and bytes of one file.
+MOST_NODES: Final = 64
+MOST_NAMES: Final = 1_024
+MOST_BYTES: Final = 256 * 1024
+_LONGEST_FILE_NAME: Final = 200
+
+_KINDS: Final = ("call", "topic")  # the kinds of names that are completed
+
+Names = dict[str, list[tuple[str, str]]]  # by kind: each name, and what is said of it
+
+
+def calls(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
+    """Return the calls of the node whose address came before."""
+    return _offered(ctx, "call")
+
+
+def topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
+    """Return the topics of the node whose address came before."""
+    return _offered(ctx, "topic")
+
+
+def _offered(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
+    try:
+        return _names(ctx.params).get(kind, [])
+    except Exception:  # whatever it is, nothing is offered then
+        return []
+
+
+def remember(address: str, offers: "Iterable[ToldOffer]") -> None:
+    """Keep the names that a node offers for the next time that one is completed; if they cannot
+    be kept, nothing happens."""
+    names: Names = {}
+    for offer in offers:
+        if offer.kind in _KINDS and SAFE_NAME.fullmatch(offer.name):
+            kept = names.setdefault(offer.kind, [])
+            if len(kept) < MOST_NAMES:
+                kept.append((offer.name, safe_description(offer.doc)))
+    with suppress(OSError, ConfigError):
+        file = _file(address)
+        if file is not None:
+            for directory in (file.parent.parent, file.parent):
+                directory.mkdir(mode=0o700, exist_ok=True)
+            new = file.with_name(f"{os.getpid()}.new")
+            new.touch(mode=0o600)
+            new.write_text(json.dumps(names), "utf-8")
+            new.replace(file)
+            for old in sorted(file.parent.iterdir(), key=_age)[MOST_NODES:]:
+                old.unlink(missing_ok=True)
+
+
+def remembered(address: str) -> tuple[Names, float]:
+    """The names that were kept of a node, and how many seconds ago."""
+    try:
+        file = _file(address)
+        if file is None or file.stat().st_size > MOST_BYTES:
+            return {}, float("inf")
+        found = json.loads(file.read_text("utf-8"))
+        # Earlier versions kept descriptions as they came.
+        names = {
+            kind: [
+                (name, safe_description(text))
+                for name, text in found.get(kind, ())
+                if SAFE_NAME.fullmatch(name)
+            ]
+            for kind in _KINDS
+        }
+    except (OSError, ConfigError, ValueError, TypeError, AttributeError):
+        return {}, float("inf")
+    return names, _age(file)
+
+
+def _names(params: dict[str, Any]) -> Names:
+    address, _ = placed(params.get("address") or "")
+    names, age = remembered(address)
+    if age > FRESH:
+        # In a thread of its own: a resolver that does not answer holds up nothing else.
+        asking = threading.Thread(target=_ask, args=(address, dict(params)), daemon=True)
+        asking.start()
+        asking.join(PATIENCE)
+        if asking.is_alive():
+            leave_in(LEAVE)
+        names = remembered(address)[0]
+    return names
+
+
+def _ask(address: str, params: dict[str, Any]) -> None:
+    """Ask the node, if it is known, and keep what it says."""
+    from parley._node.cli.topics import known_offers
+
+    with suppress(Exception):
+        remember(address, known_offers(address, params, ANSWER))
+
+
+def leave_in(seconds: float) -> None:
+    """End this process then, whatever it still waits for."""
+
+    def leave(*_: object) -> None:
+        sys.stdout.flush()
+        os._exit(0)
+
+    signal.signal(signal.SIGALRM, leave)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _file(address: str) -> Path | None:
+    name = quote(address, safe="")
+    if not name or len(name) > _LONGEST_FILE_NAME:
+        return None
+    return default_known_peers().parent / "topics" / f"{name}.json"
+
+
+def _age(file: Path) -> float:
+    """Seconds since it was written."""
+    try:
+        return max(0.0, datetime.now(UTC).timestamp() - file.stat().st_mtime)
+    except OSError:
+        return float("inf")

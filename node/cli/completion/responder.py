@@ -1,0 +1,99 @@
+"""Answers a shell that completes a word of `parley`: lines for the scripts in `scripts.py`.
+
+Names and descriptions come from other nodes, and a shell inserts words into the command line. Allow
+lists keep out everything that a shell could expand or evaluate.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Final
+
+from click.shell_completion import CompletionItem, ShellComplete, add_completion_class
+
+VARIABLE: Final = "_PARLEY_COMPLETE"
+INSTRUCTION: Final = "complete_lines"  # the value of VARIABLE in our scripts
+LINE: Final = "_PARLEY_COMPLETE_LINE"  # the command line up to the cursor
+
+
+class PlainLines(ShellComplete):
+    """For each word a line with the word, a tab, and its description if it has one."""
+
+    name = INSTRUCTION.partition("_")[2]
+    source_template = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the complete words and the incomplete one."""
+        return words_of(os.environ.get(LINE, ""))
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """Return the completions; those of `--option=value` begin with the option."""
+        found = super().get_completions(args, incomplete)
+        name, equals, _ = incomplete.partition("=")
+        if equals and name.startswith("-"):
+            for item in found:
+                item.value = f"{name}={item.value}"
+        return found
+
+    def complete(self) -> str:
+        """Return the lines."""
+        args, incomplete = self.get_completion_args()
+        found = self.get_completions(args, incomplete)
+        return as_lines((item.value, item.help or "") for item in found)
+
+
+add_completion_class(PlainLines)
+
+
+def as_lines(found: Iterable[tuple[str, str]]) -> str:
+    """The answer to a shell. Words that a shell could expand are left out."""
+    return "\n".join(
+        f"{word}\t{' '.join(text.split())}" if text else word
+        for word, text in found
+        if is_safe(word)
+    )
+
+
+def words_of(line: str) -> tuple[list[str], str]:
+    """Split a line as a shell does, and return the words between `parley` and the last word, and
+    the last word. It is empty after a blank, and may lack the end of its quotes."""
+    reader = shlex.shlex(line, posix=True)
+    reader.whitespace_split = True
+    reader.commenters = ""
+    words: list[str] = []
+    try:
+        words.extend(reader)
+    except ValueError:
+        words.append(reader.token)
+    del words[:1]
+    begun = words.pop() if words and not line[-1].isspace() else ""
+    return words, begun
+
+
+def answer() -> None:
+    """Print the answer to the shell that set the variables; nothing to other scripts."""
+    if os.environ.get(VARIABLE) == INSTRUCTION:
+        from parley._node.cli.commands.root import PARLEY, PROGRAM
+
+        print(PlainLines(PARLEY, {}, PROGRAM, VARIABLE).complete())
+
+
+# A name that another node or a file provides. It can't begin with '-', which would make it an
+# option, or with '=' or '%', which some shells expand.
+SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_./:@+][A-Za-z0-9_.:@+/=%\[\]-]{0,199}")
+# A word of any kind: also an option, an address with its node id, or a comma list.
+_SAFE_WORD: Final = re.compile(r"[A-Za-z0-9_.:@+/=%#,\[\]-]+")
+_LONGEST_DESCRIPTION: Final = 80
+
+
+def is_safe(word: str) -> bool:
+    """Return whether no shell expands or evaluates anything in this word."""
+    return _SAFE_WORD.fullmatch(word) is not None
+
+
+def safe_description(text: str) -> str:
+    """Return the first line of a description, without all characters that are not letters,
+    digits, blanks, or one of `.,:/_+-`."""
+    line = next(iter(text.splitlines()), "")[:_LONGEST_DESCRIPTION]
+    return "".join(sign for sign in line if sign.isalnum() or sign in " .,:/_+-")

@@ -1,1 +1,0 @@
-"""`parley context`: names for the nodes that one speaks with, and how one does."""

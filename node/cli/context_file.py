@@ -1,0 +1,218 @@
+"""Contexts: saved addresses, identities and trust settings, and the addresses that `@NAME` means.
+
+    in_use = "NAME"
+    [contexts."NAME"]
+    address, identity, trust, auditor = "..", each optional
+
+The file is replaced whole, by one process at a time. Values are checked when a context is added,
+and again when it is used.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from parley._node.errors import AddressError, ConfigError, FileError, ParleyError, os_reason
+from parley._node.transport.address import Address
+from parley._node.trust.files import home_directory, locked, replace_file
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+
+MOST_CONTEXTS: Final = 256
+LONGEST: Final = 1_024  # characters of one of its values
+MAX_FILE_SIZE: Final = 2_097_152
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a name stands for. `address`: of a node, as commands take it; `identity`: the path of a
+    key file; `trust`: as `--trust` takes it; `auditor`: the public key of one. None: as it is
+    without a context."""
+
+    address: str | None = None
+    identity: str | None = None
+    trust: str | None = None
+    auditor: str | None = None
+
+
+class Contexts:
+    """The contexts of a file, as it is now; a missing file is an empty one.
+
+    Every method may raise FileError: the file cannot be read or written, or is malformed.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or home_directory() / "contexts.toml"
+
+    def all(self) -> Mapping[str, Context]:
+        """All of them by name, in the order in which they were added."""
+        return self._read()[0]
+
+    @property
+    def in_use(self) -> str | None:
+        """The name of the one that counts where no address is given."""
+        return self._read()[1]
+
+    def find(self, name: str) -> Context:
+        """The one of this name; ConfigError if there is no such context."""
+        found = self.all().get(name)
+        if found is None:
+            raise ConfigError(f"there is no context {name!r} in {self.path}")
+        return found
+
+    def add(self, name: str, context: Context, *, force: bool = False, use: bool = False) -> None:
+        """Add one, and perhaps use it; with `force` in place of another of its name.
+
+        Raises:
+            ConfigError: the name is taken, or is not one; or there are 256 already.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"cannot use {ascii(name)[:80]} as a context's name: it must be 1 to 64 letters, "
+                "digits, '-', '_' or '.'"
+            )
+        with locked(self.path, FileError):
+            contexts, in_use = self._read()
+            if name in contexts and not force:
+                raise ConfigError(f"there is a context {name} already: --force replaces it")
+            contexts[name] = context
+            if len(contexts) > MOST_CONTEXTS:
+                raise ConfigError(f"there are {MOST_CONTEXTS} contexts already: remove one first")
+            self._write(contexts, name if use else in_use)
+
+    def use(self, name: str | None) -> None:
+        """Have one, or none, count where no address is given; ConfigError if there is no such."""
+        with locked(self.path, FileError):
+            contexts, _ = self._read()
+            if name is not None:
+                self.find(name)
+            self._write(contexts, name)
+
+    def remove(self, name: str) -> Context:
+        """Forget one, and return it; ConfigError if there is no such context."""
+        with locked(self.path, FileError):
+            removed = self.find(name)
+            contexts, in_use = self._read()
+            del contexts[name]
+            self._write(contexts, None if in_use == name else in_use)
+        return removed
+
+    def _read(self) -> tuple[dict[str, Context], str | None]:
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(MAX_FILE_SIZE + 1)
+        except FileNotFoundError:
+            return {}, None
+        except OSError as error:
+            raise FileError(f"cannot read {self.path}: {os_reason(error)}") from error
+        if len(data) > MAX_FILE_SIZE:
+            raise FileError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
+        try:
+            return _parse(tomllib.loads(data.decode()))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, ConfigError) as error:
+            raise FileError(f"{self.path} is not a file of contexts: {error}") from error
+
+    def _write(self, contexts: Mapping[str, Context], in_use: str | None) -> None:
+        lines = [] if in_use is None else [f"in_use = {_quoted(in_use)}", ""]
+        for name, context in contexts.items():
+            lines.append(f"[contexts.{_quoted(name)}]")
+            for each in fields(context):
+                value = getattr(context, each.name)
+                if value is not None:
+                    lines.append(f"{each.name} = {_quoted(require_value(each.name, value))}")
+            lines.append("")
+        replace_file(self.path, "\n".join(lines).encode(), FileError)
+
+
+def require_value(name: str, text: object) -> str:
+    """A value of a context; ConfigError if it is not a line of text of up to 1,024 characters."""
+    if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= LONGEST:
+        raise ConfigError(f"{name} of a context is a line of 1 to {LONGEST:,} characters")
+    return text
+
+
+def _parse(table: Mapping[str, Any]) -> tuple[dict[str, Context], str | None]:
+    found, in_use = table.get("contexts", {}), table.get("in_use")
+    known = {each.name for each in fields(Context)}
+    if not isinstance(found, dict) or not table.keys() <= {"contexts", "in_use"}:
+        wrong = sorted(table.keys() - {"contexts", "in_use"})
+        reason = f"{wrong[0]!r} is unknown" if wrong else "'contexts' is not a table"
+        raise ConfigError(f"{reason}; the file has only 'in_use' and 'contexts'")
+    contexts = {}
+    for name, values in found.items():
+        if not _NAME.fullmatch(name) or not isinstance(values, dict) or not values.keys() <= known:
+            raise ConfigError(f"{name!r} is not a context with {', '.join(sorted(known))}")
+        contexts[name] = Context(**{key: require_value(key, text) for key, text in values.items()})
+    if in_use is not None and in_use not in contexts:
+        raise ConfigError(f"there is no context {in_use!r}, which is in use")
+    return contexts, in_use
+
+
+def _quoted(text: str) -> str:
+    # A printable text in JSON is a basic string of TOML.
+    return json.dumps(text, ensure_ascii=False)
+
+
+MARK: Final = "@"
+VARIABLE: Final = "PARLEY_CONTEXT"  # names a context, as --context does
+
+
+def is_one_in_use() -> bool:
+    """Return whether a context is in use, or the file of contexts can't be read."""
+    try:
+        return Contexts().in_use is not None
+    except ParleyError:
+        return True  # the command that needs the file reports the error
+
+
+def placed(text: str, named: Context | None = None) -> tuple[str, Context | None]:
+    """The address that stands for ADDR, and the context that it is of, if it is of one. `named` is
+    the one of `--context`.
+
+    Raises:
+        ConfigError: nobody has that name, or they have no address. FileError, KnownPeersError: a
+        file of names cannot be read.
+    """
+    if not text.startswith(MARK):
+        return text, named
+    name, contexts = text.removeprefix(MARK), Contexts()
+    if not name:
+        chosen = contexts.in_use
+        if named is None and chosen is None:
+            raise ConfigError(
+                f"no ADDR is given, and no context is in use in '{contexts.path}'; give ADDR, or "
+                "select a context with: parley context use NAME"
+            )
+        context = named or contexts.find(chosen or "")
+        name = chosen or ""
+    elif name in contexts.all():
+        context = contexts.find(name)
+    else:
+        return _of_peer(name), named
+    if context.address is None:
+        raise ConfigError(f"the context {name} has no address: give ADDR")
+    return context.address, context
+
+
+def _of_peer(name: str) -> str:
+    """Where a known peer was met, and who has to be there."""
+    known = KnownPeers(default_known_peers())
+    peer = known.by_name(name)
+    if peer is None:
+        raise ConfigError(f"nobody is called {name!r}: no context, and no peer in {known.path}")
+    places = [one for one in peer.names if _is_address(one)]
+    if not places:
+        raise ConfigError(f"no address of {name} is on record in {known.path}")
+    return f"{places[-1]}#{peer.node_id}"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        Address.parse(name)
+    except AddressError:
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""The user's own identity: created when it is first needed, and kept in $PARLEY_HOME.
+
+If it cannot be saved, as in a read-only home, the node gets a temporary identity and the user is
+warned. A key file that exists but cannot be used is an error.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from parley._crypto.errors import KeyFileExistsError, KeyFileTooOpenError, KeyFileUnreadableError
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
+from parley._node.errors import ConfigError, os_reason
+from parley._node.trust.files import home_directory, locked, make_directories
+
+_NAME: Final = "identity.key"
+# What a file system says that has no hard links, as FAT and some mounts have none.
+_NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def own_key_path() -> Path:
+    """`identity.key` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
+    return home_directory() / _NAME
+
+
+def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Identity:
+    """Whose key it is, which is made if it is not there; under the passphrase, if there is one.
+    `warn` is given a sentence if it cannot be made, and the identity is a throw-away one.
+
+    Raises:
+        KeyFileError: there is one, and it cannot be used.
+    """
+    try:
+        path = own_key_path()
+        if not os.path.lexists(path):
+            with suppress(KeyFileExistsError):  # somebody else has made it meanwhile
+                make_own_key(path, Identity.create(), passphrase)
+    except (ConfigError, KeyFileUnreadableError, OSError) as error:
+        why = os_reason(error) if isinstance(error, OSError) else str(error)
+        warn(f"no key can be kept ({why}): this one is thrown away, and nobody knows you again")
+        return Identity.create()
+    return load_identity(path, passphrase)
+
+
+def make_own_key(path: Path, identity: Identity, passphrase: bytes | None) -> None:
+    """Make a key file, whole or not at all: others look for it at any time.
+
+    Raises:
+        KeyFileExistsError: there is one. ConfigError, KeyFileUnreadableError, OSError: it cannot
+        be made.
+    """
+    make_directories(path.parent)
+    with TemporaryDirectory(prefix=".key-", dir=path.parent) as directory:
+        fresh = Path(directory, _NAME)
+        save_identity(fresh, identity, passphrase)
+        try:
+            _link(fresh, path)
+        except FileExistsError as error:
+            raise KeyFileExistsError(f"there is a file at {path} already") from error
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # whoever is told this id may keep it for longer than we do
+    finally:
+        os.close(descriptor)
+
+
+def _link(fresh: Path, path: Path) -> None:
+    """Give it its name; FileExistsError if something has that."""
+    try:
+        os.link(fresh, path)  # never over another one, as a rename would be
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _move(fresh, path)
+
+
+def _move(fresh: Path, path: Path) -> None:
+    """The same without links: whoever makes a key there holds a lock meanwhile."""
+    try:
+        describe_keyfile(fresh)
+    except KeyFileTooOpenError as error:
+        raise ConfigError(f"no file in {path.parent} can be its owner's alone") from error
+    with locked(path, ConfigError):
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        os.rename(fresh, path)

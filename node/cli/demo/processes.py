@@ -1,0 +1,232 @@
+"""The demo's other processes: how they are started and ended, and what runs in them.
+
+A process ends when its standard input does, or by SIGKILL.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
+
+from parley._crypto.identity import Identity, NodeId
+from parley._lbm.codec import Value
+from parley._node.cli.output import Output, show_value
+from parley._node.config import NodeConfig
+from parley._node.errors import CallRefused, ParleyError
+from parley._node.node import Node
+from parley._node.protocol.codes import FIRST_APPLICATION_CODE
+from parley._node.remote.requests import Call
+from parley._node.remote.stream import Stream
+from parley._node.server.federation import Federation
+from parley._node.settings.tables import FederationSettings
+from parley._node.tunnels.tunnel_transport import TunnelWriter
+
+START_TIMEOUT = 15.0
+STOP_TIMEOUT = 5.0
+
+
+class OtherProcess:
+    """A process that runs a hidden command: `address` is that of its node, with the node id."""
+
+    def __init__(self, process: Process) -> None:
+        self.address = ""
+        self._process = process
+        self._text = ""
+        self._killed = False
+        if process.stdout is None or process.stdin is None:
+            raise ParleyError(f"the other process ({process.pid}) has no input or output")
+        self._out = TextReceiveStream(process.stdout)
+        self._in = process.stdin
+
+    async def line(self) -> Any:
+        """The next line that it prints, as JSON."""
+        while "\n" not in self._text:
+            try:
+                self._text += await self._out.receive()
+            except anyio.EndOfStream:
+                raise ParleyError(
+                    f"the other process ({self._process.pid}) ended before it was ready"
+                ) from None
+        line, _, self._text = self._text.partition("\n")
+        return json.loads(line)
+
+    async def tell(self, what: Any) -> Any:
+        """Give it a line of JSON; returns the line that it answers with."""
+        await self._in.send(json.dumps(what).encode() + b"\n")
+        with _in_time(START_TIMEOUT, "answer"):
+            return await self.line()
+
+    async def kill(self) -> None:
+        """SIGKILL: nobody is told."""
+        self._killed = True
+        self._process.kill()
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """Have it end in order; ParleyError if it does not, or failed."""
+        await self._in.aclose()
+        with _in_time(STOP_TIMEOUT, "end"):
+            if (code := await self._process.wait()) != 0 and not self._killed:
+                raise ParleyError(
+                    f"the other process ({self._process.pid}) failed with exit code {code}"
+                )
+
+
+@asynccontextmanager
+async def other_process(command: str, *options: str) -> AsyncIterator[OtherProcess]:
+    """A process that runs a hidden command, once its node listens; leaving ends it.
+
+    Raises:
+        ParleyError: it did not start, or failed.
+    """
+    # The same code as here, found in the same places: -m would look in the directory
+    # where the demo is run first, or find another installation.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from parley._node.cli.main import main; main()"
+    process = await anyio.open_process(
+        [sys.executable, "-P", "-c", code, command, *options],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        other = OtherProcess(process)
+        with _in_time(START_TIMEOUT, "start"):
+            other.address = (await other.line())["addresses"][0]
+        yield other
+        await other.end()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+@contextmanager
+def _in_time(seconds: float, what: str) -> Iterator[None]:
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise ParleyError(f"the other process did not {what} within {seconds:g} s") from error
+
+
+FILE_LABEL = "demo.file"
+PRICES = "demo.prices"
+ROOM = "demo.room"
+MOST_NOTES = 10_000
+LONGEST_LINE = 200
+POEM = ("Two", "nodes", "met;", "neither", "spoke", "in", "the", "clear.")
+
+
+async def respond() -> None:
+    """Be bob until standard input ends."""
+    out = Output(as_json=True)
+    # Between processes of one machine a transport that ends has a process at its end that did.
+    async with Node(Identity.create(), config=NodeConfig(resume=0.0)) as node:
+        offer(node)
+        address = await node.listen("tcp://127.0.0.1:0")
+        out.event("ready", node_id=str(node.node_id), addresses=[address])
+        await to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+    out.done()
+
+
+def offer(node: Node) -> None:
+    """What bob offers: a call, a streamed answer, a file's receipt, two topics."""
+    prices, room = node.topic(PRICES), node.topic(ROOM)
+
+    @node.on_call("greet")
+    async def greet(call: Call) -> str:
+        return f"hello {show_value(call.data)}, I am {node.node_id.short}"
+
+    @node.on_call("demo.poem")
+    async def poem(call: Call) -> AsyncIterator[Value]:
+        for word in POEM:
+            yield word
+
+    @node.on_call("demo.publish")
+    async def publish(call: Call) -> int:
+        if type(call.data) is not int or not 0 <= call.data <= MOST_NOTES:
+            raise CallRefused(FIRST_APPLICATION_CODE, f"a number up to {MOST_NOTES:,}")
+        for number in range(call.data):
+            await prices.publish({"number": number, "price": 100 + number % 7})
+        return call.data
+
+    @node.on_call("demo.say")
+    async def say(call: Call) -> None:
+        # Who said it is what the handshake proved, not what the line says.
+        author = call.peer.node_id
+        await room.publish(
+            {"from": author.short if author else None, "text": show_value(call.data)[:LONGEST_LINE]}
+        )
+
+    @node.on_stream(FILE_LABEL)
+    async def take(stream: Stream) -> None:
+        digest, size = hashlib.sha256(), 0
+        async for piece in stream:
+            digest.update(piece)
+            size += len(piece)
+        await stream.send(json.dumps({"sha256": digest.hexdigest(), "size": size}).encode())
+
+
+FEDERATION_ROOM: Final = "room"
+_PATIENCE: Final = 15.0  # seconds
+_LEAST_LIE: Final = 128  # bytes: what is shorter may be a Received, which nobody waits for
+
+
+async def serve_demo() -> None:
+    """Be a server until standard input ends."""
+    out = Output(as_json=True)
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(Node(Identity.create()))
+        address = await node.listen("tcp://127.0.0.1:0")
+        out.event("ready", node_id=str(node.node_id), addresses=[address])
+        federation: Federation | None = None
+        async for told in _lines():
+            match told:
+                case {"join": settings, "writers": writers}:
+                    if writers:
+                        node.topic(FEDERATION_ROOM, keep=1_000, writers=writers)
+                    joined = Federation(node, FederationSettings(**_tuples(settings)))
+                    federation = await stack.enter_async_context(joined)
+                case {"await": servers} if federation is not None:
+                    await federation.ready(*map(NodeId.parse, servers), timeout=_PATIENCE)
+                case {"write": [host, lines]} if federation is not None:
+                    async with await federation.reach(NodeId.parse(host)) as peer:
+                        for line in lines:
+                            await peer.publish(FEDERATION_ROOM, line)
+                case "lie":
+                    _lie()
+            out.event("did")
+    out.done()
+
+
+async def _lines() -> AsyncIterator[Any]:
+    while line := await to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True):
+        yield json.loads(line)
+
+
+def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
+
+
+def _lie() -> None:
+    """From now on this process runs changed code: of what passes through, one bit is another."""
+    honest = TunnelWriter.write
+
+    def write(self: TunnelWriter, data: bytes, cost: int = 0) -> None:
+        if len(data) >= _LEAST_LIE:
+            TunnelWriter.write = honest  # type: ignore[method-assign]  # honest again
+            data = data[:-1] + bytes((data[-1] ^ 1,))
+        honest(self, data, cost)
+
+    TunnelWriter.write = write  # type: ignore[method-assign]  # that is what lying takes

@@ -1,0 +1,388 @@
+"""Checks of `parley doctor` on the settings: dialects, journal and bus.
+
+They follow from the settings and from files, which are only read. Nothing is dialled or changed.
+"""
+
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from parley._crypto.keyfile import AUDITOR_MAGIC
+from parley._node.bus.address import without_password
+from parley._node.bus.errors import BusDamagedError, BusError
+from parley._node.bus.sqlite.backup import require_sound
+from parley._node.bus.sqlite.database import require_bus
+from parley._node.bus.sqlite.errors import bus_error
+from parley._node.cli.bus.connection import file_of, require_own
+from parley._node.cli.doctor.diagnosis import Diagnosis, Level
+from parley._node.cli.doctor.machine import check_machine
+from parley._node.errors import AddressError, ConfigError, ParleyError
+from parley._node.gateways.server import is_local
+from parley._node.settings import JournalSettings, Settings, load_settings
+from parley._node.settings.tables import BusRight
+from parley._node.transport.address import Address
+from parley._node.trust.known_peers import default_known_peers
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
+_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_MEND: Final = "listen on 127.0.0.1, [::1] or a Unix socket; from afar, --forward between two nodes"
+
+
+def check_settings(path: Path | None) -> Iterator[Diagnosis]:
+    """What the settings (those in the file at `path`, and the variables) say of dialects."""
+    try:
+        settings = load_settings(path)
+    except ParleyError as error:
+        yield Diagnosis(
+            Level.PROBLEM, "settings", str(error), "mend it: parley serve will not start"
+        )
+        return
+    found = list(check_dialects(settings))
+    yield from found
+    if not found:
+        yield Diagnosis(Level.OK, "dialects", "the settings name no address where one is spoken")
+
+
+def check_dialects(settings: Settings) -> Iterator[Diagnosis]:
+    """One finding for each address that the settings name."""
+    for name, dialect in (
+        ("SimProto", settings.simproto),
+        ("named events", settings.named),
+        ("event relay", settings.relay),
+    ):
+        for address in dialect.listen:
+            yield check_address(name, address, allowed=settings.dialects.allow_insecure)
+
+
+def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis:
+    """Who can reach an address; `allowed` says whether it would be listened on at all.
+
+    Raises:
+        AddressError: the text is not an address.
+    """
+    address = Address.parse(text).without_node_id()
+    subject = f"{dialect} {address}"
+    if address.scheme == "unix":
+        return _of_socket(subject, Path(address.path))
+    if is_local(address):
+        text = "nothing is encrypted there; every program of this machine can reach it"
+        mend = "if others use this machine too: a Unix socket in a directory of your own"
+        return Diagnosis(Level.NOTE, subject, text, mend)
+    text = (
+        f"nothing is encrypted there: {_who(address.host)} can say anything, and whoever is "
+        "on the way reads and changes everything"
+    )
+    if not allowed:
+        text += "; without allow_insecure it is not listened on"
+    return Diagnosis(Level.PROBLEM, subject, text, _MEND)
+
+
+def _of_socket(subject: str, path: Path) -> Diagnosis:
+    if _is_own(path):
+        text = "nothing is encrypted there; only you (and root) can open it"
+        return Diagnosis(Level.OK, subject, text)
+    text = f"nothing is encrypted there; other users may open it, who can enter {path.parent}"
+    return Diagnosis(Level.NOTE, subject, text, "a directory of your own: chmod 700")
+
+
+def _is_own(path: Path) -> bool:
+    """Whether the socket, or a directory above it, keeps all others out."""
+    return any(keeps_out(each, _ENTER) for each in path.parents) or keeps_out(path, _WRITE)
+
+
+def keeps_out(path: Path, needed: int) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False  # not there yet, or not ours to look into: nothing is known of it
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS & needed
+
+
+def _who(host: str) -> str:
+    try:
+        place: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"whoever reaches {host}, whatever machine that is,"
+    if place.is_unspecified:
+        return "whoever reaches any address of this machine"
+    if place.is_private or place.is_link_local:
+        return f"whoever is in the network of {host}"
+    return f"anybody who reaches {host}, perhaps from everywhere,"
+
+
+# What SQLite keeps beside a database while it is open; events stand there too.
+_BESIDE: Final = ("", "-wal", "-shm")
+_REDIS_PORT: Final = 6379
+# Seconds for which the contents of a file are checked.
+PATIENCE: Final = 10.0
+
+
+def check_bus(path: Path | None) -> Iterator[Diagnosis]:
+    """What the settings (those in the file at `path`, and the variables) say of a bus."""
+    try:
+        settings = load_settings(path)
+    except ParleyError:
+        return  # said of the settings as a whole
+    yield from check_offered(settings)
+    if settings.bus.url is not None:
+        yield from check_contents(settings.bus.url)
+
+
+def check_offered(settings: Settings) -> Iterator[Diagnosis]:
+    """What settings say of a bus; nothing without one."""
+    if settings.bus.url is not None:
+        yield from check_store(settings.bus.url)
+        yield from check_rights(settings)
+    elif settings.bus.allow:
+        text = "the settings have rights of a bus and name none: parley serve will not start"
+        yield Diagnosis(Level.PROBLEM, "bus", text, "name bus.url")
+
+
+def check_store(url: str) -> Iterator[Diagnosis]:
+    """Who else can reach what the bus at an address keeps."""
+    subject = f"bus {without_password(url)}"
+    try:
+        require_own(url)
+    except ParleyError as error:
+        text = f"{error}: parley serve will not start"
+        yield Diagnosis(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
+        return
+    file, parts = file_of(url), urlsplit(url)
+    if file is not None:
+        yield from _check_file(subject, file)
+    elif parts.scheme == "redis+unix":
+        text = f"whoever may open {parts.path} reads and changes all events"
+        mend = "keep the socket in a directory of your own: chmod 700"
+        yield Diagnosis(Level.NOTE, subject, text, mend)
+    else:
+        yield from _check_redis(subject, parts)
+
+
+def check_contents(url: str) -> Iterator[Diagnosis]:
+    """Whether the events of a bus in a file can be read; a damaged file may show it only later.
+    Nothing for a bus that doesn't have a file, or whose file `check_store` reports."""
+    file = file_of(url)
+    if file is None or not file.is_file():
+        return
+    subject = f"bus {without_password(url)}"
+    try:
+        require_bus(str(file))
+    except (BusError, sqlite3.Error, OSError):
+        return
+    try:
+        end = perf_counter() + PATIENCE
+        all_of_it = require_sound(str(file), lambda: perf_counter() > end)
+    except BusDamagedError as error:
+        text = f"{error}: events may be lost"
+        mend = f"stop the node, then parley bus restore BACKUP {without_password(url)}"
+        yield Diagnosis(Level.PROBLEM, subject, text, mend)
+    except BusError as error:
+        yield Diagnosis(Level.NOTE, subject, f"its contents were not checked: {error}", "try later")
+    else:
+        text = "its contents are sound"
+        if not all_of_it:
+            text = f"its contents were checked for {PATIENCE:g} s, and no damage was found"
+        yield Diagnosis(Level.OK, subject, text)
+
+
+def check_rights(settings: Settings) -> Iterator[Diagnosis]:
+    """What anybody may do with the bus that is offered."""
+    anybody = [right for right in settings.bus.rights if right.node_id is None]
+    # Any stranger may come, or only nodes that a policy or a network key lets in.
+    strangers = settings.serve.trust == "any" and settings.node.network_key is None
+    for right in anybody:
+        yield _of_anybody(right, strangers=strangers)
+    if not settings.bus.allow:
+        text = "it is offered, and no node may use it"
+        yield Diagnosis(Level.NOTE, "bus rights", text, "name bus.allow")
+    elif not anybody:
+        yield Diagnosis(Level.OK, "bus rights", "each is a node's whose id is named")
+
+
+def _of_anybody(right: BusRight, *, strangers: bool) -> Diagnosis:
+    actions = "+".join(sorted(right.actions))
+    subject = f"bus rights *={actions}:{right.events}:{right.groups}"
+    who = "any stranger" if strangers else "every node that is let in"
+    if "manage" in right.actions:
+        text = f"{who} may throw events away, and have groups read them again"
+        level = Level.PROBLEM if strangers else Level.WEAK
+        return Diagnosis(level, subject, text, "name the node ids that may manage")
+    if right.actions == {"inspect"}:
+        text = f"{who} may see the events, how many there are, and who reads them"
+        return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
+    text = f"{who} may {' and '.join(sorted(right.actions))}"
+    if "consume" in right.actions:
+        text += ", and so take events away from their readers"
+    return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
+
+
+def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
+
+    try:
+        require_bus(str(file))
+    except (BusError, sqlite3.Error, OSError) as error:
+        text = f"{bus_error(error, str(file))}: parley serve will not start"
+        yield Diagnosis(Level.PROBLEM, subject, text, "name another file, or mend this one")
+        return
+    found = False
+    for beside in _BESIDE:
+        path = Path(f"{file}{beside}")
+        try:
+            status = path.stat()
+        except OSError:
+            continue  # not there yet, or not ours to look into
+        found = True
+        if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
+            text = f"others may change {path}, and so all events"
+            yield Diagnosis(
+                Level.PROBLEM, subject, text, f"chown {os.geteuid()}, chmod 600 '{path}'"
+            )
+        elif status.st_mode & _OTHERS:
+            text = f"others can read {path}, and so all events"
+            yield Diagnosis(Level.WEAK, subject, text, f"chmod 600 '{path}'")
+        else:
+            yield Diagnosis(Level.OK, subject, f"{path} is yours alone")
+    if not found:
+        yield Diagnosis(Level.OK, subject, "it is not there yet; it is made when it is needed")
+
+
+def _check_redis(subject: str, parts: SplitResult) -> Iterator[Diagnosis]:
+    try:
+        host = parts.hostname or "127.0.0.1"
+        place = f"[{host}]" if ":" in host else host
+        local = is_local(Address.parse(f"tcp://{place}:{parts.port or _REDIS_PORT}"))
+    except AddressError as error:
+        yield Diagnosis(Level.PROBLEM, subject, str(error), "redis://HOST:PORT/DB")
+        return
+    fine = True
+    if parts.scheme == "redis" and not local:
+        fine = False
+        text = "without TLS: whoever is on the way reads and changes all events, and the password"
+        yield Diagnosis(Level.WEAK, subject, text, "rediss://, with TLS in redis.conf")
+    if parts.password is None:
+        fine = False
+        who = "every program of this machine" if local else "whoever reaches that address"
+        text = f"without a password: {who} reads and changes all events"
+        level = Level.NOTE if local else Level.PROBLEM
+        yield Diagnosis(level, subject, text, "requirepass or an ACL in redis.conf")
+    if fine:
+        yield Diagnosis(Level.OK, subject, "with a password" + ("" if local else ", and over TLS"))
+
+
+# Segments that the disk should have room for at least.
+FEW_SEGMENTS: Final = 4
+MOST_FILES: Final = 1_000  # of a directory that are looked at
+
+_WHAT_SHOWS: Final = "who talked to whom, when and how much is not encrypted"
+
+
+def check_journal(path: Path | None) -> Iterator[Diagnosis]:
+    """What the settings (those in the file at `path`, and the variables) say of a journal."""
+    try:
+        settings = load_settings(path).journal
+    except ParleyError:
+        return  # said of the settings as a whole
+    yield from check_kept(settings)
+
+
+def check_kept(settings: JournalSettings) -> Iterator[Diagnosis]:
+    """What settings say of a journal; nothing without one."""
+    if settings.directory is None and not settings.auditors:
+        return
+    if settings.directory is None or not settings.auditors:
+        what = "a directory" if settings.directory is None else "an auditor's key"
+        text = f"the settings of the journal lack {what}: parley serve will not start"
+        yield Diagnosis(
+            Level.PROBLEM, "journal", text, "name journal.directory and journal.auditors"
+        )
+        return
+    yield from _check_directory(settings, settings.directory)
+    yield from _check_auditors(settings)
+    yield from _check_keys([settings.directory, *_home()])
+
+
+def _check_directory(settings: JournalSettings, directory: Path) -> Iterator[Diagnosis]:
+    subject = f"journal {directory}"
+    if not directory.exists():
+        yield Diagnosis(Level.OK, subject, "it is not there yet; parley serve makes it")
+        return
+    if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        text = "it is not a directory that you can write to: parley serve will not start"
+        yield Diagnosis(Level.PROBLEM, subject, text, "name another one")
+        return
+    status = directory.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
+        text = "others may remove or replace segments, which only other journals would show"
+        yield Diagnosis(Level.PROBLEM, subject, text, f"chown {os.geteuid()} it, and chmod 700 it")
+    elif status.st_mode & _OTHERS:
+        text = f"others may look into it; {_WHAT_SHOWS}"
+        yield Diagnosis(Level.WEAK, subject, text, f"chmod 700 '{directory}'")
+    else:
+        yield Diagnosis(Level.OK, subject, "it is yours alone")
+    free = shutil.disk_usage(directory).free
+    if free < FEW_SEGMENTS * settings.segment_size:
+        text = f"{free:,} bytes are free: few segments of {settings.segment_size:,}"
+        follows = "the node will stop" if settings.on_failure == "stop" else "it will end"
+        yield Diagnosis(Level.WEAK, "journal's disk", f"{text}; once it is full, {follows}", _PRUNE)
+
+
+_PRUNE: Final = "parley journal prune --max-size, now and then"
+
+
+def _check_auditors(settings: JournalSettings) -> Iterator[Diagnosis]:
+    count = len(set(settings.auditors))
+    if count == 1:
+        text = "one can read the journal: if that key is lost, the journal cannot be read"
+        yield Diagnosis(Level.NOTE, "auditors", text, "name a second one, whose key is kept away")
+    else:
+        yield Diagnosis(Level.OK, "auditors", f"{count} can read the journal, each alone")
+
+
+def _check_keys(directories: Iterable[Path]) -> Iterator[Diagnosis]:
+    """A private key beside what is sealed to it protects nothing."""
+    for directory in directories:
+        try:
+            found = [path for path in sorted(directory.iterdir())[:MOST_FILES] if _is_key(path)]
+        except OSError:
+            continue
+        for path in found:
+            text = "an auditor's private key: whoever takes this machine reads its journal"
+            yield Diagnosis(Level.WEAK, f"file {path}", text, "keep it on another machine")
+
+
+def _is_key(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(AUDITOR_MAGIC)) == AUDITOR_MAGIC
+    except OSError:
+        return False  # not ours to read, so nor are its boxes to open
+
+
+def _home() -> list[Path]:
+    try:
+        return [default_known_peers().parent]
+    except ConfigError:
+        return []
+
+
+def findings(settings: Settings) -> list[dict[str, str]]:
+    """Of this machine, and of dialects, journal and bus of the settings; it reads files."""
+    return [asdict(found) for found in _diagnoses(settings)]
+
+
+def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
+    yield from check_machine()
+    yield from check_dialects(settings)
+    yield from check_kept(settings.journal)
+    yield from check_offered(settings)

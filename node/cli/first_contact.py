@@ -1,0 +1,136 @@
+"""Trust on first use: dial an address, and ask about a node that isn't on record.
+
+An unknown address is dialled twice: first with a temporary identity, to learn the node's id, which
+a user at a terminal is asked to confirm. Without a terminal the node is refused, unless `--trust`
+is given. A node cannot connect to itself, so users dial their own node with a temporary identity.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Final
+
+from parley._crypto.identity import Identity, NodeId
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.prompts import ask_on_terminal, can_ask
+from parley._node.cli.run import described, meet
+from parley._node.errors import ConfigError, NotTrustedError
+from parley._node.logs import one_line
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.trust.known_peers import KnownPeer, KnownPeers
+from parley._node.trust.petnames import fingerprint, in_two_lines
+from parley._node.trust.policies import Candidate, FirstUse, known_peers_of
+
+_STRANGER: Final = """\
+Nobody was met at {place} before. The node there has the id
+    {node_id}
+and is called, in words to read aloud,
+    {words}
+Whoever runs it sees the same with `parley id show`.
+Trust it from now on?"""
+
+
+@asynccontextmanager
+async def dialling_node(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Node]:
+    """A node that is to dial `address`, once it is known who is there.
+
+    Raises:
+        NotTrustedError: the person does not trust it. AddressError, and what `Node.connect`
+        raises: nobody can be met there.
+    """
+    identity = await _identity_for(options, out, Address.parse(address))
+    async with Node(identity, config=options.config()) as node:
+        yield node
+
+
+@asynccontextmanager
+async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
+    """A peer at `address`; leaving closes it and the node."""
+    async with dialling_node(options, out, address) as node:
+        peer = await meet(node, address, options.dialling_trust(address))
+        out.event("connected", **described(peer))
+        try:
+            yield peer
+            await peer.close()
+        finally:
+            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+
+
+async def _identity_for(options: NodeOptions, out: Output, address: Address) -> Identity:
+    """The identity to dial with."""
+    identity = options.identity()
+    there = address.node_id
+    policy = None if there or options.plaintext else options.dialling_trust(str(address))
+    known_peers = known_peers_of(policy)
+    if known_peers is not None:
+        on_record = known_peers.by_name(address.place)
+        if on_record is not None:
+            there = on_record.node_id
+        elif isinstance(policy, FirstUse):
+            there = await _who_is_there(options, address)
+            if there != identity.node_id:
+                trusted = options.trust is not None
+                await _introduce(out, known_peers, there, address.place, trusted=trusted)
+    if there != identity.node_id:
+        return identity
+    if not options.is_own:
+        raise ConfigError(f"{address} is the node of the key that you dial it with: take another")
+    if sys.stderr.isatty():
+        out.remark(f"{address.place} is your own node: you go there with a throw-away key")
+    return options.throw_away()
+
+
+async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
+    """The id that is proved there, to somebody who hangs up then."""
+    met: list[NodeId] = []
+
+    async def look(candidate: Candidate) -> bool:
+        met.append(candidate.node_id)
+        return False
+
+    async with Node(options.throw_away(), config=options.config()) as node:
+        try:
+            await meet(node, str(address), look)
+        except NotTrustedError:
+            if not met:
+                raise
+    return met[0]
+
+
+async def _introduce(
+    out: Output, known_peers: KnownPeers, there: NodeId, place: str, *, trusted: bool
+) -> None:
+    """Record the node at a place where none is on record. `trusted`: `--trust first-use` is given,
+    so that it is accepted where nobody can be asked."""
+    old = known_peers.lookup(there)
+    words = fingerprint(there)
+    if old is not None:
+        _say(f"the node at {place} is {_called(old)}, who is on record already")
+    elif can_ask(out):
+        question = _STRANGER.format(place=place, node_id=there, words=in_two_lines(words, "    "))
+        if not await ask_on_terminal(question):
+            raise NotTrustedError(f"the node at {place} was not trusted: {there}")
+    elif trusted:
+        _say(f"first met at {place}, and on record from now on: {there} ({words})")
+    else:
+        raise NotTrustedError(
+            f"cannot trust the node at {place!r}: it is not on record, and there is no terminal to "
+            f"ask at; its id is {there} ({words}); append #NODEID to the address, or give "
+            "--trust first-use"
+        )
+    known_peers.add(there, place, datetime.now(UTC))
+
+
+def _called(peer: KnownPeer) -> str:
+    """What the person calls a peer, or else where it was met first, or its id."""
+    named = [name for name in peer.names if "://" not in name]
+    return (*named, *peer.names, str(peer.node_id))[0]
+
+
+def _say(text: str) -> None:
+    print(f"parley: {one_line(text)}", file=sys.stderr, flush=True)

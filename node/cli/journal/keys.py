@@ -1,0 +1,38 @@
+"""`parley journal keygen`, and the auditors' key files that other commands read.
+
+Only public keys are printed.
+"""
+
+from pathlib import Path
+
+from parley._crypto.auditor import AuditorPrivateKey
+from parley._crypto.keyfile import load_auditor_key, save_auditor_key
+from parley._node.cli.output import Output
+from parley._node.cli.param_types import read_passphrase
+
+
+def keygen(
+    out: Path,
+    passphrase_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Make an auditor's key pair: a private key file, and the public key that nodes are told."""
+    passphrase = read_passphrase(passphrase_file)
+    made = AuditorPrivateKey.create()
+    save_auditor_key(out, made, passphrase)
+    show_auditor_key(Output(as_json), out, made)
+
+
+def show_auditor_key(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
+    """Print the public key of an auditor's key file."""
+    out.say(shown.public.text)
+    out.remark(f"the private key is in {path}; nodes take the line above (--auditor)")
+    out.done(path=str(path), auditor=shown.public.text)
+
+
+def read_auditor_keys(
+    paths: list[Path] | None, passphrase_file: Path | None
+) -> list[AuditorPrivateKey]:
+    """The keys in these files; raises KeyFileError, FileError."""
+    passphrase = read_passphrase(passphrase_file)
+    return [load_auditor_key(path, passphrase) for path in paths or ()]

@@ -1,0 +1,143 @@
+"""Values of options and arguments: JSON, sizes, durations, algorithms, secrets in files."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from parley._crypto.registry import NAMES, PARAMETERS, require_name
+from parley._lbm.codec import Encodable
+from parley._node.codec_faults import codec_fault
+from parley._node.errors import ConfigError, FileError
+from parley._node.protocol.limits import NEGOTIATED
+from parley._node.settings import secret_files
+
+
+def given_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> Encodable:
+    """What `name` says (`-` is for standard input), or in its place `--data-json`.
+
+    Raises:
+        ConfigError: both are given, or it is not JSON. FileError: standard input is closed.
+    """
+    if as_json is not None:
+        if text is not None:
+            raise ConfigError(f"give {name} or --data-json, not both")
+        try:
+            return parse_json(as_json)
+        except ValueError as error:
+            raise ConfigError(f"--data-json is {error}") from error
+    if text != "-":
+        return text
+    if sys.stdin is None:
+        raise FileError(
+            f"cannot read {name} '-' from standard input: it is closed; redirect a file to it"
+        )
+    # One byte more than can ever be sent is enough to be refused as too large.
+    return sys.stdin.buffer.read(NEGOTIATED["max_payload"].maximum + 1)
+
+
+def parse_json(text: str | bytes) -> Encodable:
+    """A value that is written as JSON.
+
+    Raises:
+        ValueError: not JSON; the text says why.
+    """
+    try:
+        value: Encodable = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {codec_fault(error)}") from error
+    except RecursionError as error:
+        raise ValueError(codec_fault(error)) from error
+    return value
+
+
+_AMOUNT: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)")
+_SIZES: Final = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+}
+_TIMES: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def parse_size(text: str) -> int:
+    """Bytes, of `10GB`, `512MiB` or the like; raises ConfigError."""
+    return round(_parse(text, _SIZES, "a size, such as 500MB or 10GiB"))
+
+
+def parse_duration(text: str) -> float:
+    """Seconds, of `30d`, `12h` or the like; raises ConfigError."""
+    return _parse(text, _TIMES, "a time, such as 30d, 12h or 90m")
+
+
+def _parse(text: str, units: Mapping[str, int], what: str) -> float:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None or match["unit"] not in units:
+        raise ConfigError(f"{text!r} is not {what}; the units are {', '.join(units)}")
+    return float(match["number"]) * units[match["unit"]]
+
+
+def read_passphrase(path: Path | None) -> bytes | None:
+    """The passphrase in a file, without the line's end.
+
+    Raises:
+        FileError: it cannot be read, or is empty.
+    """
+    return None if path is None else _secret(secret_files.read_passphrase, path)
+
+
+def read_network_key(path: Path | None) -> bytes | None:
+    """A network key: 32 bytes, raw or as 64 hex digits.
+
+    Raises:
+        FileError: it cannot be read, or does not hold a network key.
+    """
+    return None if path is None else _secret(secret_files.read_network_key, path)
+
+
+def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) -> bytes:
+    return read(path, warn)
+
+
+def warn(sentence: str) -> None:
+    """Say something on standard error that does not end the command."""
+    print(f"parley: warning: {sentence}", file=sys.stderr)
+
+
+def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:
+    """The names of a comma list, each once; empty if it is not given.
+
+    Raises:
+        ConfigError: a list without names. UnknownAlgorithmError: an unknown name.
+    """
+    return tuple(require_name(parameter, name) for name in _listed(parameter, text))
+
+
+def _listed(option: str, text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        # An empty variable of a script must not pass for an option that is not given.
+        raise ConfigError(f"the {option} list is empty")
+    return names
+
+
+def parse_required(text: str | None) -> dict[str, frozenset[str]]:
+    """The names of `--require`, by what they are algorithms of; raises as `parse_names`."""
+    required: dict[str, set[str]] = {}
+    for name in _listed("require", text):
+        parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)
+        if parameter is None:
+            raise ConfigError(f"--require {name}: unknown algorithm")
+        required.setdefault(parameter, set()).add(name)
+    return {parameter: frozenset(names) for parameter, names in required.items()}

@@ -1,0 +1,222 @@
+"""`parley pipeline run`, `follow` and `report`: journals to tables, and tables to a page.
+
+Each record is in the tables once, however often `run` and `follow` are repeated or killed. The
+first signal ends `follow` after the current batch, with complete tables; the second ends it
+immediately, and the next run repeats the unfinished batch.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from time import sleep
+from types import FrameType
+from typing import Final
+
+from parley._node.cli.journal.keys import read_auditor_keys
+from parley._node.cli.output import Output
+from parley._node.cli.spark_session import (
+    are_small,
+    gold_store,
+    is_there,
+    nothing_new,
+    places,
+    remove,
+    spark_session,
+)
+from parley._node.cli.terminal import during, staged
+from parley._node.errors import FileError
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+
+_PATIENCE: Final = 0.2  # seconds between two looks for a directory
+
+
+def run(
+    journals: str,
+    tables: str,
+    auditor_key: list[Path] | None,
+    passphrase_file: Path | None,
+    no_payloads: bool,
+    rebuild: bool,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    as_json: bool,
+) -> None:
+    """Make tables of journals: what is new since the last run.
+
+    Spark is started only if there is something new. Silver that is missing or damaged is made
+    again from bronze.
+    """
+    out = Output(as_json)
+    keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+    with places(journals, tables, remote), staged(out) as stage:
+        if rebuild:
+            stage("removing the tables")
+            remove(tables, remote)
+        stage("looking for what is new")
+        outcome = nothing_new(journals, tables, remote)
+        if outcome is None:
+            brief = are_small(journals)
+            stage("starting Spark")
+            with spark_session(master, remote, memory, brief=brief) as spark:
+                from parley._pipeline.jobs import run as run_job
+
+                outcome = run_job(
+                    spark, journals, tables, keys, payloads=not no_payloads, stage=stage
+                )
+                stage("stopping Spark")
+    statuses = ", ".join(f"{count:,} {status}" for status, count in outcome.events.most_common())
+    out.say(f"{outcome.events.total():,} events and notes ({statuses or 'none'})")
+    if outcome.findings:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in outcome.findings.most_common())
+        out.say(f"{outcome.findings.total():,} findings: {kinds}")
+    else:
+        out.say("no findings")
+    if not keys:
+        out.say("nothing was decrypted: no auditor's key was given")
+    out.done(
+        events=outcome.events.total(),
+        statuses=outcome.events,
+        findings=outcome.findings.total(),
+        kinds=outcome.findings,
+        decrypted=bool(keys),
+    )
+
+
+def follow(
+    journals: str,
+    tables: str,
+    auditor_key: list[Path] | None,
+    passphrase_file: Path | None,
+    no_payloads: bool,
+    every: float,
+    refresh: float,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    as_json: bool,
+) -> None:
+    """Make tables of journals while they are written, until it is stopped.
+
+    Waits for a directory of journals that is not there yet.
+    """
+    out = Output(as_json)
+    keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+
+    def refreshed() -> None:
+        out.say("the tables are up to date")
+        out.event("refreshed")
+
+    with _stop() as stop:
+        _wait_for(journals, remote, stop, out)
+    if stop.is_set():
+        out.done()
+        return
+    with ExitStack() as ending:
+        ending.enter_context(places(journals, tables, remote))
+        with during(out, "starting Spark"):
+            spark = ending.enter_context(spark_session(master, remote, memory))
+        # After it: a session in this process takes SIGINT for itself.
+        stop = ending.enter_context(_stop())
+        from parley._pipeline.jobs import follow as follow_job
+
+        out.say("following; Ctrl-C stops")
+        out.event("following")
+        follow_job(
+            spark,
+            journals,
+            tables,
+            keys,
+            payloads=not no_payloads,
+            every=every,
+            refresh_every=refresh,
+            stopped=stop.is_set,
+            refreshed=refreshed,
+            during=partial(during, out),
+        )
+        with during(out, "stopping Spark"):
+            ending.close()
+    out.done()
+
+
+def report(
+    tables: str,
+    html: Path,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    rows: int,
+    without_events: bool,
+    as_json: bool,
+) -> None:
+    """Write the report of the tables as one HTML page.
+
+    Spark is started only if this machine does not see the tables. Nodes have the names that they
+    have among your known peers.
+    """
+    out = Output(as_json)
+    if not html.parent.is_dir():
+        raise FileError(f"there is no directory {html.parent}")
+    with staged(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
+        from parley._pipeline.report.writing import write_report
+
+        write_report(
+            store,
+            html,
+            names=_known_names(),
+            rows=rows,
+            without_events=without_events,
+            stage=stage,
+        )
+    out.say(f"wrote {html}")
+    out.done(html=str(html), size=html.stat().st_size)
+
+
+def _known_names() -> dict[str, str]:
+    """The names of known peers that are none of their addresses, by node id."""
+    return {
+        str(peer.node_id): name
+        for peer in KnownPeers(default_known_peers())
+        for name in [next((one for one in peer.names if "://" not in one), None)]
+        if name is not None
+    }
+
+
+def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> None:
+    if is_there(journals, remote):
+        return
+    out.say(f"waiting for {journals}, which is not there yet; Ctrl-C stops")
+    out.event("waiting")
+    while not (stop.is_set() or is_there(journals, remote)):
+        sleep(_PATIENCE)
+
+
+class _Stop:
+    """Set by the first signal; a second one ends the command as signals do."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def is_set(self) -> bool:
+        """Whether a signal came."""
+        return self._asked
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """A signal came."""
+        # Not raised here: this may be in the middle of a word to Spark's Java.
+        self._asked = True
+        for either in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(either, signal.default_int_handler)
+
+
+@contextmanager
+def _stop() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,1 +1,0 @@
-"""`parley pipeline`: from journals to tables and a report, on Apache Spark."""

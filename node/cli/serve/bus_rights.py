@@ -1,0 +1,45 @@
+"""Who may use the bus of a server: the rights of the settings, which a reload replaces."""
+
+from collections.abc import Awaitable
+
+from parley._node.bus.remote.authorisation import BusRequest
+from parley._node.errors import ConfigError
+from parley._node.handlers.permissions import Roles
+from parley._node.settings.tables import BusSettings
+
+
+class BusRights:
+    """Who may do what to the bus of a server: what its settings say, which may change, of nodes
+    and of `roles`."""
+
+    def __init__(self, settings: BusSettings, roles: Roles) -> None:
+        self._roles = roles
+        self.change(settings)
+
+    def change(self, settings: BusSettings) -> None:
+        """Have these from the next request on."""
+        self._rights = settings.rights
+
+    def allow(self, request: BusRequest) -> bool | Awaitable[bool]:
+        """Whether a request of a peer is allowed; where a role decides, that may have to be asked
+        of the application."""
+        who, group, name = request.peer.node_id, request.group or "", request.name or ""
+        roles = frozenset(
+            right.role
+            for right in self._rights
+            if right.allows(who, request.action, name, group, (right.role,))
+        )
+        if "" in roles:
+            return True
+        if not roles or who is None:
+            return False
+        return self._roles.include(roles, who, request.peer.backend.now())
+
+
+def require_bus(settings: BusSettings) -> None:
+    """Raise ConfigError if there are rights, and no bus."""
+    if settings.allow and settings.url is None:
+        raise ConfigError(
+            f"cannot allow {next(iter(settings.allow))} on the bus: no bus is configured; "
+            "give --bus, or set bus.url"
+        )

@@ -1,0 +1,178 @@
+"""SIGHUP: read the settings again and apply those that can change without a restart, all or none.
+
+If the new settings are invalid, the old ones stay, and the log has the reason. Settings that need
+a restart are logged.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from parley._crypto.identity import NodeId
+from parley._node.cli.exit_codes import failure
+from parley._node.cli.logging_setup import change_level
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output, unread
+from parley._node.cli.serve.application import Application
+from parley._node.cli.serve.bus_rights import BusRights, require_bus
+from parley._node.cli.serve.supervisor import Supervisor
+from parley._node.config import CHANGEABLE, NodeConfig
+from parley._node.handlers.permissions import read_roles
+from parley._node.node import Node
+from parley._node.server.federation import Federation
+from parley._node.settings import Settings
+from parley._node.settings.sources import changed, taken_up
+from parley._node.trust.policies import TrustPolicy
+
+logger = logging.getLogger("parley.settings")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """What runs, and has settings that may change. Limits and trust of a node that the module of
+    an `application` has made are the module's."""
+
+    node: Node
+    federation: Federation | None
+    rights: BusRights
+    supervisor: Supervisor
+    out: Output
+    application: Application | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reread:
+    """What was read: the settings that will hold, and what was made of them."""
+
+    settings: Settings
+    config: NodeConfig
+    trust: TrustPolicy | None  # None: as it is
+    roles: dict[NodeId, frozenset[str]] | None  # likewise: an application may have loaded some
+    level: str
+    taken: list[str]
+    restart: list[str]
+
+
+class Reloader:
+    """Reads settings with `read`, under what the `options` say; `settings` are those that hold."""
+
+    def __init__(
+        self, read: Callable[[], Settings], options: NodeOptions, settings: Settings
+    ) -> None:
+        self._read = read
+        self._options = options
+        self._settings = settings
+        self._served: RunningServer | None = None
+
+    @asynccontextmanager
+    async def serving(self, served: RunningServer) -> AsyncIterator[None]:
+        """While it lasts, a hangup changes what is `served`; before and after, nothing."""
+        self._served = served
+        try:
+            yield
+        finally:
+            self._served = None
+
+    async def hangup(self) -> None:
+        """Read the settings again. Whatever is wrong with them is logged, and raised to nobody."""
+        served = self._served
+        if served is None:
+            text = "SIGHUP is ignored: the server is not ready yet, or it is closing"
+            logger.warning(text, extra={"event": "reload.ignored"})
+            return
+        with served.supervisor.reloading():
+            try:
+                reread = await to_thread.run_sync(self._reread, served)
+                await _apply(reread, served, self._settings)
+            except Exception as error:
+                found = failure(error)
+                logger.error(
+                    "the settings were read again, and stay as they were: %s",
+                    found.text if found is not None else _unknown(error),
+                    exc_info=error if found is None else None,
+                    extra={"event": "reload.failed"},
+                )
+                with unread():
+                    served.out.event("reload-failed", text=found.text if found else _unknown(error))
+                return
+        self._settings = reread.settings
+        self._tell(reread, served.out)
+
+    # Inside.
+
+    def _reread(self, served: RunningServer) -> _Reread:
+        new = self._read()
+        require_bus(new.bus)
+        taken, restart = changed(self._settings, new)
+        # What did not begin with the server needs more than what may change of it.
+        there = {"federation": served.federation, "bus": self._settings.bus.url}
+        restart += [name for name in taken if there.get(name.partition(".")[0], True) is None]
+        restart.sort()
+        taken = [name for name in taken if name not in restart]
+        settings = taken_up(self._settings, new)
+        options = self._options.over(settings)
+        config, trust = served.node.config, None
+        if served.application is None or served.application.own_node(options) is None:
+            new_config, trust = options.config(), options.listening_trust()
+            config = replace(config, **{name: getattr(new_config, name) for name in CHANGEABLE})
+        return _Reread(
+            settings,
+            config,
+            trust,
+            self._read_roles(settings.serve.roles),
+            options.log_level or settings.serve.log_level,
+            taken,
+            restart,
+        )
+
+    def _read_roles(self, path: Path | None) -> dict[NodeId, frozenset[str]] | None:
+        """Those of the file; none where there was one before."""
+        if path is not None:
+            return read_roles(path)
+        return None if self._settings.serve.roles is None else {}
+
+    def _tell(self, reread: _Reread, out: Output) -> None:
+        logger.info(
+            "settings reloaded, and every peer's trust checked again; changed: %s",
+            ", ".join(reread.taken) or "none",
+            extra={"event": "reload.done", "changed": reread.taken},
+        )
+        with unread():
+            out.say(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
+            out.event("reloaded", changed=reread.taken, restart=reread.restart)
+        if reread.restart:
+            logger.warning(
+                "these settings have changed and need a restart: %s",
+                ", ".join(reread.restart),
+                extra={"event": "reload.needs-restart", "settings": reread.restart},
+            )
+
+
+def _unknown(error: Exception) -> str:
+    return f"internal error: {type(error).__name__}: {error}"
+
+
+async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
+    """Change what runs; what does not go is raised, and what went before it is taken back."""
+    node, rights, new = served.node, served.rights, reread.settings
+    with ExitStack() as undo:
+        was = node.config
+        node.change_limits(reread.config)
+        undo.callback(node.change_limits, was)
+        rights.change(new.bus)
+        undo.callback(rights.change, before.bus)
+        if served.federation is not None:
+            change, old = served.federation.change_members, before.federation
+            if (old.members, old.carry) != (new.federation.members, new.federation.carry):
+                change(new.federation.members, new.federation.carry)
+                undo.callback(change, old.members, old.carry)
+        if reread.roles is not None:
+            undo.callback(setattr, node.roles, "loaded", node.roles.loaded)
+            node.roles.loaded = reread.roles
+        await (node.review() if reread.trust is None else node.change_trust(reread.trust))
+        undo.pop_all()
+    change_level(reread.level, access=new.serve.access_log, requests=new.serve.log_requests)

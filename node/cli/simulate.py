@@ -1,0 +1,155 @@
+"""`parley simulate`: journals of real nodes with generated traffic in simulated time.
+
+The totals it reports are counted from the journals.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
+from parley._crypto.keyfile import load_auditor_key, save_auditor_key
+from parley._node.apps.simulate.plan import Plan, Traffic
+from parley._node.apps.simulate.tally import Counts, Tally, count
+from parley._node.apps.simulate.world import Keeping, simulate
+from parley._node.cli.logging_setup import set_up_logging
+from parley._node.cli.output import Output
+from parley._node.cli.run import event_loop, until_interrupted
+from parley._node.cli.terminal import staged
+from parley._node.errors import ConfigError, FileError
+from parley._node.journal.segments import list_segments
+from parley._node.protocol.codes import result_label
+
+KEY_FILE = "auditor.key"
+
+
+def simulation(
+    journals: Path,
+    nodes: int,
+    minutes: float,
+    seed: int,
+    auditor: str | None,
+    segment_size: int,
+    rate: float,
+    traffic: list[str] | None,
+    payload: int | None,
+    burst: int | None,
+    latency: float,
+    one_suite: bool,
+    loop: str,
+    as_json: bool,
+) -> None:
+    """Run nodes with made-up traffic in simulated time, and keep their journals."""
+    set_up_logging("error")
+    out = Output(as_json)
+    plan = Plan(
+        nodes=nodes,
+        minutes=_positive("--minutes", minutes),
+        seed=seed,
+        rate=_positive("--rate", rate),
+        payload=payload,
+        burst=burst,
+        latency=_positive("--latency", latency, least=0.0),
+        traffic=frozenset(map(Traffic, traffic or Traffic)),
+        mixed=not one_suite,
+    )
+    if journals.is_dir() and list_segments(journals):
+        raise FileError(f"{journals} has journals already")
+    journals.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key, key_file = _auditor(auditor, journals.absolute().parent / KEY_FILE)
+    began = perf_counter()
+    tally = _simulated(out, plan, Keeping(journals, key, segment_size), loop)
+    seconds = perf_counter() - began
+    with staged(out) as stage:
+        stage("counting what was kept")
+        counts = count(journals)
+    _show(out, tally, counts, seconds)
+    if key_file is not None:
+        out.say(f"auditor    {key_file}")
+    out.done(
+        journals=str(journals),
+        auditor=key.text,
+        auditor_key_file=str(key_file) if key_file else None,
+        seconds=seconds,
+        simulated_seconds=plan.seconds,
+        kept=counts.fields(),
+        traffic=tally.fields(),
+    )
+
+
+def _simulated(out: Output, plan: Plan, keeping: Keeping, loop: str) -> Tally:
+    tallies: list[Tally] = []
+    with _progress(out, plan) as passed:
+
+        async def running() -> None:
+            tallies.append(await simulate(plan, passed, keeping))
+
+        anyio.run(until_interrupted, running, **event_loop(loop))
+    return tallies[0]
+
+
+def _positive(option: str, value: float, least: float | None = None) -> float:
+    if not (0 < value < 1e6 or value == least):
+        raise ConfigError(f"{option} is a number above 0, or 0 where that is allowed")
+    return value
+
+
+def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:
+    """The public key to seal to, and the file of its private one, if that is ours to know."""
+    if text is not None:
+        return AuditorKey.parse(text), None
+    if path.exists():
+        return load_auditor_key(path).public, path
+    key = AuditorPrivateKey.create()
+    save_auditor_key(path, key)
+    return key.public, path
+
+
+@contextmanager
+def _progress(out: Output, plan: Plan) -> Iterator[Callable[[float], None]]:
+    """A bar over simulated time, for people at a terminal."""
+    progress = out.bar(
+        TextColumn("simulating"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} s"),
+        TimeRemainingColumn(),
+    )
+    with progress:
+        task = progress.add_task("", total=plan.seconds)
+        yield lambda seconds: progress.update(task, completed=seconds)
+
+
+def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
+    events = counts.total()
+    table = Table("what", "count", "how")
+    rows: list[tuple[str, int, dict[str, Any]]] = [
+        ("sessions", tally.sessions, tally.endings),
+        ("calls", tally.calls.total(), by_name(tally.outcomes())),
+        ("notes published", tally.published.total(), tally.published),
+        ("notes received", tally.received.total(), tally.received),
+        ("slow consumers", tally.slow_resets.total(), tally.slow_resets),
+        ("named events", tally.emits.total(), tally.emits),
+        ("files", tally.files.total(), tally.files),
+        ("key updates, rekeys", tally.key_updates + tally.rekeys, {}),
+        ("events kept", events, {}),
+        ("segments", counts.segments, {"bytes": counts.size}),
+    ]
+    for what, number, how in rows:
+        table.add_row(what, f"{number:,}", ", ".join(f"{k}: {v:,}" for k, v in sorted(how.items())))
+    out.table(table)
+    out.say(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")
+
+
+def by_name(outcomes: Counter[str]) -> dict[str, int]:
+    """Calls by outcome, where a code that has a name is called by it."""
+    return {
+        result_label(int(outcome)) if outcome.isdecimal() else outcome: count
+        for outcome, count in outcomes.items()
+    }

@@ -1,0 +1,238 @@
+"""The Spark session of a command, and the directories of journals and tables.
+
+Spark is imported only when a command needs it.
+"""
+
+import fcntl
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from glob import glob, has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from parley._node.cli.logging_setup import set_up_logging
+from parley._node.errors import ConfigError, FileError, UnreachableError
+from parley._node.logs import needs_extra
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from parley._pipeline.gold.outcome import Outcome
+    from parley._pipeline.gold.store import GoldStore
+
+
+_CONNECT_PORT = 15002
+# Java compiles what it runs often, and what it runs very often once more, better and slower: that
+# takes a third of its time where there is little to do.
+_BRIEF = "-XX:TieredStopAtLevel=1"
+_SMALL = 2**28  # bytes of journals
+_PATIENCE = 10  # seconds until a server must have answered
+LOCK = ".lock"  # in the directory of tables, held by the command that writes them
+
+
+@contextmanager
+def spark_session(
+    master: str | None, remote: str | None, memory: str, *, brief: bool = False
+) -> Iterator["SparkSession"]:
+    """A session that ends with the command; a `brief` one is over before its Java would be warm.
+
+    Raises ConfigError without the extra, for options that do not go together or a Java that
+    does not start with them, NoJavaError, UnreachableError for a server that does not answer and
+    for a Java that ends meanwhile.
+    """
+    if master is not None and remote is not None:
+        raise ConfigError(
+            f"cannot use --master {master} with --remote {remote}: leave one of the options out"
+        )
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from parley._pipeline.spark import java_has_ended, open_session
+    except ImportError as error:
+        raise _without_extra(error) from error
+    if remote is not None:
+        _check_server(remote)
+    with _tracebacks_unlogged():
+        try:
+            session = open_session(
+                master=master, remote=remote, memory=memory, java_options=_BRIEF if brief else ""
+            )
+        except PySparkException as error:
+            if error.getCondition() == "JAVA_GATEWAY_EXITED":
+                raise ConfigError(
+                    "Spark's Java ended before it was ready; it says why above. Is --memory "
+                    f"{memory} a size that it takes, and that this machine has?"
+                ) from error
+            raise UnreachableError(f"no session of Spark: {_first_line(error)}") from error
+        try:
+            try:
+                yield session
+            finally:
+                session.stop()
+        except (Py4JError, ConnectionError) as error:
+            if not java_has_ended():
+                raise
+            raise UnreachableError(
+                f"Spark's Java process ended early ({type(error).__name__}): the machine may be "
+                "out of memory; set its limit with --memory"
+            ) from error
+
+
+@contextmanager
+def _tracebacks_unlogged() -> Iterator[None]:
+    """How a command ends is said in a sentence, by Ctrl-C or by Java's end: what Spark's way to
+    its Java, py4j, logs of that is left out."""
+    set_up_logging("error")
+    # Of these: the root's own filter is not asked about what py4j's loggers hand up to it.
+    handlers = list(logging.getLogger().handlers)
+    for handler in handlers:
+        handler.addFilter(_is_not_of_py4j)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | None":
+    """What the tables hold, if nothing in the journals is new; None if that is not known."""
+    if remote is not None:
+        return None
+    try:
+        from parley._pipeline.again import unchanged
+    except ImportError:
+        return None  # it is said when Spark is asked for
+    return unchanged(journals, tables)
+
+
+def remove(tables: str, remote: str | None) -> None:
+    """Remove tables and their checkpoint. Raises ConfigError: this machine does not see them; and
+    OSError."""
+    try:
+        from parley._pipeline.checkpoint import remove_tables
+        from parley._pipeline.tables import local_directory
+    except ImportError as error:
+        raise _without_extra(error) from error
+    directory = None if remote is not None else local_directory(tables)
+    if directory is None:
+        raise ConfigError(
+            f"cannot remove the tables in '{tables}': --rebuild needs a directory of this machine; "
+            "remove them where they are"
+        )
+    remove_tables(directory)
+
+
+@contextmanager
+def gold_store(
+    tables: str,
+    master: str | None,
+    remote: str | None,
+    memory: str,
+    stage: Callable[[str], None],
+) -> Iterator["GoldStore"]:
+    """Where gold is: a directory, or else what Spark sees, which is told to `stage`. Raises as
+    `spark_session`."""
+    if remote is None:
+        try:
+            from parley._pipeline.again import gold_directory
+        except ImportError as error:
+            raise _without_extra(error) from error
+        directory = gold_directory(tables)
+        if directory is not None:
+            yield directory
+            return
+    stage("starting Spark")
+    with spark_session(master, remote, memory) as spark:
+        from parley._pipeline.gold.cluster import GoldCluster
+        from parley._pipeline.tables import Tables
+
+        yield GoldCluster(Tables(spark, tables))
+        stage("stopping Spark")
+
+
+def are_small(journals: str) -> bool:
+    """Whether the journals, as far as they are seen here, are soon done with."""
+    places = glob(journals) if has_magic(journals) else [journals.removeprefix("file://")]
+    return sum(_size(path) for place in places for path in Path(place).glob("*")) <= _SMALL
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # a node has just closed that segment, and it has another name
+        return 0
+
+
+def is_there(journals: str, remote: str | None) -> bool:
+    """Whether there is a directory of journals, as far as this machine can tell."""
+    if remote is not None or has_magic(journals):
+        return True
+    return Path(journals.removeprefix("file://")).is_dir()
+
+
+@contextmanager
+def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
+    """Make the directory of tables, for its owner alone: payloads are in them; and hold it.
+
+    Raises ConfigError without the extra; FileError if there is no directory of journals, or another
+    command writes these tables; OSError. What a server of Spark's sees is not looked at.
+    """
+    if remote is not None:
+        yield
+        return
+    if not is_there(journals, remote):
+        raise FileError(f"there is no directory {journals}")
+    try:
+        from parley._pipeline.tables import local_directory  # no other command imports the pipeline
+    except ImportError as error:
+        raise _without_extra(error) from error
+    directory = local_directory(tables)
+    if directory is None:
+        yield
+        return
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Held by this process and by none that it starts: the system frees it, however we end.
+    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileError(f"another command is writing the tables in {tables}") from error
+        yield
+    finally:
+        os.close(lock)
+
+
+def _check_server(remote: str) -> None:
+    """Spark's client itself would try for ten minutes, without a word.
+
+    Raises ConfigError for what is not the address of a server, UnreachableError.
+    """
+    parts = urlsplit(remote)
+    try:
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if parts.scheme != "sc" or not host:
+        raise ConfigError(f"--remote is sc://HOST:PORT, not {remote}")
+    try:
+        socket.create_connection((host, port), _PATIENCE).close()
+    except OSError as error:
+        raise UnreachableError(f"no server of Spark's at {host}:{port}: {error}") from error
+
+
+def _without_extra(error: ImportError) -> ConfigError:
+    return ConfigError(needs_extra(f"the pipeline ({error.name})", "pipeline"))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

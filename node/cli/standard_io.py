@@ -1,0 +1,143 @@
+"""Standard input line by line, and standard output that doesn't block the event loop.
+
+Waiting for either can be cancelled: no thread is left in a read.
+"""
+
+import io
+import os
+import select
+import stat
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TextIO
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from parley._node.cli.output import writing_stdout
+from parley._node.errors import FileError, os_reason
+
+_PIECE = 65_536
+
+
+async def read_lines(descriptor: int, limit: int) -> AsyncGenerator[bytes]:
+    """The lines of a file without their ends; the last one needs none.
+
+    Raises:
+        FileError: a line is longer than `limit` bytes, or the file cannot be read.
+    """
+    async with aclosing(read_batches(descriptor, limit)) as batches:
+        async for batch in batches:
+            for line in batch:
+                yield line
+
+
+async def read_batches(descriptor: int, limit: int) -> AsyncGenerator[list[bytes]]:
+    """The same, as many at once as are there; in all not much more than 64 KiB or one line.
+
+    Raises:
+        FileError: as `read_lines`, after what came before that line.
+    """
+    waits, buffer, number = can_wait(descriptor), bytearray(), 0
+    while True:
+        piece = await _piece(descriptor, waits)
+        *ends, rest = piece.split(b"\n")
+        batch: list[bytes] = []
+        problem = None
+        for end in ends:
+            buffer += end
+            problem = _too_long(buffer, limit, number + len(batch) + 1)
+            if problem is not None:
+                break
+            batch.append(bytes(buffer))
+            buffer.clear()
+        number += len(batch)
+        if batch:
+            yield batch
+        buffer += rest
+        problem = problem or _too_long(buffer, limit, number + 1)
+        if problem is not None:
+            raise problem
+        if not piece:
+            break
+    if buffer:
+        yield [bytes(buffer)]
+
+
+def input_descriptor() -> int:
+    """The number of standard input.
+
+    Raises:
+        FileError: it is closed.
+    """
+    try:
+        if sys.stdin is not None:
+            return sys.stdin.fileno()
+    except (io.UnsupportedOperation, ValueError):
+        pass
+    raise FileError("cannot read standard input: it is closed; redirect a file or a pipe to it")
+
+
+def can_wait(descriptor: int) -> bool:
+    """Whether a loop can wait for a file: pipes, sockets and terminals. Others are ready."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+class Pace:
+    """Prints to a file without standing still when it takes no more, as a full pipe does. What
+    several tasks print comes one after the other."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+        self._descriptor: int | None = None
+        self._turn = anyio.Lock(fast_acquire=True)
+        try:
+            if file is not None and can_wait(file.fileno()):
+                self._descriptor = file.fileno()
+        except (OSError, ValueError):
+            pass  # no file of the system's: it is memory, and always ready
+        self._poll = select.poll()
+        if self._descriptor is not None:
+            self._poll.register(self._descriptor, select.POLLOUT)
+
+    async def room(self) -> None:
+        """Wait, if need be. A file whose reader has left is ready: printing will tell."""
+        if self._descriptor is not None and not self._poll.poll(0):
+            await anyio.wait_writable(self._descriptor)
+
+    async def print(self, text: str) -> None:
+        """Print it all; a cancelled print may have printed a beginning.
+
+        Raises:
+            OSError: the file takes nothing more, such as a pipe whose reader has left.
+        """
+        async with self._turn:
+            if self._descriptor is None or self._file is None:
+                with writing_stdout():
+                    print(text, end="", file=self._file, flush=True)
+                return
+            self._file.flush()
+            rest = text.encode(self._file.encoding or "utf-8", "backslashreplace")
+            while rest:
+                await self.room()
+                # A pipe that takes anything takes this much at once (POSIX).
+                rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
+
+
+async def _piece(descriptor: int, waits: bool) -> bytes:
+    try:
+        if waits:
+            await anyio.wait_readable(descriptor)
+        else:
+            await checkpoint()
+        return os.read(descriptor, _PIECE)
+    except OSError as error:
+        raise FileError(f"cannot read standard input: {os_reason(error)}") from error
+
+
+def _too_long(line: bytearray, limit: int, number: int) -> FileError | None:
+    if len(line) <= limit:
+        return None
+    return FileError(f"line {number:,} is longer than {limit:,} bytes")

@@ -1,0 +1,294 @@
+"""Connections by a short code, on both sides: the sender shows the code, the receiver types it."""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
+from typing import Final
+
+import anyio
+
+from parley._crypto.identity import Identity, NodeId
+from parley._node.apps.codes.code import SECONDS, Code, CodeGoneError, draw_slot
+from parley._node.apps.codes.exchange import LABEL as CODE_LABEL
+from parley._node.apps.codes.exchange import CodeGiver, take_code
+from parley._node.apps.codes.slots import claim_slot, find_slot, free_slot, keep_slot
+from parley._node.apps.transfer.protocol import LABEL
+from parley._node.cli.first_contact import dialling_node
+from parley._node.cli.options import NodeOptions
+from parley._node.cli.output import Output
+from parley._node.cli.param_types import warn
+from parley._node.cli.run import hinting, make_node
+from parley._node.discovery.discovery import announce, find
+from parley._node.errors import ConfigError, HandshakeError, KnownPeersError, ParleyError
+from parley._node.node import Node
+from parley._node.peer.peer import Peer
+from parley._node.protocol.codes import CloseCode
+from parley._node.transport.address import Address
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from parley._node.trust.petnames import fingerprint, in_two_lines
+from parley._node.trust.policies import AnyPeer, Pinned
+from parley._node.tunnels.home_server import Home
+
+EVERYWHERE: Final = "tcp://0.0.0.0:0"
+# Of an address that is all of a machine's: its kind, one of documentation, and loopback.
+_ELSEWHERE: Final = {
+    "0.0.0.0": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),  # noqa: S104  # not bound here
+    "::": (socket.AF_INET6, "2001:db8::1", "::1"),
+}
+
+
+@dataclass(frozen=True)
+class WaysToMeet:
+    """How the giver of a code is found."""
+
+    home: str | None
+    listen: Sequence[str]
+    announced: bool
+
+    @classmethod
+    def chosen(
+        cls, home: str | None, listen: list[str] | None, announced: bool | None
+    ) -> "WaysToMeet":
+        """What the options say; ConfigError if they exclude each other."""
+        places = listen or ([] if home else [EVERYWHERE])
+        if announced and not places:
+            raise ConfigError(
+                f"cannot use --announce with --home {home}: it announces a listening address; "
+                "give --listen too"
+            )
+        found = find_spec("zeroconf") is not None
+        tcp = any(place.startswith("tcp://") for place in places)
+        default = found and tcp and not home
+        return cls(home, places, default if announced is None else announced)
+
+
+@asynccontextmanager
+async def met_by_code(
+    options: NodeOptions, out: Output, meeting: WaysToMeet
+) -> AsyncIterator[Peer]:
+    """The peer that took the code which is shown, and is on record from now on.
+
+    Raises:
+        WrongCodeError, CodeGoneError: as `CodeGiver.taker`. And what it takes to wait somewhere.
+    """
+    async with AsyncExitStack() as stack:
+        if meeting.home is None:
+            node = await stack.enter_async_context(make_node(options, options.listening_trust()))
+        else:
+            node = await stack.enter_async_context(dialling_node(options, out, meeting.home))
+            await node.change_trust(options.listening_trust())
+        home = kept = None
+        slot = draw_slot()
+        if meeting.home is not None:
+            home = await stack.enter_async_context(
+                entered_home(node, options, meeting.home, CODE_LABEL)
+            )
+            session = await home.ready()
+            slot = await claim_slot(session)
+            kept = partial(keep_slot, home, session, slot)
+        code = Code.draw(slot)
+        giver = CodeGiver(node, code, lambda peer: _failed(out, peer))
+        places = [await node.listen(place) for place in meeting.listen]
+        if meeting.announced:
+            await stack.enter_async_context(announce(node, slot=slot))
+        _show(out, code, places, meeting)
+        async with anyio.create_task_group() as tasks:
+            if kept is not None:
+                tasks.start_soon(kept)
+            peer = await giver.taker()
+            tasks.cancel_scope.cancel()
+        if home is not None:
+            await _freed(home, slot)
+        assert peer.node_id is not None  # it is proved by the code
+        await node.change_trust(Pinned(peer.node_id))  # nobody else stays
+        put_on_record(out, peer.node_id)
+        yield peer
+
+
+@asynccontextmanager
+async def entered_home(
+    node: Node, options: NodeOptions, address: str, export: str
+) -> AsyncIterator[Home]:
+    """A home at which the node is logged in."""
+    trust = options.dialling_trust(address)
+    async with node.home(address, exports=[export], trust=trust) as home:
+        with hinting():
+            await home.ready(attempts=1)
+        yield home
+
+
+def put_on_record(out: Output, node_id: NodeId) -> None:
+    """Have a peer that a code has proved among the known ones; a file that does not let us is told,
+    and ends nothing."""
+    words = fingerprint(node_id)
+    out.event("met", node_id=str(node_id), words=words)
+    out.say(f"met   {out.petnames.beside(node_id)}")
+    out.say(f"      {in_two_lines(words, '      ')}")
+    try:
+        KnownPeers(default_known_peers()).add(node_id, None, datetime.now(UTC))
+    except (KnownPeersError, ConfigError) as error:
+        warn(f"not put on record: {error}")
+
+
+async def _freed(home: Home, slot: int) -> None:
+    with suppress(ParleyError):  # else it is when the session ends
+        await free_slot(home, slot)
+
+
+def _failed(out: Output, peer: str) -> None:
+    out.event("wrong-code", peer=peer)
+    out.say(f"somebody tried another code: {peer}")
+
+
+def _show(out: Output, code: Code, places: Sequence[str], meeting: WaysToMeet) -> None:
+    out.event(
+        "code",
+        code=str(code),
+        seconds=int(SECONDS),
+        addresses=list(places),
+        home=meeting.home,
+        announced=meeting.announced,
+    )
+    for port in [place.port for place in map(Address.parse, places) if place.host in _ELSEWHERE]:
+        out.say(f"listening on all network interfaces, port {port}; --listen ADDR restricts it")
+    out.say(f"code  {code}")
+    out.say(f"      good for one receiver, and for {SECONDS / 60:g} minutes")
+    ways = [f" --home {meeting.home}"] if meeting.home else []
+    ways += [""] if meeting.announced else []
+    ways += [f" --at {_dialled(place)}" for place in places]
+    for number, way in enumerate(ways):
+        out.say(f"{'   or' if number else 'there'} parley receive {code}{way}")
+
+
+def _dialled(place: str) -> str:
+    """An address as the other side may type it. The code proves who is there, so that it has no
+    node id; and one that is all of this machine's is the one that others would reach."""
+    address = Address.parse(place).without_node_id()
+    there = _ELSEWHERE.get(address.host)
+    if there is None:
+        return str(address)
+    version, elsewhere, loopback = there
+    with socket.socket(version, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((elsewhere, 9))
+            host = sock.getsockname()[0]  # nothing was sent
+        except OSError:
+            host = loopback
+    return str(replace(address, host=host))
+
+
+MOST_TRIED: Final = 3  # nodes on the local network that say they wait at the slot
+
+
+# Called with the node and the peer that has the code, before the peer is told so.
+Ready = Callable[[Node, Peer], object]
+
+
+@asynccontextmanager
+async def found_by_code(
+    options: NodeOptions, out: Output, code: Code, at: str | None, home: str | None, ready: Ready
+) -> AsyncIterator[Peer]:
+    """The peer that has the code: at an address, through a home, or on the local network.
+
+    Raises:
+        WrongCodeError, CodeGoneError: as `take_code`; or nobody waits there. ConfigError: both ways
+            are given, or none where the local network cannot be asked. And as `Node.connect`.
+    """
+    if at is not None and home is not None:
+        raise ConfigError(f"cannot use --at {at} with --home {home}: leave one of the options out")
+    if home is not None:
+        async with (
+            dialling_node(options, out, home) as node,
+            entered_home(node, options, home, LABEL) as server,
+        ):
+            there = await find_slot(server, code.slot)
+            if there == node.node_id:
+                raise ConfigError(
+                    f"cannot receive from {there.short}: it is your own node id; give --fresh on "
+                    "one side"
+                )
+            assert server.server is not None  # it has answered
+            peer = await server.reach(server.server, there)
+            await _prove(node, peer, code, ready)
+            yield peer
+        return
+    places = [(at,)] if at is not None else await _announced(out, code)
+    identities = _identities(options, places)
+    left = list(places)
+    for identity in identities:
+        async with Node(identity, config=options.config()) as node:
+            try:
+                peer = await _first(node, options, code, left, ready)
+            except HandshakeError as error:
+                if error.code != CloseCode.AUTHENTICATION_FAILED or identity is identities[-1]:
+                    raise
+                continue  # it may be our own node, which does not say so
+            yield peer
+            return
+
+
+async def _prove(node: Node, peer: Peer, code: Code, ready: Ready) -> None:
+    """Raises as `take_code`, and hangs up then."""
+    try:
+        await take_code(node, peer, code, partial(ready, node, peer))
+    except BaseException:
+        peer.live.drop(CloseCode.GOING_AWAY)
+        raise
+
+
+async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
+    """The addresses of each node on the local network that says it waits at the slot."""
+    if find_spec("zeroconf") is None:
+        raise ConfigError(
+            f"cannot find the sender of the code {code.slot}-..: searching the local network "
+            "requires the extra 'discovery'; give --at ADDR or --home ADDR"
+        )
+    out.remark("looking on the local network ..")
+    found = await find(slot=code.slot)
+    if not found:
+        raise CodeGoneError(
+            f"nobody on the local network waits at {code.slot}: give --at ADDR or --home ADDR, "
+            "as the sender shows it"
+        )
+    return [one.addresses for one in found[:MOST_TRIED]]
+
+
+def _identities(options: NodeOptions, places: Sequence[tuple[str, ...]]) -> list[Identity]:
+    """With whose key to go there, and then with whose. A node never talks to itself: whoever
+    receives from themselves does so with a throw-away one."""
+    identity = options.identity()
+    if not options.is_own:
+        return [identity]
+    there = {Address.parse(place).node_id for ways in places for place in ways}
+    fresh = options.throw_away()
+    return [fresh] if identity.node_id in there else [identity, fresh]
+
+
+async def _first(
+    node: Node,
+    options: NodeOptions,
+    code: Code,
+    places: list[tuple[str, ...]],
+    ready: Ready,
+) -> Peer:
+    """The first that has the code; else the last one's error. Who was met, and may have had its
+    guess, is no more among `places`."""
+    why: ParleyError = CodeGoneError("nobody waits for this code")
+    for place in list(places):
+        address, *also = place
+        # The code proves who it is, so that whoever answers will do until then.
+        trust = AnyPeer() if options.trust is None else options.dialling_trust(address)
+        try:
+            with hinting():
+                peer = await node.connect(address, also=also, trust=trust)
+            places.remove(place)
+            await _prove(node, peer, code, ready)
+        except ParleyError as error:
+            why = error
+        else:
+            return peer
+    raise why

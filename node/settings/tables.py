@@ -1,0 +1,556 @@
+"""The tables of a settings file as dataclasses, except [node]: [serve], [bus], [journal] .."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, get_args
+
+from parley._crypto.auditor import AuditorKey
+from parley._crypto.errors import IdentityError, InvalidKeyError
+from parley._crypto.identity import NodeId
+from parley._node.dialects.limits import DialectLimits
+from parley._node.dialects.values import Rest
+from parley._node.discovery.announcement import require_name
+from parley._node.errors import ConfigError
+from parley._node.federation.exports import Exports
+from parley._node.federation.limits import MOST_LINKS
+from parley._node.journal.options import LEAST_BUFFER_SIZE, SEGMENT_SIZE, Fsync, OnFailure
+from parley._node.protocol.config_types import check_types, setting
+from parley._node.protocol.event_types import LONGEST_EXPORT, MOST_EXPORTS, MOST_SERVERS
+from parley._node.transport.address import Address
+from parley._node.trust.policies import parse_trust
+
+if TYPE_CHECKING:
+    from parley._node.journal.journal import Journal
+
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+LOG_LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
+LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
+
+# A topic may have any character, = among them: the address is what begins like one.
+_FORWARD: Final = re.compile(r"(?P<topic>.+?)=(?P<address>(?:tcp|unix)://.*)", re.DOTALL)
+
+
+class ForwardedTopic(NamedTuple):
+    """A topic, and the address of the node that publishes it."""
+
+    topic: str
+    address: str
+
+
+def parse_forward(text: str) -> ForwardedTopic:
+    """Read `TOPIC=ADDR`; raises ConfigError, and AddressError for the address."""
+    match = _FORWARD.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r} is not TOPIC=ADDR, as news=tcp://host:port#NODEID")
+    Address.parse(match["address"])
+    return ForwardedTopic(match["topic"], match["address"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """Settings of `parley serve` and `parley run` beyond those of the node.
+
+    Raises:
+        ConfigError: a value out of range. AddressError: not an address.
+    """
+
+    listen: Annotated[
+        tuple[str, ...], setting("Addresses to listen on, tcp://host:port or unix:///path.")
+    ] = ("tcp://127.0.0.1:0",)
+    identity: Annotated[
+        Path | None, setting("Key file; by default the user's own (`parley id show`).")
+    ] = None
+    passphrase_file: Annotated[
+        Path | None, setting("File with the passphrase of the key file.")
+    ] = None
+    trust: Annotated[
+        str,
+        setting(
+            "Which peers to let in: any, first-use, known, or the path of a file of known peers.",
+            reload=True,
+        ),
+    ] = "any"
+    announce: Annotated[bool, setting("Announce the node on the local network.")] = False
+    announce_name: Annotated[
+        str, setting("Its name in announcements, at most 63 bytes of UTF-8.")
+    ] = ""
+    console: Annotated[
+        str | None, setting("HOST:PORT of this machine where the console is served.")
+    ] = None
+    metrics: Annotated[str | None, setting("HOST:PORT where metrics are served by HTTP.")] = None
+    forward: Annotated[
+        tuple[str, ...],
+        setting("Topics of other nodes that are published here too, each TOPIC=ADDR."),
+    ] = ()
+    roles: Annotated[
+        Path | None,
+        setting("File of roles, which rights on the bus can name.", reload=True),
+    ] = None
+    log_level: Annotated[
+        LogLevel,
+        setting("Least severe level that is logged: debug, info, warning or error.", reload=True),
+    ] = "warning"
+    log_format: Annotated[LogFormat, setting("Log lines as text, or as JSON objects.")] = "text"
+    access_log: Annotated[
+        bool,
+        setting("Log connections and refused requests, whatever the level.", reload=True),
+    ] = False
+    log_requests: Annotated[
+        bool,
+        setting(
+            "Log each answered request with its duration as well; implies the access log.",
+            reload=True,
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        if not self.listen:
+            raise ConfigError("listen names no address")
+        for address in self.listen:
+            Address.parse(address)
+        parse_trust(self.trust)
+        require_name(self.announce_name)
+        if self.metrics is not None:
+            Address.parse_web(self.metrics)
+        if self.console is not None:
+            Address.parse_web(self.console)
+        for each in self.forward:
+            parse_forward(each)
+
+
+ACTIONS: Final = ("publish", "consume", "inspect", "manage")
+ANYBODY: Final = "*"
+_ANY: Final = "*"
+
+_ENTRY: Final = re.compile(
+    r"(?P<who>[^=:]+)=(?P<actions>[a-z+]+):(?P<events>[\w.*-]+)(?::(?P<groups>[!-~]+))?", re.ASCII
+)
+_ROLE: Final = "@"
+_FORM: Final = "NODEID=publish+consume:EVENTS[:GROUPS], @ROLE for a role, * for anybody or anything"
+
+
+class BusRight(NamedTuple):
+    """What one entry allows: `node_id` None is anybody, or with a `role` those who have it;
+    `events` and `groups` are patterns, in which `*` stands for any characters, none too."""
+
+    node_id: NodeId | None
+    actions: frozenset[str]
+    events: str
+    groups: str
+    role: str = ""
+
+    def allows(
+        self,
+        node_id: NodeId | None,
+        action: str,
+        name: str,
+        group: str,
+        roles: Collection[str] = frozenset(),
+    ) -> bool:
+        """Whether it lets a node with these roles do that; an empty `name` or `group` is all of
+        them."""
+        return (
+            (self.node_id is None or node_id == self.node_id)
+            and (not self.role or self.role in roles)
+            and action in self.actions
+            and _fits(self.events, name)
+            # Events are published for all groups.
+            and (action == "publish" or _fits(self.groups, group))
+        )
+
+
+def parse_right(text: str) -> BusRight:
+    """Read `NODEID=publish+consume:EVENTS[:GROUPS]`.
+
+    Raises:
+        ConfigError: the text is not such an entry.
+    """
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r} is not {_FORM}")
+    actions = frozenset(match["actions"].split("+"))
+    if not actions <= set(ACTIONS):
+        raise ConfigError(f"{match['actions']!r} in {text!r} is not of {', '.join(ACTIONS)}")
+    who, events, groups = match["who"], match["events"], match["groups"] or _ANY
+    if len(who) > 1 and who.startswith(_ROLE):
+        return BusRight(None, actions, events, groups, who.removeprefix(_ROLE))
+    return BusRight(_who(who, text), actions, events, groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusSettings:
+    """Which bus a node offers to other nodes.
+
+    Raises:
+        ConfigError: a malformed entry.
+    """
+
+    url: Annotated[
+        str | None,
+        setting(
+            "Address of the bus that is offered, such as sqlite:////var/lib/parley/bus.db; "
+            "relative paths start from the file's directory."
+        ),
+    ] = field(default=None, repr=False)  # it may hold a password
+    allow: Annotated[
+        tuple[str, ...],
+        setting(
+            "Who can do what: NODEID=ACTIONS:EVENTS[:GROUPS]. ACTIONS are publish, consume, "
+            "inspect and manage, joined by +; EVENTS and GROUPS are patterns with *; @ROLE names "
+            "the nodes with a role, and * any node. Everything else is refused.",
+            reload=True,
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        for each in self.allow:
+            parse_right(each)
+
+    @property
+    def rights(self) -> Collection[BusRight]:
+        """The entries of `allow`."""
+        return tuple(map(parse_right, self.allow))
+
+
+def _who(text: str, entry: str) -> NodeId | None:
+    if text == ANYBODY:
+        return None
+    try:
+        return NodeId.parse(text)
+    except IdentityError as error:
+        raise ConfigError(
+            f"{text!r} in {entry!r} is neither a node id, nor @ROLE, nor *"
+        ) from error
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Whether a name fits; what stands for all of them only fits where all of them do."""
+    if pattern == _ANY:
+        return True
+    *parts, last = pattern.split(_ANY)
+    if not parts or not name:
+        return bool(name) and name == last
+    if not name.startswith(parts[0]):
+        return False
+    place = len(parts[0])
+    for part in parts[1:]:  # the first place that fits leaves most for the others
+        found = name.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return name.endswith(last) and len(name) - len(last) >= place
+
+
+Flavour = Literal["plain", "typed"]
+FLAVOURS: Final[tuple[Flavour, ...]] = get_args(Flavour)
+# Of the formats that we know, those that the crate has as well.
+Format = Literal["msgpack", "json", "raw"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+
+Listen = Annotated[
+    tuple[str, ...],
+    setting("Addresses to listen on, tcp://host:port or unix:///path. These don't encrypt."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialectSettings:
+    """What SimProto, named events and the event relay have in common.
+
+    Raises:
+        ConfigError: a value has another type.
+    """
+
+    allow_insecure: Annotated[
+        bool, setting("Allow addresses that other machines can reach, without encryption.")
+    ] = False
+    values: Annotated[
+        Rest,
+        setting(
+            "Form of answers and notes that are neither bytes nor text (SimProto, and a relay's "
+            "bridge): cbor, msgpack or json."
+        ),
+    ] = "cbor"
+    limits: DialectLimits = field(default_factory=DialectLimits)
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimProtoSettings:
+    """Where a node speaks SimProto.
+
+    Raises:
+        ConfigError: a value has another type. AddressError: not an address.
+    """
+
+    listen: Listen = ()
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        _require_addresses(self.listen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSettings:
+    """How a node speaks named events as the crate does.
+
+    Raises:
+        ConfigError: a value has another type. AddressError: not an address.
+    """
+
+    listen: Listen = ()
+    flavour: Annotated[
+        Flavour, setting("Header: plain (versions 0.14 to 0.17) or typed (from 0.18 on).")
+    ] = "plain"
+    format: Annotated[
+        Format,
+        setting("Format of replies, unless the handler chooses another: msgpack, json or raw."),
+    ] = "msgpack"
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        _require_addresses(self.listen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySettings:
+    """The event relay of `parley serve`.
+
+    Raises:
+        ConfigError: a value has another type. AddressError: not an address.
+    """
+
+    listen: Listen = ()
+    bridge: Annotated[
+        str | None,
+        setting(
+            "Topic of the node whose notes the relay broadcasts, and that gets the relay's "
+            "broadcasts as notes."
+        ),
+    ] = None
+    feedback: Annotated[bool, setting("Notify a sender whose target is not connected.")] = True
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        _require_addresses(self.listen)
+
+
+def _require_addresses(addresses: Collection[str]) -> None:
+    for address in addresses:
+        Address.parse(address)
+
+
+# Who may have an account, where it is not said by node ids.
+AccountRule = Literal["off", "known", "any"]
+ACCOUNT_RULES: Final[tuple[AccountRule, ...]] = get_args(AccountRule)
+# Node ids of accounts that settings name; more stand in a file (`known`).
+MOST_ACCOUNTS: Final = 4_096
+# Addresses of one server that is linked.
+MOST_PLACES: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederationSettings:
+    """The part that a server takes in a federation.
+
+    Raises:
+        ConfigError: not a node id, an address without one, a pattern that is none, or more of
+            one kind than allowed. AddressError: not an address.
+    """
+
+    links: Annotated[
+        tuple[str, ...],
+        setting(
+            f"Addresses of servers to keep a link with, each with its node id: at most "
+            f"{MOST_LINKS} servers with {MOST_PLACES} addresses each, which are tried in turn."
+        ),
+    ] = ()
+    members: Annotated[
+        tuple[str, ...],
+        setting(
+            "Node ids of other servers whose cards are accepted and that can link here, at most "
+            f"{MOST_SERVERS - 1:,} with those of links.",
+            reload=True,
+        ),
+    ] = ()
+    carry: Annotated[
+        tuple[str, ...],
+        setting("Node ids of servers whose tunnels are forwarded.", reload=True),
+    ] = ()
+    exports: Annotated[
+        tuple[str, ...],
+        setting(
+            "What peers that come through a tunnel can request: at most "
+            f"{MOST_EXPORTS} names and patterns that end in *, of {LONGEST_EXPORT} bytes."
+        ),
+    ] = ()
+    follow: Annotated[
+        tuple[str, ...],
+        setting("Topics elsewhere that accounts read with this server's right, by patterns."),
+    ] = ()
+    accounts: Annotated[
+        AccountRule | tuple[str, ...],
+        setting(
+            "Who can have an account: off, known (nodes in the file of accounts), any, or "
+            f"a list of at most {MOST_ACCOUNTS:,} node ids."
+        ),
+    ] = "off"
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        places = self.places
+        if len(places) > MOST_LINKS:
+            raise ConfigError(f"links to {len(places)} servers: at most {MOST_LINKS}")
+        for texts in places.values():
+            if len(texts) > MOST_PLACES:
+                raise ConfigError(f"{len(texts)} addresses of one server: at most {MOST_PLACES}")
+        if len(self.all_members) > MOST_SERVERS - 1:
+            raise ConfigError(f"{len(self.all_members):,} members: at most {MOST_SERVERS - 1:,}")
+        node_ids("carry", self.carry, MOST_SERVERS)
+        Exports(self.exports)
+        Exports(self.follow)
+        if not isinstance(self.accounts, str):
+            node_ids("accounts", self.accounts, MOST_ACCOUNTS)
+
+    @property
+    def places(self) -> Mapping[NodeId, tuple[str, ...]]:
+        """The servers to keep a link with, and the addresses of each."""
+        places: dict[NodeId, tuple[str, ...]] = {}
+        for text in self.links:
+            address = Address.parse(text)
+            node_id = address.node_id
+            if address.scheme == "via":
+                raise ConfigError(f"a link is direct, and does not go by a server: {text}")
+            if node_id is None:
+                raise ConfigError(f"the link {text} has no node id: write it after a #")
+            places[node_id] = tuple(dict.fromkeys((*places.get(node_id, ()), text)))
+        return places
+
+    @property
+    def all_members(self) -> frozenset[NodeId]:
+        """`members`, and those with whom a link is configured."""
+        return node_ids("members", self.members, MOST_SERVERS) | self.places.keys()
+
+    @property
+    def carried(self) -> frozenset[NodeId]:
+        """The servers of `carry`."""
+        return node_ids("carry", self.carry, MOST_SERVERS)
+
+
+def node_ids(name: str, texts: Iterable[str], most: int) -> frozenset[NodeId]:
+    """The node ids of the setting `name`; ConfigError if one is none, or they are above `most`."""
+    found = set()
+    for text in texts:
+        try:
+            found.add(NodeId.parse(text))
+        except IdentityError as error:
+            raise ConfigError(f"{name} has {text!r}, which is not a node id") from error
+    if len(found) > most:
+        raise ConfigError(f"{name} has {len(found):,} node ids: at most {most:,}")
+    return frozenset(found)
+
+
+def parse_accounts(text: str) -> AccountRule | tuple[str, ...]:
+    """Read `off`, `known`, `any`, or node ids with commas between them; the settings check them."""
+    for rule in ACCOUNT_RULES:
+        if text == rule:
+            return rule
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+FSYNC: Final[tuple[str, ...]] = get_args(Fsync)
+ON_FAILURE: Final[tuple[str, ...]] = get_args(OnFailure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings:
+    """How a node keeps its journal.
+
+    Raises:
+        ConfigError: a value out of range, or not an auditor's key.
+    """
+
+    directory: Annotated[
+        Path | None, setting("Directory of the segments; without it no journal is kept.")
+    ] = None
+    auditors: Annotated[
+        tuple[str, ...],
+        setting("Keys that can read the journal, from `parley journal keygen`; at least one."),
+    ] = ()
+    segment_size: Annotated[
+        int,
+        setting(
+            "Size after which a segment is closed; after an hour it is closed too. An eighth of it "
+            "can wait to be written before connections wait.",
+            unit="bytes",
+            ge=1 << 16,
+        ),
+    ] = SEGMENT_SIZE
+    fsync: Annotated[
+        Fsync,
+        setting(
+            "When records are forced to the disk: always (before anything is sent), interval (each "
+            "second) or never (the system decides)."
+        ),
+    ] = "interval"
+    on_failure: Annotated[
+        OnFailure,
+        setting(
+            "When the journal can't be written: alarm (the node continues without it) or stop (all "
+            "connections are closed)."
+        ),
+    ] = "alarm"
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        _parse(self.auditors)
+
+    @property
+    def keys(self) -> tuple[AuditorKey, ...]:
+        """The auditors' keys."""
+        return _parse(self.auditors)
+
+    def open(self) -> "Journal | None":
+        """The journal that these settings want, for `Node(journal=...)`; None without a directory.
+
+        Raises:
+            ConfigError: a directory without an auditor, or the other way round.
+            JournalFailedError: the directory cannot be made.
+        """
+        if self.directory is None:
+            if self.auditors:
+                raise ConfigError(
+                    f"there are auditors ({len(self.auditors)}), and no directory for a journal; "
+                    "set journal.directory or --journal"
+                )
+            return None
+        if not self.auditors:
+            raise ConfigError(
+                f"cannot keep a journal in '{self.directory}': a journal needs an auditor's key: "
+                "parley journal keygen makes one"
+            )
+        from parley._node.journal.journal import Journal
+
+        return Journal.open(
+            self.directory,
+            self.keys,
+            segment_size=self.segment_size,
+            buffer_size=max(self.segment_size // 8, LEAST_BUFFER_SIZE),
+            fsync=self.fsync,
+            on_failure=self.on_failure,
+        )
+
+
+def _parse(texts: tuple[str, ...]) -> tuple[AuditorKey, ...]:
+    try:
+        return tuple(map(AuditorKey.parse, texts))
+    except InvalidKeyError as error:
+        raise ConfigError(str(error)) from error
