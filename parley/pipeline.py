@@ -4,7 +4,7 @@ from parley._node.logs import extra_required
 
 with extra_required("parley.pipeline", "pipeline"):
     from parley._pipeline.gold.cluster import read_gold
-    from parley._pipeline.gold.outcome import Outcome
+    from parley._pipeline.gold.refresh import Outcome
     from parley._pipeline.jobs import run
     from parley._pipeline.silver import events, findings, sessions, tunnels
     from parley._pipeline.source import JournalSource

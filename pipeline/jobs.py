@@ -23,10 +23,9 @@ from parley._pipeline.checkpoint import (
 )
 from parley._pipeline.errors import DamagedTablesError, IngestError, first_line
 from parley._pipeline.gold.cluster import store_of
-from parley._pipeline.gold.outcome import Outcome, make_gold
-from parley._pipeline.secret import check_key
+from parley._pipeline.gold.refresh import Outcome, make_gold
 from parley._pipeline.silver import SilverStep
-from parley._pipeline.tables import BATCH, Tables, local_directory
+from parley._pipeline.tables import BATCH, Tables, check_key, local_directory
 
 # Seconds between two looks at whether to stop.
 _PATIENCE: Final = 1

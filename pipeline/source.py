@@ -30,8 +30,14 @@ from pyspark.sql.types import StructType
 from parley._node.journal.segments import RANGE_SIZE
 from parley._pipeline.batches import SegmentRange, foreign_batch, read_batches
 from parley._pipeline.errors import PipelineError
-from parley._pipeline.listing import Budget, Listing, ranges_between, read_on, whole_ranges
-from parley._pipeline.progress import Progress
+from parley._pipeline.listing import (
+    Budget,
+    Listing,
+    Progress,
+    ranges_between,
+    read_on,
+    whole_ranges,
+)
 from parley._pipeline.schema import BRONZE
 
 FORMAT: Final = "parley_journal"
@@ -89,7 +95,7 @@ class JournalReader(DataSourceReader):
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is new; how far it is, is in the stream's offsets (pipeline/progress.py)."""
+    """Reads what is new; how far it is, is in the stream's offsets (pipeline/listing.py)."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = _path(options)

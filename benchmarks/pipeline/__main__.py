@@ -23,7 +23,7 @@ from benchmarks.pipeline.small import small
 from parley._pipeline.bronze import ingest
 from parley._pipeline.gold.cluster import store_of
 from parley._pipeline.jobs import refresh
-from parley._pipeline.report.writing import write_report
+from parley._pipeline.report.page import write_report
 from parley._pipeline.silver import SilverStep
 from parley.pipeline import Tables, events, open_session
 

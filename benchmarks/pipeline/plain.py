@@ -14,9 +14,9 @@ from time import sleep
 
 import pyarrow.parquet as pq
 
-from parley._pipeline.bronze_files import read_file
+from parley._pipeline.audit_task import walker
 from parley._pipeline.schema import WALKED_ARROW
-from parley._pipeline.walk import walker
+from parley._pipeline.silver import read_file
 
 
 @contextmanager

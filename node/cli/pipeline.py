@@ -160,7 +160,7 @@ def report(
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")
     with staged(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
-        from parley._pipeline.report.writing import write_report
+        from parley._pipeline.report.page import write_report
 
         write_report(
             store,

@@ -21,7 +21,7 @@ from parley._node.logs import needs_extra
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from parley._pipeline.gold.outcome import Outcome
+    from parley._pipeline.gold.refresh import Outcome
     from parley._pipeline.gold.store import GoldStore
 
 
@@ -108,7 +108,7 @@ def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | No
     if remote is not None:
         return None
     try:
-        from parley._pipeline.again import unchanged
+        from parley._pipeline.up_to_date import unchanged
     except ImportError:
         return None  # it is said when Spark is asked for
     return unchanged(journals, tables)
@@ -143,7 +143,7 @@ def gold_store(
     `spark_session`."""
     if remote is None:
         try:
-            from parley._pipeline.again import gold_directory
+            from parley._pipeline.up_to_date import gold_directory
         except ImportError as error:
             raise _without_extra(error) from error
         directory = gold_directory(tables)

@@ -3,15 +3,17 @@
 Nothing is read of events that were there at the last refresh but where two journals are not alike.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import pyarrow as pa
 
 from parley._pipeline.errors import NoTablesError
 from parley._pipeline.gold.arrow import repeated
-from parley._pipeline.gold.making import SCHEMAS, gold_tables, statuses_of
+from parley._pipeline.gold.build import SCHEMAS, gold_tables, statuses_of
 from parley._pipeline.gold.store import (
     MARK,
     PACKED,
@@ -164,3 +166,22 @@ def _packed(summary: Summary) -> pa.Table:
         for first in range(0, table.num_rows, _PIECE)
     ]
     return pa.Table.from_pylist(pieces, PACKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the tables hold now: `events` by status, `findings` by kind."""
+
+    events: Counter[str]
+    findings: Counter[str]
+
+
+def make_gold(store: GoldStore, check_key: bytes) -> Outcome:
+    """Bring the gold tables up to date with silver."""
+    now = datetime.now(UTC)
+    made = refresh(store, check_key, now)
+    remove_old(store, now)
+    slot, _ = newest(store)
+    found = None if slot is None else read_table(store, "findings", slot)
+    kinds = [] if found is None else found.column("kind").to_pylist()
+    return Outcome(made.statuses, Counter(kinds))

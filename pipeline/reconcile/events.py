@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parley._pipeline.reconcile.ends import End, Found, by_session
+from parley._pipeline.reconcile.sessions import End, Found, by_session
 from parley._pipeline.summary.facts import EventFacts, block_of, first_of_block
 
 RUN_BITS: Final = 16  # a run of findings is told in pieces of at most 65,536 places

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parley._node.federation.limits import TUNNEL_MEMORY
-from parley._pipeline.reconcile.ends import Found, Row
+from parley._pipeline.reconcile.sessions import Found, Row
 
 LARGEST: Final = 2**63 - 1
 # Of a tunnel that was cut off, in a direction: what the first server held, and what was under way.

@@ -10,8 +10,8 @@ from typing import Final
 from unicodedata import category
 
 from parley._node.protocol.codes import ResultCode, code_name
-from parley._pipeline.gold.meanings import KINDS
-from parley._pipeline.report import units
+from parley._pipeline.gold.finding_texts import KINDS
+from parley._pipeline.report import format as units
 from parley._pipeline.report.figures import CallRow, FindingRow, SessionSummary
 
 NAME_LIMIT: Final = 80  # characters that are shown of a name

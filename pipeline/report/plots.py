@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from parley._pipeline.report import units
+from parley._pipeline.report import format as units
 from parley._pipeline.report.cells import Nodes, visible
 from parley._pipeline.report.figures import CallRow, NodeRow, TopicNotes, TrafficPoint
 

@@ -6,6 +6,7 @@ A task holds the spans of one session and no more, however many rows there are.
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import date
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,20 +16,23 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from parley._crypto.randomness import random_bytes
 from parley._pipeline.arrow_rows import other_batch
 from parley._pipeline.schema import (
     EVENT,
     FINDING,
+    MADE,
     PENDING,
     SEGMENT,
     SPAN,
     SPAN_FIELDS,
     TIP,
     WALKED,
+    WALKED_ARROW,
 )
 from parley._pipeline.stitch.runs import Runs
 from parley._pipeline.stitch.spans import Linked, Row, link
-from parley._pipeline.summing import told_of
+from parley._pipeline.summarise import told_of
 
 _MANY: Final = 4_096  # rows that wait to be given out
 
@@ -175,3 +179,12 @@ def _changes(batch: pa.RecordBatch, name: str) -> Any:
     numbers = batch.column(name).dictionary_encode().indices.fill_null(-1)
     values = numbers.to_numpy(zero_copy_only=False)
     return values[1:] != values[:-1]
+
+
+_TOKEN_SIZE: Final = 16
+
+
+def made_row() -> pa.RecordBatch:
+    """One row with the columns of `WALKED`, of part `made`, with a new random token in `other`."""
+    row = {"part": MADE, "other": random_bytes(_TOKEN_SIZE).hex(), "date": date(1970, 1, 1)}
+    return pa.RecordBatch.from_pylist([row], WALKED_ARROW)

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE, list_segments, read_range
+from parley._pipeline.audit_task import walker
 from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
-from parley._pipeline.listing import Budget, Listing, ranges_between, read_on
-from parley._pipeline.progress import Progress
+from parley._pipeline.listing import Budget, Listing, Progress, ranges_between, read_on
 from parley._pipeline.schema import (
     EVENT,
     FINDING,
@@ -29,9 +29,8 @@ from parley._pipeline.schema import (
     TIP,
     WALKED_ARROW,
 )
-from parley._pipeline.stitch.here import in_order
+from parley._pipeline.stitch.local import in_order
 from parley._pipeline.stitch.rows import stitch_rows
-from parley._pipeline.walk import walker
 
 _COLUMNS: Final = [name for name in WALKED_ARROW.names if name in EVENT_COLUMNS or name == "time"]
 

@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._pipeline.bronze import ingest, start
 from parley._pipeline.errors import IngestError
-from parley._pipeline.java import find_java
 from parley._pipeline.silver import SilverStep, events
+from parley._pipeline.spark import find_java
 from parley._pipeline.tables import Tables
 from tests.node.journal.recorded import audit_of
 from tests.pipeline.ingesting import Count

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parley._pipeline import bronze_files as module
-from parley._pipeline.bronze_files import bronze_files, read_file, walk_files
+from parley._pipeline import silver as module
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.schema import BRONZE_ARROW
+from parley._pipeline.silver import bronze_files, read_file, walk_files
 
 
 def write(path: Path, rows: int, size: int = 100) -> str:

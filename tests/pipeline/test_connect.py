@@ -17,7 +17,7 @@ import pytest
 from parley._crypto.keyfile import save_auditor_key
 from parley._node.journal.audit.rows import STATUS_AT
 from parley._node.journal.segments import CLOSED
-from parley._pipeline.java import find_java, shim_home
+from parley._pipeline.spark import find_java, shim_home
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
 

@@ -21,7 +21,7 @@ from parley._crypto.keyfile import save_auditor_key
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._node.journal.segments import LIVE
 from parley._pipeline.gold.cluster import read_gold
-from parley._pipeline.gold.meanings import FAULT
+from parley._pipeline.gold.finding_texts import FAULT
 from parley._pipeline.silver import events
 from parley._pipeline.tables import Tables
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of

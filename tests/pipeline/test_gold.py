@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from parley._pipeline.gold.calls import calls
-from parley._pipeline.gold.making import gold_tables
-from parley._pipeline.gold.meanings import FAULT, KINDS, NOTICE
+from parley._pipeline.gold.build import gold_tables
+from parley._pipeline.gold.finding_texts import FAULT, KINDS, NOTICE
+from parley._pipeline.gold.tables import calls
 from parley._pipeline.summary.pairing import LAST_CODE
 from tests.pipeline.silver_frames import (
     CHECK_KEY,

@@ -17,21 +17,20 @@ import pytest
 from parley._lbm import keys as cells
 from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE
 from parley._node.protocol import codes
+from parley._pipeline.audit_task import walker
 from parley._pipeline.batches import read_batches
 from parley._pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
 from parley._pipeline.errors import DamagedTablesError, NoTablesError
 from parley._pipeline.gold import refresh as refreshing
-from parley._pipeline.gold.making import SCHEMAS, gold_tables
+from parley._pipeline.gold.build import SCHEMAS, gold_tables
 from parley._pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
 from parley._pipeline.gold.store import MARK, GoldDirectory
-from parley._pipeline.listing import Budget, Listing, ranges_between, read_on
-from parley._pipeline.progress import Progress
+from parley._pipeline.listing import Budget, Listing, Progress, ranges_between, read_on
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
-from parley._pipeline.secret import local_check_key
-from parley._pipeline.stitch import here
+from parley._pipeline.stitch import local as here
 from parley._pipeline.summary.facts import NEEDED, summary_of
 from parley._pipeline.summary.kinds import merged
-from parley._pipeline.walk import walker
+from parley._pipeline.tables import local_check_key
 from parley.protocol import encode
 from tests.node.journal.recorded import AUDITOR, Recorded
 from tests.pipeline.cutting import Rows, stitched

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from parley._pipeline import java as java_module
+from parley._pipeline import spark as java_module
 from parley._pipeline.errors import NoJavaError
-from parley._pipeline.java import find_java, shim_home
+from parley._pipeline.spark import find_java, shim_home
 
 SHOW = '#!/bin/sh\nfor one do echo "<$one>"; done\n'
 

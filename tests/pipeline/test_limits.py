@@ -12,17 +12,17 @@ import pytest
 
 from parley._node.journal.audit import Audit
 from parley._node.journal.audit.content import CompactRow, Content
+from parley._pipeline import audit_task as walk_module
 from parley._pipeline import event_files
-from parley._pipeline import walk as walk_module
 from parley._pipeline.arrow_rows import event_batches, other_batch
 from parley._pipeline.event_files import EventFiles
 from parley._pipeline.gold.store import MAX_DATES, GoldDirectory
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP
-from parley._pipeline.stitch import here
+from parley._pipeline.stitch import local as here
 from parley._pipeline.stitch import rows as stitch_module
 from parley._pipeline.stitch.rows import stitch_rows
 from parley._pipeline.stitch.runs import segment_row
-from parley._pipeline.summing import Held
+from parley._pipeline.summarise import Held
 
 NODE = "a" * 52
 STEM = f"{NODE}-20261121T000000000000Z-00000000"

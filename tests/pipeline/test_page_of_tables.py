@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from parley._node.journal.audit import rows as audit
-from parley._pipeline.gold.making import SCHEMAS
-from parley._pipeline.gold.meanings import KINDS, WEIGHTS
+from parley._pipeline.gold.build import SCHEMAS
+from parley._pipeline.gold.finding_texts import KINDS, WEIGHTS
 from parley._pipeline.schema import BRONZE, EVENTS, FINDING_FIELDS, SESSION_FIELDS, TUNNEL_FIELDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")

@@ -12,13 +12,13 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 from parley._node.apps.simulate.tally import count
-from parley._pipeline.again import unchanged
 from parley._pipeline.bronze import ingest
 from parley._pipeline.gold.cluster import read_gold
-from parley._pipeline.gold.meanings import FAULT, UNCHECKED
+from parley._pipeline.gold.finding_texts import FAULT, UNCHECKED
 from parley._pipeline.jobs import refresh
 from parley._pipeline.silver import SilverStep, events, sessions
 from parley._pipeline.tables import Tables
+from parley._pipeline.up_to_date import unchanged
 from tests.node.apps.simulate.journals import Simulated, make
 from tests.node.journal.joined_tunnels import join, server, tunnel_record
 from tests.node.journal.recorded import Recorded

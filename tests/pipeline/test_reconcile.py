@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from parley._pipeline.gold.making import gold_tables
+from parley._pipeline.gold.build import gold_tables
 from parley._pipeline.gold.store import GoldDirectory
 from parley._pipeline.reconcile import events
 from parley._pipeline.reconcile.events import SessionDirection, Wanted

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from parley._pipeline import jobs
-from parley._pipeline.again import unchanged
 from parley._pipeline.checkpoint import check_directory, read_checkpoint, remove_tables
 from parley._pipeline.errors import DamagedTablesError
-from parley._pipeline.gold.outcome import Outcome
+from parley._pipeline.gold.refresh import Outcome
 from parley._pipeline.tables import CHECKPOINT
+from parley._pipeline.up_to_date import unchanged
 from tests.node.journal.recorded import AUDITOR
 from tests.pipeline.test_incremental import talk, write
 

@@ -9,12 +9,12 @@ import pytest
 
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from parley._node.journal.segments import CLOSED, parse_name, plan_ranges
+from parley._pipeline.audit_task import walker
 from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.errors import PipelineError
 from parley._pipeline.schema import EVENT, PENDING, SPAN, WALKED_ARROW
 from parley._pipeline.tables import local_directory
-from parley._pipeline.walk import walker
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 KEY = AUDITOR.private_bytes()

@@ -19,12 +19,13 @@ from parley._node.cli import pipeline as commands
 from parley._node.cli import spark_session as sessions
 from parley._node.cli.spark_session import LOCK
 from parley._node.errors import FileError
-from parley._pipeline import again, jobs, spark
+from parley._pipeline import jobs, spark
+from parley._pipeline import up_to_date as again
 from parley._pipeline.errors import NoTablesError
 from parley._pipeline.gold.cluster import GoldCluster
-from parley._pipeline.gold.outcome import Outcome
+from parley._pipeline.gold.refresh import Outcome
 from parley._pipeline.gold.store import GoldDirectory
-from parley._pipeline.report import writing
+from parley._pipeline.report import page as writing
 from tests.node.cli.conftest import Parley
 
 WHERE = ("--journals", "j", "--tables", "t")

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pytest
 
 from parley._pipeline.gold.arrow import LONG
-from parley._pipeline.report import events, queries
-from parley._pipeline.report.events import Scan, events_of, fine_traffic
-from parley._pipeline.report.queries import collect
+from parley._pipeline.report import queries
+from parley._pipeline.report import queries as events
+from parley._pipeline.report.queries import Scan, collect, events_of, fine_traffic
 from parley._pipeline.schema import WALKED_ARROW
 from tests.pipeline.report.test_queries import MICROS, tables
 from tests.pipeline.silver_frames import START, Talk

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 import parley._pipeline.report
-from parley._pipeline.gold.meanings import UNCHECKED
+from parley._pipeline.gold.finding_texts import UNCHECKED
 from parley._pipeline.report.cells import page_id
 from parley._pipeline.report.figures import FindingKind
 from parley._pipeline.report.page import render

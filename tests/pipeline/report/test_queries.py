@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from parley._pipeline.gold.arrow import TIME
-from parley._pipeline.gold.making import SCHEMAS
+from parley._pipeline.gold.build import SCHEMAS
 from parley._pipeline.report import queries
 from parley._pipeline.report.figures import (
     CallRow,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley._pipeline.report import units
+from parley._pipeline.report import format as units
 
 
 @pytest.mark.parametrize(

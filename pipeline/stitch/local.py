@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 
 from parley._pipeline.event_files import few_dates
 from parley._pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
-from parley._pipeline.stitch.made import made_row
-from parley._pipeline.stitch.rows import stitch_rows
+from parley._pipeline.stitch.rows import made_row, stitch_rows
 from parley._pipeline.tables import FILES
 
 # Bytes of rows that are read at once; in memory they are some three times as many.

@@ -25,7 +25,7 @@ from parley._pipeline.errors import PipelineError
 from parley._pipeline.event_files import EventFiles
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
 from parley._pipeline.stitch.runs import segment_row
-from parley._pipeline.summing import summed_up
+from parley._pipeline.summarise import summed_up
 
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
@@ -47,7 +47,7 @@ def walker(
 
     `private_keys` are auditors' (32 bytes each); none means that nothing is decrypted. With a
     `directory` the rows of final events are written there, and the others alone returned. With
-    a `check_key` (16 bytes, `pipeline.summary.checks`) there are summaries among these.
+    a `check_key` (16 bytes, `pipeline.summary.facts`) there are summaries among these.
     """
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

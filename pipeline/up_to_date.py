@@ -5,12 +5,10 @@ longer to start than all of this.
 from parley._node.journal.segments import RANGE_SIZE
 from parley._pipeline.checkpoint import check_directory, missing_silver
 from parley._pipeline.errors import DamagedTablesError, PipelineError
-from parley._pipeline.gold.outcome import Outcome, make_gold
+from parley._pipeline.gold.refresh import Outcome, make_gold
 from parley._pipeline.gold.store import GoldDirectory
-from parley._pipeline.listing import Budget, Listing, read_on
-from parley._pipeline.progress import Progress
-from parley._pipeline.secret import local_check_key
-from parley._pipeline.tables import local_directory
+from parley._pipeline.listing import Budget, Listing, Progress, read_on
+from parley._pipeline.tables import local_check_key, local_directory
 
 
 def unchanged(journals: str, tables: str) -> Outcome | None:
