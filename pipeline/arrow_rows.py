@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from parley._node.journal.audit.content import CompactRow
 from parley._node.journal.audit.rows import HEAD_COLUMNS
 from parley._node.journal.segments import CLOSED, parse_name
-from parley._pipeline.event_files import few_dates
+from parley._pipeline.event_files import limit_dates
 from parley._pipeline.schema import WALKED_ARROW
-from parley._pipeline.summary.kinds import Summary, packed
+from parley._pipeline.summary.kinds import Summary, encode_table
 
 BATCH_ROWS: Final = 16_384
 BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
@@ -76,7 +76,7 @@ def summary_batch(summary: Summary, part: str, time_us: int) -> pa.RecordBatch:
     count = len(summary)
     arrays = {
         "other": pa.array(list(summary), pa.string()),
-        "payload": pa.array([packed(table) for table in summary.values()], pa.binary()),
+        "payload": pa.array([encode_table(table) for table in summary.values()], pa.binary()),
     }
     return _batch(arrays, np.full(count, time_us, dtype=np.int64), part)
 
@@ -200,7 +200,7 @@ def _batch(arrays: dict[str, pa.Array], micros: Any, part: str) -> pa.RecordBatc
     """A batch of these columns, the time in microseconds and `part`; the others are null."""
     count = len(micros)
     arrays["time"] = time = pa.array(micros).cast(_TIME)
-    arrays["date"] = few_dates(pc.cast(time, pa.date32()))
+    arrays["date"] = limit_dates(pc.cast(time, pa.date32()))
     arrays["part"] = pa.repeat(part, count)
     return pa.RecordBatch.from_arrays(
         [

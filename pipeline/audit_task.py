@@ -25,7 +25,7 @@ from parley._pipeline.errors import PipelineError
 from parley._pipeline.event_files import EventFiles
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
 from parley._pipeline.stitch.runs import segment_row
-from parley._pipeline.summarise import summed_up
+from parley._pipeline.summarise import with_summaries
 
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
@@ -33,16 +33,16 @@ _OF_SEGMENTS: Final = (OK, BAD_CRC, BAD_LENGTH, TORN)
 
 MANY_NOTES: Final = 2**18  # a note takes more memory than its bytes in an event
 
-Walk = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def walker(
+def make_audit_task(
     private_keys: Sequence[bytes],
     *,
     payloads: bool,
     directory: Path | None = None,
     check_key: bytes | None = None,
-) -> Walk:
+) -> BatchFunction:
     """A function for `mapInArrow` over rows of bronze in their order.
 
     `private_keys` are auditors' (32 bytes each); none means that nothing is decrypted. With a
@@ -52,17 +52,17 @@ def walker(
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         auditors = [AuditorPrivateKey(key) for key in private_keys]
-        task = _Task(Audit(auditors, stitched=True), payloads=payloads)
+        task = _AuditTask(Audit(auditors, stitched=True), payloads=payloads)
         with _without_collections():
             if directory is None:
-                yield from summed_up(_walked(task, batches), check_key)
+                yield from with_summaries(_audit_rows(task, batches), check_key)
                 return
             before = (batch for batch in batches if batch.num_rows)
             first = next(before, None)
             if first is None:
                 return
             with EventFiles(directory, _name_of(first)) as files:
-                for batch in summed_up(_walked(task, chain([first], before)), check_key):
+                for batch in with_summaries(_audit_rows(task, chain([first], before)), check_key):
                     if batch.column("part")[0].as_py() == EVENT:
                         files.write(batch)
                     else:
@@ -71,7 +71,7 @@ def walker(
     return walk
 
 
-def _walked(task: "_Task", batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _audit_rows(task: "_AuditTask", batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         task.take(batch)
         while task.has_many:
@@ -99,7 +99,7 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-class _Task:
+class _AuditTask:
     """The audit of one task, and its rows on their way out."""
 
     def __init__(self, audit: Audit, *, payloads: bool) -> None:
@@ -119,12 +119,12 @@ class _Task:
     def take(self, batch: pa.RecordBatch) -> None:
         """Feed the audit with rows of bronze."""
         rows = BronzeRows(batch)
-        usual = self._audit.events_in_sequence
+        take_run = self._audit.events_in_sequence
         for at, stop in rows.runs():
             while at < stop:
                 last = at
                 if rows.whole[at]:
-                    last = usual(
+                    last = take_run(
                         rows.segments[at],
                         at,
                         stop,
@@ -137,7 +137,7 @@ class _Task:
                     at = last
                     self._at = rows.segments[at - 1], rows.offsets[at - 1] + rows.sizes[at - 1]
                 else:
-                    self._unusual(rows, at)
+                    self._take_record(rows, at)
                     at += 1
         self._collect()
 
@@ -188,8 +188,8 @@ class _Task:
 
     # Inside.
 
-    def _unusual(self, rows: BronzeRows, at: int) -> None:
-        """A row that is not an event of the usual kind: one in sixty-four."""
+    def _take_record(self, rows: BronzeRows, at: int) -> None:
+        """A row that is not an event of the take_run kind: one in sixty-four."""
         if rows.status(at) not in _OF_SEGMENTS:
             return  # not a segment, or not readable: bronze says so
         segment, offset, lead = rows.segments[at], rows.offsets[at], rows.leads[at]

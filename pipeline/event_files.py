@@ -39,7 +39,7 @@ MAX_DATES: Final = 16
 _MEASURED: Final = [name for name in _COLUMNS if name not in ("payload", "digest", "other")]
 
 
-def few_dates(dates: pa.Array) -> pa.Array:
+def limit_dates(dates: pa.Array) -> pa.Array:
     """The dates of rows; of more than may be, the first for those that are left."""
     known = pc.unique(dates)
     if len(known) <= MAX_DATES:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
-from parley._pipeline.audit_task import Walk, walker
+from parley._pipeline.audit_task import BatchFunction, make_audit_task
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.schema import (
     EVENT,
@@ -35,8 +35,8 @@ from parley._pipeline.schema import (
     fields,
 )
 from parley._pipeline.stitch import stitch
-from parley._pipeline.stitch.local import stitch_here
-from parley._pipeline.stitch.rows import made_row
+from parley._pipeline.stitch.local import stitch_locally
+from parley._pipeline.stitch.rows import batch_token_row
 from parley._pipeline.tables import BATCH, Tables, check_key, local_directory
 
 # Bytes of files that a task takes together, at least and at most: a task costs as much as some
@@ -49,7 +49,7 @@ PIECE_SIZE: Final = 2**22
 LEAST_ROWS: Final = 64
 
 
-def bronze_files(directory: Path) -> list[list[str]]:
+def group_bronze_files(directory: Path) -> list[list[str]]:
     """The files of one batch, each group for a task. Raises OSError."""
     sizes = {path: path.stat().st_size for path in sorted(directory.glob("date=*/*.parquet"))}
     least, most = TASK_SIZES
@@ -65,7 +65,7 @@ def bronze_files(directory: Path) -> list[list[str]]:
     return groups
 
 
-def walk_files(walk: Walk, groups: Sequence[Sequence[str]]) -> Walk:
+def audit_files(walk: BatchFunction, groups: Sequence[Sequence[str]]) -> BatchFunction:
     """A function for `mapInArrow` over numbers of these groups: what `walk` makes of each file."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,22 +108,22 @@ class SilverStep:
         self._payloads = payloads
 
     def __call__(self, tables: Tables, batch: int) -> None:
-        root = _seen(tables, batch)
-        tables.write_batch("silver", batch, self._walked(tables, batch, root), _PARTITIONS)
-        if root is not None and stitch_here(root, batch):
+        root = _record_summary(tables, batch)
+        tables.write_batch("silver", batch, self._audit_rows(tables, batch, root), _PARTITIONS)
+        if root is not None and stitch_locally(root, batch):
             return
         own, before = (
             tables.read(name, WALKED, number).select(*WALKED.fieldNames())
             for name, number in (("silver", batch), ("stitched", batch - 1))
         )
-        made = tables.spark.createDataFrame(pa.Table.from_batches([made_row()]), WALKED)
+        made = tables.spark.createDataFrame(pa.Table.from_batches([batch_token_row()]), WALKED)
         rows = stitch(own, before).unionByName(made)
         tables.write_batch("stitched", batch, rows, _PARTITIONS)
 
-    def _walked(self, tables: Tables, batch: int, root: Path | None) -> DataFrame:
+    def _audit_rows(self, tables: Tables, batch: int, root: Path | None) -> DataFrame:
         """A batch's rows, verified: by Python alone where the tables are in a directory."""
         name = f"{BATCH}={batch}"
-        walk = walker(
+        walk = make_audit_task(
             self._private_keys,
             payloads=self._payloads,
             directory=None if root is None else root / "silver" / name,
@@ -132,15 +132,15 @@ class SilverStep:
         if root is None:
             bronze = tables.bronze(batch, lead=True)
             return bronze.select(*NEEDED).mapInArrow(walk, WALKED)
-        groups = bronze_files(root / "bronze" / name)
+        groups = group_bronze_files(root / "bronze" / name)
         numbers = tables.spark.range(0, len(groups), 1, max(len(groups), 1))
-        return numbers.mapInArrow(walk_files(walk, groups), WALKED)
+        return numbers.mapInArrow(audit_files(walk, groups), WALKED)
 
     def __repr__(self) -> str:
         return f"<SilverStep with {len(self._private_keys)} auditors' keys>"
 
 
-def _seen(tables: Tables, batch: int) -> Path | None:
+def _record_summary(tables: Tables, batch: int) -> Path | None:
     """The directory of the tables, if a batch's bronze is seen in it.
 
     A path without a scheme may be one of another file system, as Spark is set up.
@@ -185,10 +185,10 @@ def findings(tables: Tables) -> DataFrame:
     """What is not as it must be: `FINDING_FIELDS`, with `time` as a time."""
     found = _others(tables, FINDING, FINDING_FIELDS)
     starts = _others(tables, SESSION, SESSION_FIELDS).where(f.col("what") == "start")
-    return _timed(found.unionByName(_told_twice(starts)), "time")
+    return _timed(found.unionByName(_repeated_sessions(starts)), "time")
 
 
-def _told_twice(starts: DataFrame) -> DataFrame:
+def _repeated_sessions(starts: DataFrame) -> DataFrame:
     """Findings: sessions that begin more than once in one journal."""
     none = f.lit(None)
     return (

@@ -15,7 +15,7 @@ MANY_ROWS: Final = 2**18
 MANY_BYTES: Final = 2**27
 
 
-def summed_up(
+def with_summaries(
     batches: Iterable[pa.RecordBatch], check_key: bytes | None
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a walk, and what they sum up to unless there is no key of checksums.
@@ -23,7 +23,7 @@ def summed_up(
     Events that no seal has vouched for yet are counted too: what is said of them later is only
     their status.
     """
-    held = Held(check_key or b"")
+    held = EventGroup(check_key or b"")
     for batch in batches:
         part = batch.column("part")[0].as_py() if batch.num_rows else None
         if check_key is not None and part in (EVENT, PENDING):
@@ -36,7 +36,7 @@ def summed_up(
 
 def told_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of stitching, and summaries of what they say of events that were counted."""
-    final, waiting = Held(), Held()
+    final, waiting = EventGroup(), EventGroup()
     for batch in batches:
         part = batch.column("part")[0].as_py() if batch.num_rows else None
         if part == EVENT:
@@ -53,7 +53,7 @@ def told_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from waiting.take(WAITING)
 
 
-class Held:
+class EventGroup:
     """Columns of events that are not summed up yet."""
 
     def __init__(self, check_key: bytes = b"") -> None:

@@ -116,7 +116,7 @@ def check_key(tables: Tables) -> bytes:
     try:
         return bytes(tables.spark.read.parquet(path).collect()[0]["key"])
     except AnalysisException:
-        tables.spark.createDataFrame(_drawn()).coalesce(1).write.parquet(path)
+        tables.spark.createDataFrame(_draw_key()).coalesce(1).write.parquet(path)
     return bytes(tables.spark.read.parquet(path).collect()[0]["key"])
 
 
@@ -131,11 +131,11 @@ def local_check_key(root: Path) -> bytes:
         return key
     path.parent.mkdir(mode=0o700, exist_ok=True)
     hidden = path.with_name("_part.parquet")
-    drawn = _drawn()
+    drawn = _draw_key()
     pq.write_table(drawn, hidden)
     hidden.rename(path)
     return bytes(drawn.column("key")[0].as_py())
 
 
-def _drawn() -> pa.Table:
+def _draw_key() -> pa.Table:
     return pa.table({"key": pa.array([random_bytes(KEY_SIZE)], pa.binary())})

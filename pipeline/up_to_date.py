@@ -11,7 +11,7 @@ from parley._pipeline.listing import Budget, Listing, Progress, read_on
 from parley._pipeline.tables import local_check_key, local_directory
 
 
-def unchanged(journals: str, tables: str) -> Outcome | None:
+def up_to_date_outcome(journals: str, tables: str) -> Outcome | None:
     """What the tables hold, if all that the journals have is in them; else None.
 
     Gold is brought up to date if a run was killed before it did that. None also if silver is to be

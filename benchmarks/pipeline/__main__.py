@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.pipeline.following import RATE, follow
 from benchmarks.pipeline.journals import make_journals
-from benchmarks.pipeline.plain import plain_pool, walk_files
+from benchmarks.pipeline.plain import audit_files, plain_pool
 from benchmarks.pipeline.small import small
 from parley._pipeline.bronze import ingest
 from parley._pipeline.gold.cluster import store_of
@@ -84,7 +84,7 @@ def compare(spark: SparkSession, case: str, count: int, rounds: int, cores: int)
         with plain_pool(cores) as pool:
             for number in range(-1, rounds):
                 out = place / f"plain{number}"
-                plain = _timed(lambda o=out: walk_files(pool, bronze, o, private))  # type: ignore[misc]  # defaults bind the loop's values
+                plain = _timed(lambda o=out: audit_files(pool, bronze, o, private))  # type: ignore[misc]  # defaults bind the loop's values
                 shutil.rmtree(out)
                 if number < 0:
                     continue  # both have worked once

@@ -14,7 +14,7 @@ from time import sleep
 
 import pyarrow.parquet as pq
 
-from parley._pipeline.audit_task import walker
+from parley._pipeline.audit_task import make_audit_task
 from parley._pipeline.schema import WALKED_ARROW
 from parley._pipeline.silver import read_file
 
@@ -27,7 +27,7 @@ def plain_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-def walk_files(pool: ProcessPoolExecutor, bronze: Path, out: Path, private_key: bytes) -> int:
+def audit_files(pool: ProcessPoolExecutor, bronze: Path, out: Path, private_key: bytes) -> int:
     """Walk all files of bronze; returns how many rows were written."""
     files = sorted(bronze.rglob("*.parquet"))
     out.mkdir()
@@ -40,7 +40,7 @@ def walk_files(pool: ProcessPoolExecutor, bronze: Path, out: Path, private_key: 
 
 def _walk_file(path: Path, out: Path, private_key: bytes) -> int:
     count = 0
-    walk = walker([private_key], payloads=True, check_key=bytes(16))
+    walk = make_audit_task([private_key], payloads=True, check_key=bytes(16))
     with pq.ParquetWriter(out, WALKED_ARROW, compression="snappy") as writer:
         for batch in walk(read_file(str(path))):
             writer.write_batch(batch)

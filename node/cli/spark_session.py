@@ -108,10 +108,10 @@ def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | No
     if remote is not None:
         return None
     try:
-        from parley._pipeline.up_to_date import unchanged
+        from parley._pipeline.up_to_date import up_to_date_outcome
     except ImportError:
         return None  # it is said when Spark is asked for
-    return unchanged(journals, tables)
+    return up_to_date_outcome(journals, tables)
 
 
 def remove(tables: str, remote: str | None) -> None:

@@ -15,7 +15,7 @@ FLAG: Final = pa.bool_()
 TIME: Final = pa.timestamp("us", tz="UTC")
 
 
-def grouped(
+def group_rows(
     table: pa.Table,
     keys: Sequence[str],
     *,
@@ -25,19 +25,19 @@ def grouped(
     count: str | None = None,
 ) -> pa.Table:
     """One row for each key: sums, smallest and greatest values, and how many rows there were."""
-    wanted: list[Any] = [(name, "sum") for name in total]
-    wanted += [(name, "min") for name in least]
-    wanted += [(name, "max") for name in most]
-    names = [*keys, *(f"{name}_{how}" for name, how in wanted)]
+    aggregates: list[Any] = [(name, "sum") for name in total]
+    aggregates += [(name, "min") for name in least]
+    aggregates += [(name, "max") for name in most]
+    names = [*keys, *(f"{name}_{how}" for name, how in aggregates)]
     named = [*keys, *total, *least, *most]
     if count is not None:
-        wanted.append(([], "count_all"))
+        aggregates.append(([], "count_all"))
         names.append("count_all")
         named.append(count)
-    return table.group_by(list(keys)).aggregate(wanted).select(names).rename_columns(named)
+    return table.group_by(list(keys)).aggregate(aggregates).select(names).rename_columns(named)
 
 
-def numbered(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+def number_keys(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
     """For each row the number of its key among the different ones, from 0; nulls are alike."""
     numbers = np.zeros(table.num_rows, np.int64)
     for name in keys:
@@ -48,7 +48,7 @@ def numbered(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
-def of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+def table_of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     """A table of rows whose values are in the schema's order; times are microseconds."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table(
@@ -57,17 +57,17 @@ def of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     )
 
 
-def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The columns of a schema, in its order and of its types."""
     return table.select(schema.names).cast(schema)
 
 
-def repeated(value: Any, type_: pa.DataType, count: int) -> pa.Array:
+def repeat_value(value: Any, type_: pa.DataType, count: int) -> pa.Array:
     """A column of one value."""
     return pa.repeat(pa.scalar(value, type_), count)
 
 
-def only(table: pa.Table, name: str, *values: Any) -> pa.Table:
+def rows_with(table: pa.Table, name: str, *values: Any) -> pa.Table:
     """The rows that have one of these values in a column."""
     column = table.column(name)
     return table.filter(pc.is_in(column, pa.array(values, column.type)))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parley._pipeline.gold.arrow import LONG, TEXT, TIME, of_rows, only
+from parley._pipeline.gold.arrow import LONG, TEXT, TIME, rows_with, table_of_rows
 from parley._pipeline.gold.finding_texts import FAULT, KINDS
 from parley._pipeline.gold.tables import (
     CALLS,
@@ -53,7 +53,7 @@ _STATUSES: Final = ("malformed", "unsealed")
 
 def findings(found: Iterable[Found]) -> pa.Table:
     """Columns: weight, and those of `Found`."""
-    return of_rows(((_weight(one.kind), *one) for one in found), FINDINGS)
+    return table_of_rows(((_weight(one.kind), *one) for one in found), FINDINGS)
 
 
 def _weight(kind: str) -> str:
@@ -61,7 +61,7 @@ def _weight(kind: str) -> str:
     return FAULT if known is None else known.weight
 
 
-def of_silver(rows: Iterable[Row]) -> Iterator[Found]:
+def silver_findings(rows: Iterable[Row]) -> Iterator[Found]:
     """Silver's own findings."""
     for row in rows:
         time = row.get("time_ns")
@@ -79,7 +79,7 @@ def of_silver(rows: Iterable[Row]) -> Iterator[Found]:
         )
 
 
-def told_twice(sessions: Iterable[Row]) -> Iterator[Found]:
+def repeated_sessions(sessions: Iterable[Row]) -> Iterator[Found]:
     """Sessions that begin more than once in one journal, by silver's rows of sessions."""
     starts: defaultdict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     for row in sessions:
@@ -99,9 +99,9 @@ def told_twice(sessions: Iterable[Row]) -> Iterator[Found]:
             )
 
 
-def of_statuses(statuses: pa.Table) -> Iterator[Found]:
+def status_findings(statuses: pa.Table) -> Iterator[Found]:
     """One finding for all events of a direction that are in their places and yet unread."""
-    rows = only(statuses, "status", *_STATUSES)
+    rows = rows_with(statuses, "status", *_STATUSES)
     rows = rows.filter(pc.greater(rows.column("count"), 0))
     times = rows.column("time").cast(LONG)
     rows = rows.set_column(rows.schema.get_field_index("time"), "time", times)
@@ -142,11 +142,11 @@ def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, p
     times = covered(summary["statuses"], ends)
 
     def found() -> Iterator[Found]:
-        yield from of_silver(rows_of(summary, "findings"))
-        yield from told_twice(about)
-        yield from of_statuses(summary["statuses"])
+        yield from silver_findings(rows_of(summary, "findings"))
+        yield from repeated_sessions(about)
+        yield from status_findings(summary["statuses"])
         yield from compare_events(summary["blocks"], ends, read, check_key)
-        yield from of_ends(ends, joined, times)
+        yield from _end_findings(ends, joined, times)
 
     return {
         "findings": findings(found()),
@@ -159,7 +159,7 @@ def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, p
     }
 
 
-def of_ends(
+def _end_findings(
     ends: Sequence[End], joined: Sequence[Row], times: Mapping[str, tuple[int, int]]
 ) -> Iterator[Found]:
     """What the comparison of sessions and of tunnels as a whole finds."""

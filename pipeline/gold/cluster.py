@@ -22,7 +22,7 @@ from parley._pipeline.gold.store import (
     GoldStore,
     is_dated,
 )
-from parley._pipeline.reconcile.events import Wanted
+from parley._pipeline.reconcile.events import EventQuery
 from parley._pipeline.schema import EVENT, PENDING, WALKED
 from parley._pipeline.summary.facts import BLOCK_BITS
 from parley._pipeline.tables import BATCH, Tables, local_directory
@@ -54,20 +54,20 @@ class GoldCluster:
         last = self._tables.read("stitched", WALKED).agg(f.max(BATCH)).collect()[0][0]
         return -1 if last is None else int(last)
 
-    def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
+    def other_rows(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
         """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
         rows = self._tables.read(name, WALKED).where(f.col("part").isin(*parts))
         rows = rows.where(f.col(BATCH).between(first, last))
         return _arrow(rows.select(*PACKED.names), PACKED)
 
-    def events(self, wanted: Wanted, last: int) -> pa.Table:
+    def events(self, query: EventQuery, last: int) -> pa.Table:
         """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
-        here = f.col("place").between(wanted.first_place, wanted.last_place)
-        blocks = self._tables.spark.createDataFrame(wanted.blocks)
+        here = f.col("place").between(query.first_place, query.last_place)
+        blocks = self._tables.spark.createDataFrame(query.blocks)
         own, stitched = (self._tables.read(name, WALKED) for name in ("silver", "stitched"))
         batch, part = f.col(BATCH), f.col("part")
-        own = own.where(batch.between(wanted.first_batch, wanted.last_batch) & (part == EVENT))
-        final = stitched.where((batch >= wanted.first_batch) & (part == EVENT))
+        own = own.where(batch.between(query.first_batch, query.last_batch) & (part == EVENT))
+        final = stitched.where((batch >= query.first_batch) & (part == EVENT))
         waiting = stitched.where((batch == last) & (part == PENDING))
         waiting = waiting.withColumn("status", f.lit("unsealed"))
         rows = own.unionByName(final).unionByName(waiting).where(here)

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from parley._pipeline.errors import NoTablesError
-from parley._pipeline.gold.arrow import repeated
+from parley._pipeline.gold.arrow import repeat_value
 from parley._pipeline.gold.build import SCHEMAS, gold_tables, statuses_of
 from parley._pipeline.gold.store import (
     MARK,
@@ -25,7 +25,13 @@ from parley._pipeline.gold.store import (
     token_of,
 )
 from parley._pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
-from parley._pipeline.summary.kinds import KINDS, Summary, merged, packed, unpacked
+from parley._pipeline.summary.kinds import (
+    KINDS,
+    Summary,
+    decode_table,
+    encode_table,
+    merge_summaries,
+)
 from parley._pipeline.summary.pairing import pair, without_strays
 
 # Rows of a summary that are packed together.
@@ -50,16 +56,16 @@ def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
     before = None if slot is None else store.read(SUMMARY_TABLE, slot)
     done = -1 if before is None or mark is None else mark.batch
     summary = _folded([*_kept(before), *_new(store, done + 1, last)])
-    waiting = _unpacked(store.others("stitched", [WAITING], last, last))
-    whole = merged([summary, *waiting])
-    gold = gold_tables(whole, lambda wanted: store.events(wanted, last), check_key)
+    waiting = _decode_rows(store.other_rows("stitched", [WAITING], last, last))
+    whole = merge_summaries([summary, *waiting])
+    gold = gold_tables(whole, lambda query: store.events(query, last), check_key)
     made = Mark(now, last, token, statuses_of(whole))
     other = 1 if slot == 0 else 0
     store.remove(other, [MARK])
     for name, table in gold.items():
-        refreshed = repeated(now, KINDS["traffic"].keys["minute"], table.num_rows)
+        refreshed = repeat_value(now, KINDS["traffic"].keys["minute"], table.num_rows)
         store.write(name, other, table.append_column(MARK, refreshed))
-    store.write(SUMMARY_TABLE, other, _packed(summary))
+    store.write(SUMMARY_TABLE, other, _encode_rows(summary))
     # The last but one has to stay: the last may be made again.
     store.forget(range(max(done - 1, 0), last - 1))
     store.write(MARK, other, mark_table(made))
@@ -119,30 +125,30 @@ def _mark(store: GoldStore, slot: int) -> Mark | None:
 
 def _folded(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
     """One summary; of requests and answers only what a later batch may go on with is left."""
-    summary = merged(summaries)
+    summary = merge_summaries(summaries)
     paired = pair(summary["unpaired"])
-    calls = merged([{"calls": summary["calls"]}, {"calls": paired.calls}])["calls"]
+    calls = merge_summaries([{"calls": summary["calls"]}, {"calls": paired.calls}])["calls"]
     return {**summary, "calls": calls, "unpaired": without_strays(paired.left)}
 
 
 def _new(store: GoldStore, first: int, last: int) -> Iterator[Summary]:
     """The summaries of batches, and their rows of other things than events."""
     for name in ("silver", "stitched"):
-        rows = store.others(name, [SUMMARY, *_OTHERS], first, last)
-        yield from _unpacked(rows)
+        rows = store.other_rows(name, [SUMMARY, *_OTHERS], first, last)
+        yield from _decode_rows(rows)
         for part, kind in _OTHERS.items():
             some = rows.filter(pa.compute.equal(rows.column("part"), part))
             yield {kind: some.select(["other"])}
 
 
-def _unpacked(rows: pa.Table) -> Iterator[Summary]:
+def _decode_rows(rows: pa.Table) -> Iterator[Summary]:
     names = ("batch", "part", "other", "payload")
     for batch, part, kind, payload in zip(
         *(rows.column(n).to_pylist() for n in names), strict=True
     ):
         if part not in (SUMMARY, WAITING):
             continue
-        table = unpacked(payload)
+        table = decode_table(payload)
         if kind == "blocks":
             number = pa.repeat(pa.scalar(batch, pa.int64()), table.num_rows)
             for column in ("since", "until"):
@@ -156,12 +162,12 @@ def _kept(table: pa.Table | None) -> Iterator[Summary]:
         for kind, payload in zip(
             *table.select(["other", "payload"]).to_pydict().values(), strict=True
         ):
-            yield {kind: unpacked(payload)}
+            yield {kind: decode_table(payload)}
 
 
-def _packed(summary: Summary) -> pa.Table:
+def _encode_rows(summary: Summary) -> pa.Table:
     pieces = [
-        {"part": SUMMARY, "other": kind, "payload": packed(table.slice(first, _PIECE))}
+        {"part": SUMMARY, "other": kind, "payload": encode_table(table.slice(first, _PIECE))}
         for kind, table in summary.items()
         for first in range(0, table.num_rows, _PIECE)
     ]

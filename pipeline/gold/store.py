@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from parley._pipeline.errors import DamagedTablesError, NoTablesError
 from parley._pipeline.gold.arrow import LONG, TEXT, TIME
-from parley._pipeline.reconcile.events import Wanted
+from parley._pipeline.reconcile.events import EventQuery
 from parley._pipeline.schema import EVENT, MADE, PENDING, SEGMENT, TIP, WAITING, WALKED_ARROW
 from parley._pipeline.summary.facts import NEEDED
 from parley._pipeline.tables import FILES
@@ -96,7 +96,7 @@ def mark_table(mark: Mark) -> pa.Table:
 
 def token_of(store: "GoldStore", batch: int) -> str | None:
     """The token of a batch that was stitched; None without one."""
-    tokens = store.others("stitched", [MADE], batch, batch).column("other").to_pylist()
+    tokens = store.other_rows("stitched", [MADE], batch, batch).column("other").to_pylist()
     return tokens[0] if len(tokens) == 1 else None
 
 
@@ -106,10 +106,10 @@ class GoldStore(Protocol):
     def last_batch(self) -> int:
         """The last one that is whole; -1 without any."""
 
-    def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
+    def other_rows(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
         """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
 
-    def events(self, wanted: Wanted, last: int) -> pa.Table:
+    def events(self, query: EventQuery, last: int) -> pa.Table:
         """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
 
     def scan(
@@ -144,7 +144,7 @@ class GoldDirectory:
         batches = map(_number, self._root.joinpath("stitched").glob(f"{_BATCH}*"))
         return next((one for one in sorted(batches, reverse=True) if self._is_whole(one)), -1)
 
-    def others(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
+    def other_rows(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
         """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
         tables = [PACKED.empty_table()]
         for batch, path in self._batches(name, first, last):
@@ -157,18 +157,18 @@ class GoldDirectory:
                     tables.append(pa.table([*columns, *rows.columns], schema=PACKED))
         return pa.concat_tables(tables)
 
-    def events(self, wanted: Wanted, last: int) -> pa.Table:
+    def events(self, query: EventQuery, last: int) -> pa.Table:
         """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
         final = [
-            *self._events("silver", EVENT, wanted.first_batch, wanted.last_batch),
+            *self._events("silver", EVENT, query.first_batch, query.last_batch),
             # What waited for a seal became final with a later batch.
-            *self._events("stitched", EVENT, wanted.first_batch, last),
+            *self._events("stitched", EVENT, query.first_batch, last),
         ]
-        waiting = self._scanned(self._events("stitched", PENDING, last, last), wanted)
+        waiting = self._scanned(self._events("stitched", PENDING, last, last), query)
         status = waiting.schema.get_field_index("status")
         unsealed = pa.repeat("unsealed", waiting.num_rows)
         return pa.concat_tables(
-            [self._scanned(final, wanted), waiting.set_column(status, "status", unsealed)]
+            [self._scanned(final, query), waiting.set_column(status, "status", unsealed)]
         )
 
     def scan(
@@ -250,17 +250,17 @@ class GoldDirectory:
         for _, path in self._batches(name, first, last):
             yield from map(str, path.glob(f"part={part}/date=*/{FILES}"))
 
-    def _scanned(self, files: Iterable[str], wanted: Wanted) -> pa.Table:
+    def _scanned(self, files: Iterable[str], query: EventQuery) -> pa.Table:
         with _reading(self._root):
             data = ds.dataset(list(files), schema=EVENT_ROWS, format="parquet")
             # Of what is between two blocks there may be much more: it is let go at once.
             batches = data.to_batches(
-                filter=pc.field("session").isin(list(wanted.sessions))
-                & (pc.field("place") >= wanted.first_place)
-                & (pc.field("place") <= wanted.last_place),
+                filter=pc.field("session").isin(list(query.sessions))
+                & (pc.field("place") >= query.first_place)
+                & (pc.field("place") <= query.last_place),
                 **_SCAN,
             )
-            some = [wanted.among(pa.Table.from_batches([one])) for one in batches if one.num_rows]
+            some = [query.among(pa.Table.from_batches([one])) for one in batches if one.num_rows]
         return pa.concat_tables([EVENT_ROWS.empty_table(), *some])
 
 

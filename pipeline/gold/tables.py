@@ -19,15 +19,15 @@ from parley._pipeline.gold.arrow import (
     LONG,
     TEXT,
     TIME,
-    grouped,
-    numbered,
-    of_rows,
-    only,
-    repeated,
-    shaped,
+    conform,
+    group_rows,
+    number_keys,
+    repeat_value,
+    rows_with,
+    table_of_rows,
 )
 from parley._pipeline.reconcile.sessions import End, Row, by_session, least, most
-from parley._pipeline.reconcile.tunnels import LARGEST, began_of, ended_of
+from parley._pipeline.reconcile.tunnels import LARGEST, began, ended
 from parley._pipeline.summary.kinds import KINDS, Summary
 from parley._pipeline.summary.pairing import unanswered
 
@@ -54,7 +54,7 @@ def traffic(summary: Summary) -> pa.Table:
     """
     table = summary["traffic"]
     dates = pc.cast(table.column("minute"), pa.date32())
-    return shaped(table.append_column("date", dates), TRAFFIC)
+    return conform(table.append_column("date", dates), TRAFFIC)
 
 
 def graph(summary: Summary) -> pa.Table:
@@ -63,7 +63,7 @@ def graph(summary: Summary) -> pa.Table:
     Each event counts once, whichever of the two journals has it. Columns: sender, receiver,
     sessions, events, wire_bytes, first, last.
     """
-    table = grouped(
+    table = group_rows(
         directions(summary),
         ["sender", "receiver"],
         total=["events", "wire_bytes"],
@@ -71,7 +71,7 @@ def graph(summary: Summary) -> pa.Table:
         most=["last"],
         count="sessions",
     )
-    return shaped(table, GRAPH)
+    return conform(table, GRAPH)
 
 
 def directions(summary: Summary) -> pa.Table:
@@ -79,7 +79,7 @@ def directions(summary: Summary) -> pa.Table:
 
     Of the two journals that may have it, the counts are those of the one that has more.
     """
-    return grouped(
+    return group_rows(
         summary["directions"],
         ["session", "sender", "receiver"],
         most=["events", "wire_bytes", "last"],
@@ -119,15 +119,15 @@ def topics(summary: Summary) -> pa.Table:
     first = pc.min_element_wise(opened, began)
     last = pc.max_element_wise(opened, ended)
     both = both.append_column("first", first).append_column("last", last)
-    return shaped(both.filter(both.column("topic").is_valid()), TOPICS)
+    return conform(both.filter(both.column("topic").is_valid()), TOPICS)
 
 
 def _subscriptions(streams: pa.Table) -> pa.Table:
     """The streams that a Result gave to a subscriber, with the topic that their Open names."""
     stream = ["session", "stream"]
-    granted = only(streams, "what", "granted").select([*stream, "publisher"])
-    slow = grouped(only(streams, "what", "slow"), stream, count="slow")
-    opened = only(streams, "what", "open").drop_columns(["what"])
+    granted = rows_with(streams, "what", "granted").select([*stream, "publisher"])
+    slow = group_rows(rows_with(streams, "what", "slow"), stream, count="slow")
+    opened = rows_with(streams, "what", "open").drop_columns(["what"])
     kept = opened.join(granted, [*stream, "publisher"], join_type="left semi")
     kept = kept.join(slow, stream, join_type="left outer")
     groups = kept.group_by(_TOPIC_KEY).aggregate(
@@ -146,8 +146,8 @@ def _subscriptions(streams: pa.Table) -> pa.Table:
 def _notes(notes: pa.Table) -> pa.Table:
     """How many notes of each topic each publisher sent; the fuller of two journals counts."""
     sums = ["notes", "payload_bytes"]
-    once = grouped(notes, ["session", *_TOPIC_KEY], most=[*sums, "last"], least=["first"])
-    groups = grouped(once, _TOPIC_KEY, total=sums, least=["first"], most=["last"])
+    once = group_rows(notes, ["session", *_TOPIC_KEY], most=[*sums, "last"], least=["first"])
+    groups = group_rows(once, _TOPIC_KEY, total=sums, least=["first"], most=["last"])
     return groups.rename_columns([*_TOPIC_KEY, *sums, "first_note", "last_note"])
 
 
@@ -182,13 +182,13 @@ def _calls_of_scope(rows: pa.Table, scope: str) -> pa.Table:
     if scope == "topic":
         for name in ("caller", "callee"):
             at = rows.schema.get_field_index(name)
-            rows = rows.set_column(at, name, repeated(None, TEXT, count))
-    rows = rows.append_column("scope", repeated(scope, TEXT, count))
+            rows = rows.set_column(at, name, repeat_value(None, TEXT, count))
+    rows = rows.append_column("scope", repeat_value(scope, TEXT, count))
     answered = pc.if_else(rows.column("code").is_valid(), rows.column("calls"), 0)
     errors = pc.if_else(pc.fill_null(pc.not_equal(rows.column("code"), 0), False), answered, 0)
     rows = rows.append_column("answered", answered).append_column("errors", errors)
-    which = numbered(rows, _CALL_KEY)
-    sums = grouped(
+    which = number_keys(rows, _CALL_KEY)
+    sums = group_rows(
         rows.append_column("number", pa.array(which)),
         ["number", *_CALL_KEY],
         total=["calls", "answered", "errors", "parts"],
@@ -199,7 +199,7 @@ def _calls_of_scope(rows: pa.Table, scope: str) -> pa.Table:
     sums = sums.append_column("unanswered", waiting)
     for name, values in _quantiles(rows, which, sums.num_rows).items():
         sums = sums.append_column(name, values)
-    return shaped(
+    return conform(
         sums.append_column("error_codes", _error_codes(rows, which, sums.num_rows)), CALLS
     )
 
@@ -269,13 +269,13 @@ def sessions(summary: Summary, ends: Sequence[End]) -> pa.Table:
     `events` and `wire_bytes` count each event once: as its sender's or its receiver's journal
     has it, whichever has more.
     """
-    sums = grouped(directions(summary), ["session"], total=["events", "wire_bytes"])
+    sums = group_rows(directions(summary), ["session"], total=["events", "wire_bytes"])
     totals = {name: counts for name, *counts in zip(*sums.to_pydict().values(), strict=True)}
     rows = (
         _session_row(session, some, totals.get(session, (0, 0)))
         for session, some in by_session(ends).items()
     )
-    return of_rows(rows, SESSIONS)
+    return table_of_rows(rows, SESSIONS)
 
 
 def _session_row(session: str, ends: Sequence[End], totals: Sequence[int]) -> list[Any]:
@@ -335,7 +335,7 @@ def tunnels(rows: Iterable[Row]) -> pa.Table:
     by_trace: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_trace[row["trace"]].append(row)
-    return of_rows((_tunnel_row(trace, some) for trace, some in by_trace.items()), TUNNELS)
+    return table_of_rows((_tunnel_row(trace, some) for trace, some in by_trace.items()), TUNNELS)
 
 
 def _tunnel_row(trace: str, rows: Sequence[Row]) -> list[Any]:
@@ -349,10 +349,10 @@ def _tunnel_row(trace: str, rows: Sequence[Row]) -> list[Any]:
         max(row["length"] for row in rows),
         len(by_hop),
         max(map(len, by_hop.values())),
-        min(map(began_of, first)),
-        max(map(ended_of, first)),
+        min(map(began, first)),
+        max(map(ended, first)),
         # Of one server's two times, never of two clocks.
-        max(ended_of(row) - began_of(row) for row in rows),
+        max(ended(row) - began(row) for row in rows),
         *(min(sum(row[way] for row in first), LARGEST) for way in ("forward", "back")),
     ]
 

@@ -38,7 +38,7 @@ _KINDS: Final = (
 _Numbers = npt.NDArray[np.int64]
 
 
-class Wanted(NamedTuple):
+class EventQuery(NamedTuple):
     """Whose events are looked at one by one: in which blocks (session, sender, block), between
     which places, and in which batches they came; one may be of another batch only if it had to
     wait for a seal."""
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
     last_batch: int
 
     @classmethod
-    def of(cls, group: Sequence["SessionDirection"]) -> "Wanted":
+    def of(cls, group: Sequence["SessionDirection"]) -> "EventQuery":
         """The events of blocks that are not alike."""
         keys = [(one.session, one.sender, block) for one in group for block in one.blocks]
         sessions, senders, blocks = zip(*keys, strict=True)
@@ -81,7 +81,7 @@ class Wanted(NamedTuple):
 
 
 # Rows of events (columns of `pipeline.summary.facts.NEEDED`), at least those that are wanted.
-Reader = Callable[[Wanted], pa.Table]
+Reader = Callable[[EventQuery], pa.Table]
 
 
 @dataclass(slots=True)
@@ -115,8 +115,8 @@ def compare_events(
     both = [name for name, some in sessions.items() if len({end.journal for end in some}) > 1]
     unlike = [one for one in _directions(blocks, both) if one.blocks]
     for group in _groups(unlike):
-        wanted = Wanted.of(group)
-        rows = wanted.among(read(wanted))
+        query = EventQuery.of(group)
+        rows = query.among(read(query))
         facts = EventFacts.of(rows, key)
         events = _Events(facts, rows)
         for one, where in zip(group, events.of(group), strict=True):
@@ -125,8 +125,8 @@ def compare_events(
 
 def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[SessionDirection]:
     """What the blocks of these sessions tell, by direction."""
-    wanted = pa.array(sessions, pa.string())
-    rows = blocks.filter(pc.is_in(blocks.column("session"), wanted))
+    query = pa.array(sessions, pa.string())
+    rows = blocks.filter(pc.is_in(blocks.column("session"), query))
     rows = rows.sort_by([(name, "ascending") for name in (*_DIRECTION, "block", "is_sent")])
     names = ("session", "sender", "block", "is_sent", "count", "check", "first", "last", "since")
     columns = [rows.column(name).to_pylist() for name in (*names, "until")]
@@ -235,7 +235,7 @@ def _at_places(
     return places[keep], one[keep], other[keep]
 
 
-class _Told(NamedTuple):
+class _Evidence(NamedTuple):
     """What the session's end says in both journals."""
 
     receiver: str | None
@@ -244,7 +244,7 @@ class _Told(NamedTuple):
 
 def _kinds(
     one: SessionDirection, places: _Numbers, has_sent: Any, has_received: Any, ends: Sequence[End]
-) -> tuple[_Numbers, _Told]:
+) -> tuple[_Numbers, _Evidence]:
     """What each place proves, as an index of `_KINDS`: see docs/pipeline.md.
 
     Beyond the last event that both have, an event may have been on its way when the connection
@@ -274,7 +274,9 @@ def _kinds(
         [0, 1, 2, 3, 1, 4, 3],
         5,
     )
-    told = _Told(None if receiving is None else receiving.journal, sent_last if one.spans else None)
+    told = _Evidence(
+        None if receiving is None else receiving.journal, sent_last if one.spans else None
+    )
     return kinds.astype(np.int64), told
 
 
@@ -291,7 +293,7 @@ def _runs(places: _Numbers, kinds: _Numbers) -> Iterator[tuple[int, int]]:
 def _found(
     one: SessionDirection,
     kind: str,
-    told: _Told,
+    told: _Evidence,
     places: tuple[int, int],
     rows: tuple[int, int],
     events: _Events,

@@ -44,16 +44,16 @@ class _Neighbour:
         self.length = min(self.length + row["length"], LARGEST)
         self.forward = min(self.forward + row["forward"], LARGEST)
         self.back = min(self.back + row["back"], LARGEST)
-        record = began_of(row), ended_of(row), row["segment"], row["offset"]
+        record = began(row), ended(row), row["segment"], row["offset"]
         self.record = record if self.record is None else min(self.record, record)
 
 
-def began_of(row: Row) -> int:
+def began(row: Row) -> int:
     """When a tunnel began, in microseconds."""
     return int(row["began_ns"]) // 1000
 
 
-def ended_of(row: Row) -> int:
+def ended(row: Row) -> int:
     """When a tunnel ended, in microseconds."""
     return int(row["ended_ns"]) // 1000
 

@@ -265,12 +265,12 @@ def circle(edges: Iterable[Arrow]) -> dict[str, Point]:
 
     Edges have a weight; the same edges give the same picture.
     """
-    order = _neighbours_first(edges)
+    order = _order_by_neighbours(edges)
     step = 2 * pi / max(len(order), 1)
     return {node: (sin(step * at), cos(step * at)) for at, node in enumerate(order)}
 
 
-def _neighbours_first(edges: Iterable[Arrow]) -> list[str]:
+def _order_by_neighbours(edges: Iterable[Arrow]) -> list[str]:
     """All nodes: first the busiest, then always the one that talks most with the one before."""
     weights: dict[str, dict[str, int]] = {}
     for one, other, weight in edges:

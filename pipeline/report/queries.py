@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parley._pipeline.gold.arrow import LONG, TEXT, TIME, grouped, only, repeated
+from parley._pipeline.gold.arrow import LONG, TEXT, TIME, group_rows, repeat_value, rows_with
 from parley._pipeline.gold.finding_texts import FAULT, NOTICE, UNCHECKED
 from parley._pipeline.reconcile.tunnels import LARGEST
 from parley._pipeline.report.figures import (
@@ -45,19 +45,19 @@ _SENT: Final = "sent"
 _TRAFFIC: Final = ("journal", "sender", "receiver", "direction", "time", "wire_size")
 
 
-def events_of(scan: Scan, wanted: Mapping[str, Sequence[int]]) -> dict[str, list[EventRow]]:
+def events_of(scan: Scan, query: Mapping[str, Sequence[int]]) -> dict[str, list[EventRow]]:
     """For each of these sessions at most `EVENT_ROWS` rows: first those at most `NEAR` places from
     the places that belong to it here, then those at its beginning; in the order of their places,
     one journal's beside the other's."""
     near = {
         session: {place + away for place in places for away in range(-NEAR, NEAR + 1)}
-        for session, places in wanted.items()
+        for session, places in query.items()
     }
     anywhere = pa.array(sorted(set().union(*near.values())), LONG)
-    found: dict[str, list[EventRow]] = {session: [] for session in wanted}
-    if not wanted:
+    found: dict[str, list[EventRow]] = {session: [] for session in query}
+    if not query:
         return found
-    for piece in scan([*EventRow._fields, "item"], list(wanted)):
+    for piece in scan([*EventRow._fields, "item"], list(query)):
         place = piece.column("place")
         worth = pc.or_(pc.less(place, BEGINNING), pc.is_in(place, anywhere))
         rows = piece.filter(pc.and_(pc.equal(piece.column("item"), 0), worth))
@@ -97,8 +97,8 @@ def fine_traffic(scan: Scan, width: int) -> pa.Table:
         begins = pc.multiply(pc.divide(time, width), width).cast(TIME)
         one = pa.repeat(pa.scalar(1, LONG), rows.num_rows)
         columns = [begins, rows.column("journal"), peer, direction, one, size.cast(LONG)]
-        pieces.append(grouped(pa.table(columns, names=[*keys, *sums]), keys, total=sums))
-    return grouped(pa.concat_tables(pieces), keys, total=sums)
+        pieces.append(group_rows(pa.table(columns, names=[*keys, *sums]), keys, total=sums))
+    return group_rows(pa.concat_tables(pieces), keys, total=sums)
 
 
 _SECOND: Final = 1_000_000
@@ -127,13 +127,13 @@ def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = 
     first, last = (_bound(graph, name, of) for name, of in (("first", pc.min), ("last", pc.max)))
     width, points = _fine(scan, graph, traffic) or _traffic(traffic)
     links = _links(tunnels, most)
-    asked = only(calls, "seen_by", "caller")
-    by_topic, by_pair = (only(asked, "scope", scope) for scope in ("topic", "pair"))
+    asked = rows_with(calls, "seen_by", "caller")
+    by_topic, by_pair = (rows_with(asked, "scope", scope) for scope in ("topic", "pair"))
     called = _sum(by_topic, "calls")
     pairs = by_pair.group_by(["caller", "callee"]).aggregate([]).num_rows
     if not called:  # no caller keeps a journal
-        by_topic, by_pair = (only(calls, "scope", scope) for scope in ("topic", "pair"))
-    topic_notes = grouped(topics, ["topic"], total=["notes"], count="publishers")
+        by_topic, by_pair = (rows_with(calls, "scope", scope) for scope in ("topic", "pair"))
+    topic_notes = group_rows(topics, ["topic"], total=["notes"], count="publishers")
     each = _renamed(findings, "count", "events")
     each = each.append_column("rank", _ranks(each))
     ways = (tunnels.column(name).cast(pa.float64(), safe=False) for name in ("forward", "back"))
@@ -263,12 +263,12 @@ def _talks(
         if finding.session is not None and (finding.session in places or len(places) < SESSIONS):
             around = places.setdefault(finding.session, [])
             around += [] if finding.place is None else [finding.place]
-    known = _take(only(sessions, "session", *places), SessionSummary, SESSIONS, "session")
+    known = _take(rows_with(sessions, "session", *places), SessionSummary, SESSIONS, "session")
     order = {session: at for at, session in enumerate(places)}
     talks = sorted(known, key=lambda row: order[row.session])
     talks += [row for row in rows if row.session not in places][: SESSIONS - len(talks)]
-    wanted = {row.session: places.get(row.session, []) for row in talks}
-    events = {} if scan is None else events_of(scan, wanted)
+    query = {row.session: places.get(row.session, []) for row in talks}
+    events = {} if scan is None else events_of(scan, query)
     return {row: events.get(row.session, []) for row in talks}
 
 
@@ -292,14 +292,14 @@ def _traffic(traffic: pa.Table, widths: Sequence[int] = _WIDTHS) -> tuple[int, l
     if not traffic.num_rows:
         return widths[0], []
     kept = pc.unique(traffic.column("node"))
-    sent = _renamed(only(traffic, "direction", "sent"), "node", "sender").select(names)
-    received = only(traffic, "direction", "received")
+    sent = _renamed(rows_with(traffic, "direction", "sent"), "node", "sender").select(names)
+    received = rows_with(traffic, "direction", "received")
     heard = received.filter(pc.invert(pc.is_in(received.column("peer"), kept)))
     counted = pa.concat_tables([sent, _renamed(heard, "peer", "sender").select(names)])
     first, last = (_bound(traffic, "minute", of) or 0 for of in (pc.min, pc.max))
     span = last - first + widths[0]
     width = next((one for one in widths if span <= one * TIME_BUCKETS), widths[-1])
-    senders = grouped(counted, ["sender"], total=["wire_bytes"])
+    senders = group_rows(counted, ["sender"], total=["wire_bytes"])
     top = _first(senders, TOP_SENDERS, "-wire_bytes", "sender").column("sender")
     shown = pc.is_in(counted.column("sender"), pc.drop_null(top))
     sender = pc.if_else(shown, counted.column("sender"), pa.scalar(None, TEXT))
@@ -309,7 +309,7 @@ def _traffic(traffic: pa.Table, widths: Sequence[int] = _WIDTHS) -> tuple[int, l
         [pa.array(bucket), sender, counted.column("events"), counted.column("wire_bytes")],
         names=TrafficPoint._fields,
     )
-    points = grouped(points, ["time", "sender"], total=["events", "wire_bytes"])
+    points = group_rows(points, ["time", "sender"], total=["events", "wire_bytes"])
     most = (TIME_BUCKETS + 2) * (TOP_SENDERS + 1)
     taken = _take(points, TrafficPoint, most, "-time", "sender")
     return width, sorted(taken, key=lambda point: (point.time, point.sender or ""))
@@ -317,20 +317,22 @@ def _traffic(traffic: pa.Table, widths: Sequence[int] = _WIDTHS) -> tuple[int, l
 
 def _nodes(graph: pa.Table, traffic: pa.Table, findings: pa.Table) -> pa.Table:
     """One row for each node, with the columns of `NodeRow` and `volume`."""
-    none = repeated(0, LONG, graph.num_rows)
+    none = repeat_value(0, LONG, graph.num_rows)
     events, sizes = graph.column("events"), graph.column("wire_bytes")
     names = ["node", "peer", *_SUMS]
     sender, receiver = graph.column("sender"), graph.column("receiver")
     sending = pa.table([sender, receiver, events, sizes, none, none], names=names)
     receiving = pa.table([receiver, sender, none, none, events, sizes], names=names)
-    wanted = [("peer", "count_distinct"), *((name, "sum") for name in _SUMS)]
-    nodes = pa.concat_tables([sending, receiving]).group_by("node").aggregate(wanted)
-    nodes = nodes.select(["node", *("_".join(one) for one in wanted)])
+    query = [("peer", "count_distinct"), *((name, "sum") for name in _SUMS)]
+    nodes = pa.concat_tables([sending, receiving]).group_by("node").aggregate(query)
+    nodes = nodes.select(["node", *("_".join(one) for one in query)])
     nodes = nodes.rename_columns(["node", "peers", *_SUMS])
     kept = pc.unique(traffic.column("node"))
-    journals = pa.table([kept, repeated(True, pa.bool_(), len(kept))], names=["node", "journal"])
-    faulty = only(findings, "weight", FAULT)
-    faults = _renamed(grouped(faulty, ["journal"], count="faults"), "journal", "node")
+    journals = pa.table(
+        [kept, repeat_value(True, pa.bool_(), len(kept))], names=["node", "journal"]
+    )
+    faulty = rows_with(findings, "weight", FAULT)
+    faults = _renamed(group_rows(faulty, ["journal"], count="faults"), "journal", "node")
     nodes = nodes.join(journals, "node", join_type="full outer")
     nodes = nodes.join(faults, "node", join_type="left outer")
     nodes = nodes.filter(nodes.column("node").is_valid())
@@ -345,7 +347,7 @@ def _nodes(graph: pa.Table, traffic: pa.Table, findings: pa.Table) -> pa.Table:
 def _edges(graph: pa.Table, nodes: pa.Table) -> list[Edge]:
     """What the busiest nodes sent each other."""
     named = _first(nodes, TOP_NODES, "-volume", "node").column("node").to_pylist()
-    between = only(only(graph, "sender", *named), "receiver", *named)
+    between = rows_with(rows_with(graph, "sender", *named), "receiver", *named)
     return _take(between, Edge, TOP_NODES**2, "-events", "sender", "receiver")
 
 
@@ -368,11 +370,11 @@ def _links(tunnels: pa.Table, most: int) -> list[TunnelLink]:
 def _servers(nodes: pa.Table, links: Sequence[TunnelLink]) -> list[NodeRow]:
     """The nodes of the links that a picture has, as far as they have sessions or a journal."""
     named = sorted({node for link in links for node in (link.before, link.after)})
-    return _take(only(nodes, "node", *named), NodeRow, len(named), "node")
+    return _take(rows_with(nodes, "node", *named), NodeRow, len(named), "node")
 
 
 def _groups(names: pa.ChunkedArray) -> list[SessionGroup]:
-    groups = grouped(pa.table([names], names=["name"]), ["name"], count="sessions")
+    groups = group_rows(pa.table([names], names=["name"]), ["name"], count="sessions")
     return _take(groups, SessionGroup, ROWS, "-sessions", "name")
 
 

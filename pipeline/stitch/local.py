@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parley._pipeline.event_files import few_dates
+from parley._pipeline.event_files import limit_dates
 from parley._pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
-from parley._pipeline.stitch.rows import made_row, stitch_rows
+from parley._pipeline.stitch.rows import batch_token_row, stitch_rows
 from parley._pipeline.tables import FILES
 
 # Bytes of rows that are read at once; in memory they are some three times as many.
@@ -29,7 +29,7 @@ _ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
 _NAMED: Final = ("part", "date")
 
 
-def stitch_here(root: Path, batch: int) -> bool:
+def stitch_locally(root: Path, batch: int) -> bool:
     """Write the stitched rows of a batch whose silver is there, or say that it is too much.
 
     As Spark does it the directory appears when it is whole, in place of what was there.
@@ -51,16 +51,16 @@ def stitch_here(root: Path, batch: int) -> bool:
     hidden = place.with_name(f"_{place.name}")
     shutil.rmtree(hidden, ignore_errors=True)
     hidden.mkdir(parents=True)
-    for number, rows in enumerate(stitch_rows(in_order(batches))):
+    for number, rows in enumerate(stitch_rows(sort_rows(batches))):
         _write(hidden, number, rows)
-    _write(hidden, 0, made_row())
+    _write(hidden, 0, batch_token_row())
     (hidden / "_SUCCESS").touch()
     shutil.rmtree(place, ignore_errors=True)
     hidden.rename(place)
     return True
 
 
-def in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def sort_rows(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Rows in the order in which `stitch_rows` takes them, as `stitch` has Spark sort them."""
     rows = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks()
     keys = {name: pc.fill_null(rows.column(name), "") for name in _TEXTS}
@@ -97,7 +97,7 @@ def _write(place: Path, number: int, rows: pa.RecordBatch) -> None:
     """Rows of one part, in a file for each date."""
     if not rows.num_rows:
         return
-    part, dates = rows.column("part")[0].as_py(), few_dates(rows.column("date"))
+    part, dates = rows.column("part")[0].as_py(), limit_dates(rows.column("date"))
     for date in pc.unique(dates):
         some = rows.filter(pc.equal(dates, date)).drop_columns(list(_NAMED))
         directory = place / f"part={part}" / f"date={date}"

@@ -31,7 +31,7 @@ from parley._pipeline.schema import (
     WALKED_ARROW,
 )
 from parley._pipeline.stitch.runs import Runs
-from parley._pipeline.stitch.spans import Linked, Row, link
+from parley._pipeline.stitch.spans import LinkedSpan, Row, link
 from parley._pipeline.summarise import told_of
 
 _MANY: Final = 4_096  # rows that wait to be given out
@@ -84,7 +84,7 @@ class _Journal:
         self._runs = Runs(name)
         self._session: str | None = None
         self._spans: list[tuple[Row, bool]] = []
-        self._linked: dict[tuple[str, str], Linked] = {}  # by direction and where
+        self._linked: dict[tuple[str, str], LinkedSpan] = {}  # by direction and where
         self._found: list[dict[str, Any]] = []
         self._tips: list[dict[str, Any]] = []
 
@@ -184,7 +184,7 @@ def _changes(batch: pa.RecordBatch, name: str) -> Any:
 _TOKEN_SIZE: Final = 16
 
 
-def made_row() -> pa.RecordBatch:
+def batch_token_row() -> pa.RecordBatch:
     """One row with the columns of `WALKED`, of part `made`, with a new random token in `other`."""
     row = {"part": MADE, "other": random_bytes(_TOKEN_SIZE).hex(), "date": date(1970, 1, 1)}
     return pa.RecordBatch.from_pylist([row], WALKED_ARROW)

@@ -20,13 +20,13 @@ _PLACE: Final = itemgetter("segment", "offset")
 
 
 @dataclass(slots=True)
-class Linked:
+class LinkedSpan:
     """A span and what follows from those after it; `seal_ns` is the time of the first valid
     seal that comes later in its piece, `waits` whether one may still come."""
 
     span: Row
     is_new: bool
-    next: "Linked | None" = None
+    next: "LinkedSpan | None" = None
     has_before: bool = False
     seal_ns: int | None = None
     waits: bool = False
@@ -56,16 +56,16 @@ class Linked:
 class Verdict(NamedTuple):
     """What there is to say of a session: its spans, and findings."""
 
-    spans: list[Linked]
+    spans: list[LinkedSpan]
     findings: list[dict[str, Any]]
 
 
 def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
     """Link the spans of one session in one journal; each with whether it is of this batch."""
-    linked: list[Linked] = []
+    linked: list[LinkedSpan] = []
     by_direction = sorted(spans, key=lambda one: (one[0]["direction"], *_PLACE(one[0])))
     for _, group in groupby(by_direction, key=lambda one: one[0]["direction"]):
-        linked += _link_direction([Linked(span, is_new) for span, is_new in group], runs)
+        linked += _link_direction([LinkedSpan(span, is_new) for span, is_new in group], runs)
     findings = [finding for one in linked for finding in _break_after(one)]
     findings += _of_session(
         "no-start",
@@ -86,7 +86,7 @@ def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
     return Verdict(linked, findings)
 
 
-def _link_direction(spans: list[Linked], runs: Runs) -> Iterable[Linked]:
+def _link_direction(spans: list[LinkedSpan], runs: Runs) -> Iterable[LinkedSpan]:
     for one, following in pairwise(spans):
         one.next = following
         following.has_before = True
@@ -105,33 +105,33 @@ def _link_direction(spans: list[Linked], runs: Runs) -> Iterable[Linked]:
     return spans
 
 
-def _end(one: Linked) -> tuple[str, int]:
+def _end(one: LinkedSpan) -> tuple[str, int]:
     return one.span["end_segment"], one.span["end_offset"]
 
 
-def _is_over(last: Linked, runs: Runs) -> bool:
+def _is_over(last: LinkedSpan, runs: Runs) -> bool:
     """Whether nothing of a direction can come behind its last span."""
     return runs.is_over(last.span["segment"]) or _goes_past(last, runs)
 
 
-def _goes_past(last: Linked, runs: Runs) -> bool:
+def _goes_past(last: LinkedSpan, runs: Runs) -> bool:
     """Whether the run goes on without a direction that has not ended."""
     return runs.goes_past(*_end(last))
 
 
-def _explains_nothing(last: Linked, runs: Runs) -> bool:
+def _explains_nothing(last: LinkedSpan, runs: Runs) -> bool:
     """Whether no damage and no missing segment behind a direction may have had its end."""
     return not last.span.get("lost") and runs.is_whole_behind(last.span["end_segment"])
 
 
-def _has_no_start(one: Linked, runs: Runs) -> bool:
+def _has_no_start(one: LinkedSpan, runs: Runs) -> bool:
     """Whether a direction is there all at once, though nothing was pruned before it."""
     if one.has_before or not one.is_new or one.span["started"]:
         return False
     return not runs.begins_with(one.span["segment"])
 
 
-def _break_after(one: Linked) -> Iterator[dict[str, Any]]:
+def _break_after(one: LinkedSpan) -> Iterator[dict[str, Any]]:
     """The finding of a span that the next does not fit, or whose end the chain does not reach."""
     span, following = one.span, one.next
     unplaced = span["unplaced"]
@@ -175,7 +175,7 @@ def _break_after(one: Linked) -> Iterator[dict[str, Any]]:
 
 
 def _of_session(
-    kind: str, evidence: str, at: tuple[str, int] | None, spans: Sequence[Linked]
+    kind: str, evidence: str, at: tuple[str, int] | None, spans: Sequence[LinkedSpan]
 ) -> Iterator[dict[str, Any]]:
     if at is None:
         return

@@ -174,10 +174,10 @@ class EventFacts:
     def equals(self, name: str, *values: str) -> _Flags:
         """Which rows have one of these texts."""
         text = self.text(name)
-        wanted = np.array([one in values for one in text.dictionary.to_pylist()], np.bool_)
-        if not len(wanted):
+        query = np.array([one in values for one in text.dictionary.to_pylist()], np.bool_)
+        if not len(query):
             return np.zeros(len(text), np.bool_)
-        return np.asarray(wanted[text.indices.to_numpy(zero_copy_only=False)])
+        return np.asarray(query[text.indices.to_numpy(zero_copy_only=False)])
 
     def there(self, name: str) -> _Flags:
         """Which rows have a value."""
@@ -330,13 +330,13 @@ class EventFacts:
     def _unpaired(self) -> pa.Table:
         own = self.equals("type", *REQUESTS)
         final = self.equals("type", *FINALS)
-        wanted = self._events & (self.numbers("async_id") > 0)
-        wanted &= own | final | self.equals("type", *PARTS)
+        query = self._events & (self.numbers("async_id") > 0)
+        query &= own | final | self.equals("type", *PARTS)
         sent = self.equals("direction", "sent")
         role = np.select([own, final], [REQUEST, FINAL], PART).astype(np.int8)
         return self._rows_of(
             "unpaired",
-            wanted,
+            query,
             asked=_named(sent == own, "received", "sent"),
             role=role,
             parts=(role == PART).astype(np.int64),

@@ -139,7 +139,7 @@ def empty(name: str) -> pa.Table:
     return KINDS[name].schema.empty_table()
 
 
-def packed(table: pa.Table) -> bytes:
+def encode_table(table: pa.Table) -> bytes:
     """A table as bytes: an Arrow stream, compressed."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -148,13 +148,13 @@ def packed(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpacked(data: bytes) -> pa.Table:
+def decode_table(data: bytes) -> pa.Table:
     """The table of such bytes."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
 
-def merged(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
+def merge_summaries(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
     """One summary of several, with all kinds."""
     found: dict[str, list[pa.Table]] = {name: [empty(name)] for name in KINDS}
     for summary in summaries:
@@ -171,15 +171,15 @@ def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
     if kind.firsts:
         table = table.sort_by([(next(iter(kind.firsts)), "ascending")])
     first = pc.ScalarAggregateOptions(skip_nulls=False)
-    wanted = [
+    query = [
         *((name, "sum", None) for name in kind.sums),
         *((name, "min", None) for name in kind.least),
         *((name, "max", None) for name in kind.most),
         *((name, "first", first) for name in kind.firsts),
     ]
     # Who is first is asked of rows in their order, which threads do not keep.
-    groups = table.group_by(list(kind.keys), use_threads=not kind.firsts).aggregate(wanted)
-    names = [*kind.keys, *(f"{name}_{how}" for name, how, _ in wanted)]
+    groups = table.group_by(list(kind.keys), use_threads=not kind.firsts).aggregate(query)
+    names = [*kind.keys, *(f"{name}_{how}" for name, how, _ in query)]
     columns = [
         texts[field.name].take(column.combine_chunks()) if field.name in texts else column
         for field, column in zip(kind.schema, groups.select(names).columns, strict=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE, list_segments, read_range
-from parley._pipeline.audit_task import walker
+from parley._pipeline.audit_task import make_audit_task
 from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.listing import Budget, Listing, Progress, ranges_between, read_on
@@ -29,7 +29,7 @@ from parley._pipeline.schema import (
     TIP,
     WALKED_ARROW,
 )
-from parley._pipeline.stitch.local import in_order
+from parley._pipeline.stitch.local import sort_rows
 from parley._pipeline.stitch.rows import stitch_rows
 
 _COLUMNS: Final = [name for name in WALKED_ARROW.names if name in EVENT_COLUMNS or name == "time"]
@@ -52,7 +52,7 @@ class Walks:
     """Ranges verified, each by a task of its own, and once: the same bytes have the same rows."""
 
     def __init__(self, keys: Sequence[bytes], *, range_size: int = RANGE_SIZE) -> None:
-        self._walk = walker(keys, payloads=True)
+        self._walk = make_audit_task(keys, payloads=True)
         self._range_size = range_size
         self._known: dict[object, list[pa.RecordBatch]] = {}
 
@@ -66,13 +66,13 @@ class Walks:
                 read_on(file, after, Budget(), self._range_size)
             parts = ranges_between(progress, after, listing, self._range_size)
             progress = after
-            walked = Rows(batch for part in parts for batch in self._walked(part))
+            walked = Rows(batch for part in parts for batch in self._audit_rows(part))
             last = stitched(walked, last)
             walked_all.add(walked)
             stitched_all.add(last)
         return _told(walked_all, stitched_all, last.of(PENDING))
 
-    def _walked(self, part: SegmentRange) -> list[pa.RecordBatch]:
+    def _audit_rows(self, part: SegmentRange) -> list[pa.RecordBatch]:
         key = part.name.stem, part.range
         batches = self._known.get(key)
         if batches is None:
@@ -124,7 +124,7 @@ def growing(journal: Path, place: Path) -> Iterator[Path]:
 def stitched(walked: Rows, before: Rows) -> Rows:
     """What stitching makes of a batch's rows and of those before, as `pipeline.stitch.stitch`."""
     batches = walked.of(SEGMENT, SPAN, PENDING) + before.of(SEGMENT, TIP, PENDING)
-    return Rows(stitch_rows(in_order(batches)))
+    return Rows(stitch_rows(sort_rows(batches)))
 
 
 def _told(walked: Rows, stitched: Rows, waiting: list[pa.RecordBatch]) -> Told:

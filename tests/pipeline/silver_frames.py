@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from parley._pipeline.gold.store import EVENT_ROWS
 from parley._pipeline.summary.facts import summary_of
-from parley._pipeline.summary.kinds import merged
+from parley._pipeline.summary.kinds import merge_summaries
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 SEGMENT = "{}-20260102T120000000000Z-00000000"
@@ -197,7 +197,7 @@ def summary(
     }
     for name, rows in others.items():
         parts.append({name: pa.table({"other": pa.array(map(as_json, rows), pa.string())})})
-    return merged(parts)
+    return merge_summaries(parts)
 
 
 def as_json(row: Row) -> str:

@@ -150,12 +150,12 @@ def test_a_stream_goes_on_and_a_failed_step_is_an_error(
 
     with pytest.raises(IngestError, match="a step that fails"):
         ingest(spark, str(journals), root, steps=[fail])
-    query = start(spark, str(journals), root, every=0.1)
+    wanted = start(spark, str(journals), root, every=0.1)
     try:
-        query.processAllAvailable()
+        wanted.processAllAvailable()
         assert rows(tables) == expected(first)
         second.write(journals)
-        query.processAllAvailable()
+        wanted.processAllAvailable()
     finally:
-        query.stop()
+        wanted.stop()
     assert rows(tables) == expected(first, second)

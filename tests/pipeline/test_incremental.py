@@ -17,7 +17,7 @@ import pytest
 from parley._lbm import keys as cells
 from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE
 from parley._node.protocol import codes
-from parley._pipeline.audit_task import walker
+from parley._pipeline.audit_task import make_audit_task
 from parley._pipeline.batches import read_batches
 from parley._pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
 from parley._pipeline.errors import DamagedTablesError, NoTablesError
@@ -29,7 +29,7 @@ from parley._pipeline.listing import Budget, Listing, Progress, ranges_between, 
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
 from parley._pipeline.stitch import local as here
 from parley._pipeline.summary.facts import NEEDED, summary_of
-from parley._pipeline.summary.kinds import merged
+from parley._pipeline.summary.kinds import merge_summaries
 from parley._pipeline.tables import local_check_key
 from parley.protocol import encode
 from tests.node.journal.recorded import AUDITOR, Recorded
@@ -47,7 +47,7 @@ class Lake:
     def __init__(self, root: Path, range_size: int = RANGE_SIZE) -> None:
         self.root = root
         self.store = GoldDirectory(root)
-        self._walk = walker(KEYS, payloads=True, check_key=CHECK_KEY)
+        self._walk = make_audit_task(KEYS, payloads=True, check_key=CHECK_KEY)
         self._range_size = range_size
         self._progress = Progress()
         self._before, self._all = Rows(), Rows()
@@ -70,7 +70,7 @@ class Lake:
         self._before = stitched(walked, self._before)
         self._write("silver", walked)
         (self.root / "silver" / f"batch={self._batches}" / "_SUCCESS").touch()
-        assert here.stitch_here(self.root, self._batches)
+        assert here.stitch_locally(self.root, self._batches)
         self._all.add(walked)
         self._all.add(self._before)
         self._batches += 1
@@ -102,7 +102,7 @@ class Lake:
         events = pa.concat_tables([final, waiting.set_column(at, "status", unsealed)])
         rows = events.combine_chunks().to_batches()
         others = {"sessions": SESSION, "tunnels": TUNNEL, "findings": FINDING}
-        summary = merged(
+        summary = merge_summaries(
             [
                 *(summary_of([(batch, True, True)], CHECK_KEY) for batch in rows),
                 *(
@@ -279,7 +279,7 @@ def test_what_was_there_for_the_next_batch_goes_when_gold_is_made(
     assert tips() == [3, 4]
     # And what is too much for this process is left to Spark.
     monkeypatch.setattr(here, "MOST_BYTES", 1_000)
-    assert not here.stitch_here(lake.root, 2)
+    assert not here.stitch_locally(lake.root, 2)
 
 
 def test_batches_that_come_while_gold_is_made_change_nothing_of_it(

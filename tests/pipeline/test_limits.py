@@ -22,7 +22,7 @@ from parley._pipeline.stitch import local as here
 from parley._pipeline.stitch import rows as stitch_module
 from parley._pipeline.stitch.rows import stitch_rows
 from parley._pipeline.stitch.runs import segment_row
-from parley._pipeline.summarise import Held
+from parley._pipeline.summarise import EventGroup
 
 NODE = "a" * 52
 STEM = f"{NODE}-20261121T000000000000Z-00000000"
@@ -131,7 +131,7 @@ def test_many_notes_are_given_out_before_there_are_many_events(
     head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
     row = CompactRow(head, 0, 1, NOW, 1, 99, 80, b"d", 0, 0x0310, notes, "t", None, None, "ok")
     audit = Audit()
-    task = walk_module._Task(audit, payloads=True)
+    task = walk_module._AuditTask(audit, payloads=True)
     given = 0
     for number in range(1, 10):
         monkeypatch.setattr(audit, "take_compact_events", lambda: [([row], None)])
@@ -151,7 +151,7 @@ def test_events_with_long_topics_and_labels_are_summed_up_before_there_are_many(
     name = "\U0001f98a" * 1_024
     content = Content("notify", topic=name)
     row = CompactRow(head, 0, 1, NOW, 1, 99, 80, b"d", 0, 0x0301, content, name, name, b"", "ok")
-    held, most = Held(bytes(16)), 0
+    held, most = EventGroup(bytes(16)), 0
     for _ in range(2):
         for batch in event_batches([row] * 16_384, [None] * 16_384, EVENT, None, payloads=True):
             held.add(batch, counted=True, final=True)
@@ -186,9 +186,9 @@ def test_small_files_of_many_bytes_are_not_read_at_once(
         (file,) = (tmp_path / "silver" / f"batch={number}").rglob("*.parquet")
         assert file.stat().st_size < 2**19
         monkeypatch.setattr(here, "MOST_BYTES", batch.nbytes // 2)
-        assert not here.stitch_here(tmp_path, number)
+        assert not here.stitch_locally(tmp_path, number)
         monkeypatch.setattr(here, "MOST_BYTES", batch.nbytes * 2)
-        assert here.stitch_here(tmp_path, number)
+        assert here.stitch_locally(tmp_path, number)
 
 
 # What stitching finds.

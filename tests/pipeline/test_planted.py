@@ -18,7 +18,7 @@ from parley._pipeline.gold.finding_texts import FAULT, UNCHECKED
 from parley._pipeline.jobs import refresh
 from parley._pipeline.silver import SilverStep, events, sessions
 from parley._pipeline.tables import Tables
-from parley._pipeline.up_to_date import unchanged
+from parley._pipeline.up_to_date import up_to_date_outcome
 from tests.node.apps.simulate.journals import Simulated, make
 from tests.node.journal.joined_tunnels import join, server, tunnel_record
 from tests.node.journal.recorded import Recorded
@@ -109,9 +109,9 @@ def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Res
     found = read_gold(spark, tables.root, "findings")
     assert found is not None
     # All that there is was taken in, and that can be told without Spark.
-    assert unchanged(str(place / "journals" / "*"), tables.root) is not None
+    assert up_to_date_outcome(str(place / "journals" / "*"), tables.root) is not None
     more = make_more(place / "journals" / "honest")
-    assert unchanged(str(place / "journals" / "*"), tables.root) is None
+    assert up_to_date_outcome(str(place / "journals" / "*"), tables.root) is None
     more.unlink()
     return Result(honest, faults, hop, found.collect(), tables)
 

@@ -12,7 +12,7 @@ import pytest
 from parley._pipeline.gold.build import gold_tables
 from parley._pipeline.gold.store import GoldDirectory
 from parley._pipeline.reconcile import events
-from parley._pipeline.reconcile.events import SessionDirection, Wanted
+from parley._pipeline.reconcile.events import EventQuery, SessionDirection
 from parley._pipeline.summary import facts
 from tests.pipeline.silver_frames import CHECK_KEY, Talk, events_of, summary
 
@@ -30,7 +30,7 @@ def talk(session: str, events: int = 9, **nodes: str) -> Talk:
 def findings(*talks: Talk) -> list[dict[str, Any]]:
     """What is found in these sessions' journals; of events only what is asked for is read."""
 
-    def read(wanted: Wanted) -> pa.Table:
+    def read(wanted: EventQuery) -> pa.Table:
         rows = events_of(*talks)
         place = rows.column("place").fill_null(-1)
         inside = pc.and_(
@@ -171,7 +171,7 @@ def test_of_a_long_session_only_blocks_that_are_not_alike_are_read(
     (tmp_path / "stitched" / "batch=0").mkdir(parents=True)
     read: list[pa.Table] = []
 
-    def reader(wanted: Wanted) -> pa.Table:
+    def reader(wanted: EventQuery) -> pa.Table:
         read.append(GoldDirectory(tmp_path).events(wanted, 0))
         return read[-1]
 

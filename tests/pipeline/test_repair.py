@@ -14,7 +14,7 @@ from parley._pipeline.checkpoint import check_directory, read_checkpoint, remove
 from parley._pipeline.errors import DamagedTablesError
 from parley._pipeline.gold.refresh import Outcome
 from parley._pipeline.tables import CHECKPOINT
-from parley._pipeline.up_to_date import unchanged
+from parley._pipeline.up_to_date import up_to_date_outcome
 from tests.node.journal.recorded import AUDITOR
 from tests.pipeline.test_incremental import talk, write
 
@@ -40,7 +40,7 @@ class Place:
     def run(self, tables: Path | None = None, stages: list[str] | None = None) -> Outcome:
         """As the command does it."""
         place = str(tables or self.tables)
-        known = unchanged(str(self.journals), place)
+        known = up_to_date_outcome(str(self.journals), place)
         if known is not None:
             return known
         told = [] if stages is None else stages

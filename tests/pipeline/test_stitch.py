@@ -11,7 +11,7 @@ from parley._pipeline.arrow_rows import event_batches, other_batch
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP, WAITING
 from parley._pipeline.stitch.rows import stitch_rows
 from parley._pipeline.stitch.runs import Runs, segment_row
-from parley._pipeline.stitch.spans import Linked, link
+from parley._pipeline.stitch.spans import LinkedSpan, link
 
 NODE = "a" * 52
 RUN, LATER = "20261121T000000000000Z", "20261122T000000000000Z"
@@ -54,7 +54,7 @@ def runs(*segments: tuple[str, int, int]) -> Runs:
     return made
 
 
-def linked(*spans: dict[str, Any], of: Runs | None = None) -> list[Linked]:
+def linked(*spans: dict[str, Any], of: Runs | None = None) -> list[LinkedSpan]:
     return link([(one, True) for one in spans], of or runs()).spans
 
 
@@ -122,14 +122,22 @@ def test_a_later_run_ends_the_sessions_of_the_one_before() -> None:
     assert not one.waits
     assert not one.is_tip
     (told,) = found(open_, of=later)
-    assert (told["kind"], told["segment"], told["offset"]) == ("no-end", stem(), 100)
+    assert (told["kind"], told["segment"], told["offset"]) == (
+        "no-end",
+        stem(),
+        100,
+    )
     assert found(span(0, 5, 0, ended=True), of=later) == []
 
 
 def test_missing_segments_are_told_and_the_last_is_kept() -> None:
     some = runs((RUN, 3, 2), (RUN, 4, 4), (RUN, 7, 7), (LATER, 0, 0))
     (told,) = some.findings()
-    assert (told["kind"], told["segment"], told["count"]) == ("missing-segment", stem(7), 2)
+    assert (told["kind"], told["segment"], told["count"]) == (
+        "missing-segment",
+        stem(7),
+        2,
+    )
     kept = [(row["run"], row["number"], row["first"]) for row in some.rows()]
     assert kept == [(RUN, 7, 2), (LATER, 0, 0)]
 

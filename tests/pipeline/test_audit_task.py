@@ -9,7 +9,7 @@ import pytest
 
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from parley._node.journal.segments import CLOSED, parse_name, plan_ranges
-from parley._pipeline.audit_task import walker
+from parley._pipeline.audit_task import make_audit_task
 from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.errors import PipelineError
@@ -55,7 +55,7 @@ def test_without_a_key_all_but_the_content_is_told(
     tmp_path: Path, segment: tuple[str, bytes]
 ) -> None:
     (rows,) = bronze(tmp_path, segment, 2**30)
-    given = list(walker([], payloads=True)(rows))
+    given = list(make_audit_task([], payloads=True)(rows))
     assert all(batch.schema == WALKED_ARROW for batch in given)
     events = [row for batch in given for row in batch.to_pylist() if row["part"] == EVENT]
     wanted = audit_of(dict([segment])).take_events()
@@ -69,7 +69,7 @@ def test_what_a_range_cannot_tell_is_left_to_others(
     tmp_path: Path, segment: tuple[str, bytes]
 ) -> None:
     _, first, second = bronze(tmp_path, segment, 1)
-    walk = walker([KEY], payloads=False)
+    walk = make_audit_task([KEY], payloads=False)
     parts = parts_of(list(walk(first)))
     assert parts[SPAN] == 2
     assert parts[PENDING] > 0
@@ -80,9 +80,9 @@ def test_events_are_written_by_the_task_and_by_its_twin_alike(
     tmp_path: Path, segment: tuple[str, bytes]
 ) -> None:
     (rows,) = bronze(tmp_path, segment, 2**30)
-    whole = parts_of(list(walker([KEY], payloads=True)(rows)))
+    whole = parts_of(list(make_audit_task([KEY], payloads=True)(rows)))
     out = tmp_path / "batch=0"
-    walk = walker([KEY], payloads=True, directory=out)
+    walk = make_audit_task([KEY], payloads=True, directory=out)
     for _ in "ab":
         assert parts_of(list(walk(rows))) == whole - Counter({EVENT: whole[EVENT]})
         files = [one for one in out.rglob("*") if one.is_file()]
@@ -95,7 +95,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, segment: tuple[str, by
     (whole,) = pa.Table.from_batches(rows).combine_chunks().to_batches()
     out_of_order = [whole.slice(9), whole.slice(0, 9)]
     with pytest.raises(PipelineError, match="not in order"):
-        list(walker([KEY], payloads=True, directory=tmp_path / "out")(out_of_order))
+        list(make_audit_task([KEY], payloads=True, directory=tmp_path / "out")(out_of_order))
     assert not list(tmp_path.rglob("*.parquet"))
 
 

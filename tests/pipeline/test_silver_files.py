@@ -10,7 +10,7 @@ import pytest
 from parley._pipeline import silver as module
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.schema import BRONZE_ARROW
-from parley._pipeline.silver import bronze_files, read_file, walk_files
+from parley._pipeline.silver import audit_files, group_bronze_files, read_file
 
 
 def write(path: Path, rows: int, size: int = 100) -> str:
@@ -30,7 +30,7 @@ def test_small_files_are_taken_together_in_their_order(
     write(tmp_path / "date=2026-11-20/.part-9.parquet.crc", 1)
     (tmp_path / "_SUCCESS").touch()
     ordered = [files[0], files[2], files[4], files[1], files[3]]
-    assert bronze_files(tmp_path) == [ordered]
+    assert group_bronze_files(tmp_path) == [ordered]
     size = Path(files[0]).stat().st_size
     for sizes, tasks, wanted in (
         ((2 * size, 9 * size), 16, [2, 2, 1]),
@@ -40,10 +40,10 @@ def test_small_files_are_taken_together_in_their_order(
     ):
         monkeypatch.setattr(module, "TASK_SIZES", sizes)
         monkeypatch.setattr(module, "TASKS", tasks)
-        groups = bronze_files(tmp_path)
+        groups = group_bronze_files(tmp_path)
         assert [len(group) for group in groups] == wanted
         assert [path for group in groups for path in group] == ordered
-    assert bronze_files(tmp_path / "none") == []
+    assert group_bronze_files(tmp_path / "none") == []
 
 
 def test_a_file_is_read_in_pieces_of_about_a_size(
@@ -71,7 +71,7 @@ def test_each_file_is_a_walk_of_its_own(tmp_path: Path) -> None:
         walks.append(sum(batch.num_rows for batch in batches))
         return iter(())
 
-    run = walk_files(walk, [files[:2], files[2:]])
+    run = audit_files(walk, [files[:2], files[2:]])
     numbers = pa.RecordBatch.from_arrays([pa.array([1, 0])], names=["id"])
     assert list(run([numbers])) == []
     assert walks == [3, 1, 2]
