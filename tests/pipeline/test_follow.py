@@ -110,12 +110,12 @@ def rows_of_silver(tables: Tables) -> Counter[tuple[Any, ...]]:
     return Counter((*row[:-1], None if row[-1] is None else bytes(row[-1])) for row in rows)
 
 
-def assert_gold(spark: SparkSession, root: str, wanted: Counter[tuple[Any, ...]]) -> None:
+def assert_gold(spark: SparkSession, root: str, query: Counter[tuple[Any, ...]]) -> None:
     """Gold was made of all of it, and has no fault."""
     traffic, findings = (read_gold(spark, root, name) for name in ("traffic", "findings"))
     assert traffic is not None
     assert findings is not None
-    assert sum(row["events"] for row in traffic.collect()) == wanted.total()
+    assert sum(row["events"] for row in traffic.collect()) == query.total()
     assert [row for row in findings.collect() if row["weight"] == FAULT] == []
 
 
@@ -135,6 +135,6 @@ def test_follow_takes_in_what_is_written_and_ends_well_when_it_is_told_to(
         kill(process)
     said = [json.loads(line)["event"] for line in (tmp_path / "said").read_text().splitlines()]
     assert said == ["following", "refreshed", "done"]
-    wanted = rows_of_audits(there)
-    assert rows_of_silver(Tables(spark, str(root))) == wanted
-    assert_gold(spark, str(root), wanted)
+    query = rows_of_audits(there)
+    assert rows_of_silver(Tables(spark, str(root))) == query
+    assert_gold(spark, str(root), query)
