@@ -31,7 +31,7 @@ OURS: Final = "parley"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
 # Bases with an entry of their own, which pages of subclasses don't repeat; a reader of Node's page
 # looks there for what it offers.
-_ALONE: Final = LISTED - {"Offering"}
+_ALONE: Final = LISTED - {"Registrar"}
 _NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception", "Generic")
 _SPECIAL: Final = {
     "__aenter__": "async with",

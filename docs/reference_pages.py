@@ -73,7 +73,7 @@ PAGES: Final[dict[str, Page]] = {
         "Calls",
         "What a handler is given, and the answer that comes in items. Calls are made with "
         "[Peer.call](peer.md#peercall) and [Peer.call_stream](peer.md#peercall_stream).",
-        ("parley.Call", "parley.AnswerStream", "parley.OnceKey"),
+        ("parley.Call", "parley.AnswerStream", "parley.IdempotencyKey"),
         "calls",
     ),
     "interceptors": Page(
@@ -309,7 +309,7 @@ PAGES: Final[dict[str, Page]] = {
         "with faults.",
         _of(
             "parley.testing",
-            "connected_nodes connect_nodes ConnectedNodes FakeClock FaultyLink FaultyWay "
+            "connected_nodes connect_nodes ConnectedNodes FakeClock FaultyLink FaultyDirection "
             "FaultyProxy MemoryNetwork memory_pair MemoryStream",
         ),
         "test-your-application",
@@ -419,7 +419,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.codes.SlotTable",
             "parley.dialects.Flavour",
             "parley.dialects.FlavourName",
-            "parley.dialects.Offering",
+            "parley.dialects.Registrar",
             "parley.dialects.Rest",
             "parley.discovery.Announced",
             "parley.federation.DialServer",

@@ -2,3 +2,5 @@
 
 if not __name__.startswith("parley."):
     raise ImportError("import parley._node", name=__name__)
+
+VERSION = "0.1.0"

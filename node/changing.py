@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 
 from parley._crypto.identity import Identity
 from parley._node.config import CHANGEABLE, NodeConfig
+from parley._node.connections import Connections
 from parley._node.errors import ConfigError
-from parley._node.meeting import Meeting
 from parley._node.messaging.idempotency import OnceMemory
-from parley._node.peer.endpoint import Host
+from parley._node.peer.connection_handlers import NodeContext
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.session_table import SessionTable
@@ -18,12 +18,12 @@ from parley._node.trust.policies import AcceptHook, Decider, TrustPolicy, decide
 from parley._node.trust.revalidation import Reviews
 
 
-class Changing(Meeting):
+class Changing(Connections):
     """A node's trust and limits."""
 
     identity: Identity
     trust: Decider
-    _host: Host  # once it runs
+    _host: NodeContext  # once it runs
     _core_config: CoreConfig
     _unresumed: CoreConfig | None
     _held: MemoryBudget

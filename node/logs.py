@@ -55,7 +55,7 @@ def extra_required(what: str, extra: str) -> Iterator[None]:
         raise ModuleNotFoundError(text, name=error.name) from error
 
 
-class LogRation:
+class RateLimitedLogger:
     """`burst` lines at once, `per_second` for each second; `silent` were left out since the
     last that had room."""
 

@@ -20,10 +20,10 @@ from parley._node.errors import ConfigError, ungrouped
 from parley._node.fair_slots import FairSlots
 from parley._node.journal.errors import JournalFailedError
 from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
-from parley._node.peer.endpoint import Endings, Host
-from parley._node.peer.local import LOCAL_NAME, open_local
+from parley._node.peer.connection_handlers import ConnectionLog, NodeContext
+from parley._node.peer.loopback import LOCAL_NAME, open_local
+from parley._node.peer.metrics import ConnectionCollector
 from parley._node.peer.peer import Peer
-from parley._node.peer.readings import ConnectionReadings
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
@@ -121,11 +121,11 @@ class Node(Changing):
         self._half_open: FairSlots[Peer] = FairSlots(lambda peer: 0.0, idle=0.0)
         self._changes = Changes(lambda: self._running().waiter())
         self._ground = Ground("the node", clock)
-        self._endings = Endings()
+        self._endings = ConnectionLog()
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
         self._reviews = Reviews(self._everybody, self._running)
-        self._readings = ConnectionReadings(
+        self._readings = ConnectionCollector(
             self.config, self._peers, self._admission, self._sessions, self._held, self._once
         )
         self.metrics.add(self._readings.families)
@@ -169,7 +169,7 @@ class Node(Changing):
 
     async def __aenter__(self) -> Self:
         backend = await self._ground.enter()
-        self._host = Host(
+        self._host = NodeContext(
             backend,
             self.config,
             self.handlers,

@@ -37,8 +37,6 @@ from parley._node.handlers.topic import (
     SubscribeRequest,
     Topic,
 )
-from parley._node.links.link import Link
-from parley._node.links.subscription import LinkSubscription
 from parley._node.messaging.fanout import Slow
 from parley._node.messaging.formats import FormatError, FormatName
 from parley._node.messaging.named_events import Reply
@@ -46,10 +44,11 @@ from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, f
 from parley._node.messaging.topic_history import TopicPosition
 from parley._node.node import Node
 from parley._node.peer.answer_stream import AnswerStream
-from parley._node.peer.batches import Batches
-from parley._node.peer.once_key import OnceKey
+from parley._node.peer.idempotency import IdempotencyKey
+from parley._node.peer.link import Link
+from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import Peer
-from parley._node.peer.subscription import OnMalformed, Subscription
+from parley._node.peer.subscription import Batches, OnMalformed, Subscription
 from parley._node.protocol.codes import CloseCode, ResultCode, Supercategory
 from parley._node.protocol.limits import Limits
 from parley._node.protocol.reports import ConnectionEnded
@@ -81,6 +80,7 @@ __all__ = [
     "Forward",
     "HandshakeError",
     "Home",
+    "IdempotencyKey",
     "Identity",
     "KeepLastBy",
     "Limits",
@@ -95,7 +95,6 @@ __all__ = [
     "NodeId",
     "NotTrustedError",
     "OnMalformed",
-    "OnceKey",
     "ParleyError",
     "PassphraseCost",
     "PathLike",

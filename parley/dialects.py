@@ -13,7 +13,7 @@ from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
 from parley._node.gateways.simproto.peer import SimProtoPeer
 from parley._node.gateways.simproto.subscription import SimProtoSubscription
-from parley._node.offering import Offering
+from parley._node.registrar import Registrar
 
 __all__ = [
     "Bridge",
@@ -24,7 +24,7 @@ __all__ = [
     "NamedClient",
     "NamedGateway",
     "NamedPeer",
-    "Offering",
+    "Registrar",
     "Relay",
     "RelayClient",
     "RelayCode",

@@ -3,23 +3,23 @@
 from parley._node.testing import (
     ConnectedNodes,
     FakeClock,
+    FaultyDirection,
     FaultyLink,
     FaultyProxy,
-    FaultyWay,
     connect_nodes,
     connected_nodes,
 )
 from parley._node.testing.clock import FakeTimer
-from parley._node.testing.servers import MemoryNetwork
+from parley._node.testing.nodes import MemoryNetwork
 from parley._node.transport.memory import MemoryStream, memory_pair
 
 __all__ = [
     "ConnectedNodes",
     "FakeClock",
     "FakeTimer",
+    "FaultyDirection",
     "FaultyLink",
     "FaultyProxy",
-    "FaultyWay",
     "MemoryNetwork",
     "MemoryStream",
     "connect_nodes",

@@ -10,12 +10,12 @@ from typing import Any
 from parley._node.bus.sqlite.store import Running, SqliteStore
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.paths import PathFinder
-from parley._node.links.subscription import LinkSubscription
 from parley._node.messaging.idempotency import OnceMemory
 from parley._node.messaging.outgoing_requests import ChunkInbox
 from parley._node.messaging.topics import Topics
 from parley._node.node import Node
 from parley._node.peer.answer_stream import AnswerStream
+from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.config import CoreConfig

@@ -27,7 +27,7 @@ LOOPS: Final[dict[str, object]] = {
 }
 # What depends on the event loop: transports, the life cycle of a node and cancellation.
 ON_BOTH: Final = (
-    *("tests/node/transport/", "tests/node/testing/", "tests/node/links/", "tests/node/resume/"),
+    *("tests/node/transport/", "tests/node/testing/", "tests/node/peer/", "tests/node/resume/"),
     *(
         "tests/node/test_node.py",
         "tests/node/test_local.py",

@@ -1,4 +1,4 @@
-"""`Background`: an event loop in a thread of its own, and a node in it.
+"""`LoopThread`: an event loop in a thread of its own, and a node in it.
 
 Whoever waits for it is in another thread, and may be interrupted there: what it waited for is
 cancelled. Nothing is left once it is closed, which the end of the program does at the latest.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 LONGEST_WAIT: Final = 0.5
 
 
-class Background:
+class LoopThread:
     """Runs what is asynchronous in a thread of its own. `lives` are entered at once, in one task
     each, and left in reverse when it is closed; raises what entering raises.
 

@@ -12,7 +12,7 @@ from parley._node.bus.errors import BusBusyError, BusError, BusFullError, BusUna
 from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.store import Store
 from parley._node.errors import ConfigError
-from parley._node.logs import LogRation, one_line
+from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.protocol.config_types import require_number
 from parley._node.transport.conditions import pause
 from parley._node.transport.loop import Loop
@@ -43,7 +43,7 @@ class StoreRetry:
         self._loop = loop
         self._what = what
         self._pauses = pauses
-        self._lines = LogRation(LINES, LINES_PER_SECOND)
+        self._lines = RateLimitedLogger(LINES, LINES_PER_SECOND)
         self.failures = 0  # in a row
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:

@@ -17,11 +17,11 @@ from parley._node.cli.output import Output
 from parley._node.cli.run import described, hinting
 from parley._node.cli.standard_io import Pace
 from parley._node.errors import PeerClosedError
-from parley._node.links.link import Link
-from parley._node.links.redial import is_lasting
 from parley._node.logs import one_line
 from parley._node.node import Node
+from parley._node.peer.link import Link
 from parley._node.peer.peer import Peer
+from parley._node.peer.reconnecting import is_lasting
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.conditions import Changes
 

@@ -14,7 +14,7 @@ from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, counted
 from parley._node.cli.run import run, until_signalled
 from parley._node.errors import ConfigError, PeerClosedError
-from parley._node.links.link import Link
+from parley._node.peer.link import Link
 from parley._node.peer.peer import Peer
 
 COUNT: Final = 4

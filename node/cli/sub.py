@@ -13,7 +13,7 @@ from parley._node.cli.output import Output, counted, show_value
 from parley._node.cli.param_types import given_value
 from parley._node.cli.run import run
 from parley._node.cli.standard_io import Pace
-from parley._node.links.subscription import LinkSubscription
+from parley._node.peer.link_subscription import LinkSubscription
 
 # `drained` takes a reader that has waited for so many turns of the loop as one without notes, and
 # looks again after so many seconds while a note is printed.

@@ -14,7 +14,7 @@ from anyio.abc import ByteStream
 from parley._node.backoff import Pauses
 from parley._node.errors import ConfigError, ParleyError, PeerClosedError, UnreachableError
 from parley._node.gateways.guest import Guest
-from parley._node.links.reachable import Reachable
+from parley._node.peer.reconnecting import ReconnectingClient
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import CLOSE_LINGER
 from parley._node.transport.address import Address
@@ -29,7 +29,7 @@ CONNECT_TIMEOUT = 10.0
 CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 
-class DialectClient(Reachable[G]):
+class DialectClient(ReconnectingClient[G]):
     """With `pauses` it dials as soon as it is entered, and again whenever a connection is over:
     what is asked meanwhile waits within its time-out, and what was under way fails with
     PeerClosedError. Nothing is asked again by itself. Hooks are called with `pauses` only.
@@ -146,7 +146,7 @@ class DialectClient(Reachable[G]):
         if guest is not None:
             await guest.close(code, text)
 
-    # For `Reachable`.
+    # For `ReconnectingClient`.
 
     def _usable(self) -> G | None:
         return self._current if self.is_open else None

@@ -16,11 +16,11 @@ from parley._lbm.errors import LbmEncodeError
 from parley._node.backoff import Pauses
 from parley._node.errors import ParleyError
 from parley._node.handlers.topic import Topic
-from parley._node.links.redial import Redial, random_fraction
 from parley._node.logs import one_line
 from parley._node.messaging.notes import DROPPED_HEADER
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
+from parley._node.peer.reconnecting import RetryLoop, random_fraction
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.transport.address import Address
@@ -78,7 +78,7 @@ class Forward:
         self._without = 0.0
         self._since = 0.0  # when the link came or went
         self._changes = Changes(lambda: node.backend.waiter())
-        self._redial = Redial(self._attempt, self._again, pauses=pauses, draw=draw)
+        self._redial = RetryLoop(self._attempt, self._again, pauses=pauses, draw=draw)
 
     def __repr__(self) -> str:
         state = "linked" if self.is_linked else "not linked"

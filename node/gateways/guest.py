@@ -16,7 +16,7 @@ from parley._lbm.codec import Encodable, Value
 from parley._node.data_types import Model
 from parley._node.dialects.core import NEVER, ForeignCore
 from parley._node.errors import NotSpokenError, PeerClosedError
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.messaging.formats import FormatName
 from parley._node.messaging.payloads import Payload, Tandem
 from parley._node.protocol.codes import CloseCode
@@ -55,7 +55,7 @@ class Guest(ABC):
         *,
         carrier: LiveConnection | None = None,
         on_gone: Callable[["Guest"], None] | None = None,
-        violations: LogRation | None = None,
+        violations: RateLimitedLogger | None = None,
     ) -> None:
         self.backend = backend
         self.name = name

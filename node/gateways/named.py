@@ -26,13 +26,12 @@ from parley._node.gateways.guest import Guest
 from parley._node.gateways.server import DialectServer
 from parley._node.handlers.invoke import FAILED, TURN_SIZE, Outcome, run_handler
 from parley._node.handlers.registry import Entry, Handlers
-from parley._node.links.emitter import WaitingEmitter
 from parley._node.messaging.call_codec import cut, error_text, event_code
 from parley._node.messaging.formats import Format, FormatError, FormatName
 from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
 from parley._node.node import Node
-from parley._node.offering import Offering
+from parley._node.peer.reconnecting import ReconnectingEmitter
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import (
     ConnectionClosedError,
@@ -42,6 +41,7 @@ from parley._node.protocol.errors import (
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
+from parley._node.registrar import Registrar
 from parley._node.remote.emission import Emission
 from parley._node.remote.requests import NamedEvent
 from parley._node.transport.backend import Backend
@@ -461,7 +461,7 @@ class NamedClient(DialectClient[NamedPeer]):
         flavour: FlavourName = "plain",
         format: FormatName = "msgpack",
         limits: DialectLimits | None = None,
-        offering: Offering | None = None,
+        offering: Registrar | None = None,
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,
     ) -> None:
@@ -471,7 +471,7 @@ class NamedClient(DialectClient[NamedPeer]):
             AddressError: not an address. ConfigError: there is no such flavour or format.
         """
         super().__init__(address, timeout, pauses)
-        self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
+        self.offering = offering or Registrar(NodeConfig(), lambda: self._ground.backend)
         self._terms = NamedTerms.of(self.offering.handlers, flavour, format, limits)
 
     @property
@@ -497,7 +497,7 @@ class NamedClient(DialectClient[NamedPeer]):
         if not self._redials:
             return self.peer.emit(name, data, namespace=namespace, format=format)
         marks_end = self._terms.flavour is Flavour.TYPED
-        emitter = WaitingEmitter(self, lambda peer: peer.emitter, marks_end=marks_end)
+        emitter = ReconnectingEmitter(self, lambda peer: peer.emitter, marks_end=marks_end)
         return Emission(emitter, name, namespace, make_payload(data, format or self._terms.format))
 
     # Inside.

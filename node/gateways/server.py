@@ -17,7 +17,7 @@ import anyio
 from parley._node.errors import InsecureAddressError, ParleyError
 from parley._node.fair_slots import FairSlots
 from parley._node.gateways.guest import Guest
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.protocol.limits import CLOSE_LINGER
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.transport.address import Address
@@ -77,7 +77,7 @@ class Gateway:
         self._drop = drop
         self._drivers: FairSlots[Driver] = FairSlots(self._idle_since, idle=math.inf)
         self._ending = False
-        self._full = LogRation()  # clients cause these lines before they have authenticated
+        self._full = RateLimitedLogger()  # clients cause these lines before they have authenticated
         self.turned_away = 0
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from parley._lbm.codec import Encodable
 from parley._node.errors import ConfigError
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import is_async
 
@@ -111,7 +111,7 @@ class Interceptors:
     )
 
     def __init__(self) -> None:
-        self._failures = LogRation()
+        self._failures = RateLimitedLogger()
         self.call_in = Chain("call", "in")
         self.call_out = Chain("call", "out")
         self.event_in = Chain("event", "in")

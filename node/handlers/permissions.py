@@ -10,7 +10,7 @@ from typing import Any, Final
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.errors import APPLICATION_ERRORS, ConfigError, FileError, os_reason
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.protocol.codes import ResultCode
 from parley._node.remote import access_log as access
 from parley._node.remote.remote import Remote
@@ -89,7 +89,7 @@ class Roles:
         self._roles: dict[NodeId, frozenset[str]] = {}
         self.loaded: dict[NodeId, frozenset[str]] = {}
         self._asked: RolesFunction | None = None
-        self._failures = LogRation()
+        self._failures = RateLimitedLogger()
 
     def assign(self, node_id: NodeId, *roles: str) -> None:
         """Give a node one or more roles, on top of those that it has.
@@ -174,8 +174,8 @@ class Rule:
     __slots__ = ("_failures", "_function", "_node_ids", "_refusals", "_roles")
 
     def __init__(self, allow: Allow) -> None:
-        self._failures = LogRation()
-        self._refusals = LogRation()
+        self._failures = RateLimitedLogger()
+        self._refusals = RateLimitedLogger()
         self._function: AllowFunction | None = None
         node_ids: set[NodeId] = set()
         roles: set[str] = set()

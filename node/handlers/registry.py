@@ -17,7 +17,7 @@ from parley._node.federation.accounts import Accounts
 from parley._node.federation.exports import Exports
 from parley._node.handlers.interceptors import Chain, Interceptors
 from parley._node.handlers.permissions import Allow, Roles, Rule
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.messaging.application_events import parse_types
 from parley._node.messaging.topics import PUBLISH
 from parley._node.metrics.metrics import RequestTally
@@ -101,7 +101,7 @@ class Entry(Generic[H]):
     once: bool = False
     rules: tuple[Rule, ...] = ()
     chain: Chain | None = None
-    failures: LogRation = field(default_factory=LogRation)
+    failures: RateLimitedLogger = field(default_factory=RateLimitedLogger)
     tally: RequestTally = field(default_factory=RequestTally)
 
     def takes(self, supercategory: Supercategory | None) -> bool:
@@ -224,11 +224,11 @@ class Handlers:
     # Held while one slice of a large answer is encoded.
     encoding: anyio.Lock = field(default_factory=anyio.Lock)
     # For the log, of what peers cause apart from failures of one handler.
-    unsent: LogRation = field(default_factory=LogRation)
-    refused: LogRation = field(default_factory=LogRation)
-    logins: LogRation = field(default_factory=LogRation)
-    violations: LogRation = field(default_factory=LogRation)
-    ended: LogRation = field(default_factory=LogRation)
+    unsent: RateLimitedLogger = field(default_factory=RateLimitedLogger)
+    refused: RateLimitedLogger = field(default_factory=RateLimitedLogger)
+    logins: RateLimitedLogger = field(default_factory=RateLimitedLogger)
+    violations: RateLimitedLogger = field(default_factory=RateLimitedLogger)
+    ended: RateLimitedLogger = field(default_factory=RateLimitedLogger)
 
     def __post_init__(self) -> None:
         self.calls.chain = self.interceptors.call_in
@@ -256,7 +256,7 @@ class Handlers:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What was declared of one method; the options are those of `Offering.on`."""
+    """What was declared of one method; the options are those of `Registrar.on`."""
 
     name: str
     allow: Allow | None

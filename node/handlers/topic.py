@@ -19,7 +19,7 @@ from parley._node.errors import (
 from parley._node.handlers.interceptors import Intercepted, PassedHeaders
 from parley._node.handlers.permissions import Allow, Rule
 from parley._node.handlers.registry import Handlers, parse_supercategories
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.messaging.fanout import Fanout, Feed, Slow
 from parley._node.messaging.notes import DROPPED_HEADER, encode_note, read_headers
 from parley._node.messaging.topic_history import KeptByKey, TopicPosition, make_kept
@@ -174,7 +174,7 @@ class Topic(Generic[N]):
         self._fanout = Fanout(name, buffer, slow, self._kept)
         self._note_type = note_type
         self._state = state
-        self._state_failures = LogRation()
+        self._state_failures = RateLimitedLogger()
         self._flush_due = False
         self._changes = Changes(lambda: loop().waiter())
         self._fanout.on_room = self._changes.notify

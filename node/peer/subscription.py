@@ -4,10 +4,10 @@ Notes that are not read slow only their subscription. It ends with its `async wi
 is told, and the connection stays as it was.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, Literal, Self
+from typing import Any, Generic, Literal, Protocol, Self
 
 import anyio
 
@@ -28,14 +28,137 @@ from parley._node.messaging.notes import NO_HEADERS, read_slow_text
 from parley._node.messaging.outgoing_requests import Asking, OutgoingCall
 from parley._node.messaging.topic_history import TopicPosition, read_beginning
 from parley._node.messaging.topics import Topics
-from parley._node.peer.batches import Batches
-from parley._node.peer.shared_stream import SharedStream
 from parley._node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.protocol.reports import StreamReset
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import Changes, left_after
+
+# Windows of the stream by which a subscription can be behind the fastest.
+MOST_BEHIND = 2
+TOO_SLOW = "another subscription of this program reads this topic faster"
+
+
+class SharedReader(Protocol):
+    """A subscription that reads a shared stream."""
+
+    inbox: NoteInbox
+
+    def ended(self, reset: StreamReset | None) -> None:
+        """No more notes will come."""
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over."""
+
+
+class SharedStream:
+    """The subscriptions that read the stream `stream`. `consume` returns credit, as bytes of cost
+    and a number of events; `window` is the stream's, in bytes of cost."""
+
+    def __init__(
+        self, stream: int, window: int, consume: Callable[[int, int], None], first: SharedReader
+    ) -> None:
+        self.first = first
+        self._stream = stream
+        self._most_behind = MOST_BEHIND * window
+        self._consume = consume
+        # The costs of events that came and for which no credit was returned. At first these are
+        # the ones that the first subscription alone got.
+        self._costs = first.inbox.unread_costs
+        self._came, self._returned = sum(self._costs), 0
+        self._members = {first: 0}  # the cost of what each has read, or not got
+
+    @property
+    def inbox(self) -> Self:
+        """Takes what comes, in place of one subscription's inbox."""
+        return self
+
+    @property
+    def closed(self) -> bool:
+        """Whether no subscription reads it any longer."""
+        return not self._members
+
+    def add(self, member: SharedReader) -> None:
+        """Give a subscription all that comes from now on."""
+        self._members[member] = self._came
+        # Else it would wait for credit that depends on what others read.
+        self._progress()
+
+    def remove(self, member: SharedReader) -> bool:
+        """Give a subscription nothing more; returns whether others read on."""
+        self._members.pop(member, None)
+        if not self._members:
+            self._return(self._came)
+        return bool(self._members)
+
+    def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
+        """Give an event to all; False if there is no room for one that cost nothing."""
+        self._came += cost
+        if cost:
+            self._costs.append(cost)
+        took = [member.inbox.put(subcategory, payload, cost) for member in list(self._members)]
+        if not self._members:
+            self._return(self._came)
+            return True
+        return any(took)
+
+    def read(self, member: SharedReader, cost: int) -> None:
+        """A subscription has read events of this cost."""
+        if member in self._members:
+            self._members[member] += cost
+            self._progress()
+
+    def ended(self, reset: StreamReset | None) -> None:
+        """No more notes will come."""
+        for member in list(self._members):
+            member.ended(reset)
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over."""
+        for member in list(self._members):
+            member.lost(code, text)
+
+    def _progress(self) -> None:
+        """Return credit for what the fastest has read, and end those that are too slow."""
+        fastest = max(self._members.values())
+        self._return(fastest)
+        least = fastest - self._most_behind
+        for slow in [one for one, read in self._members.items() if read < least]:
+            del self._members[slow]
+            slow.ended(StreamReset(self._stream, CloseCode.SLOW_CONSUMER, TOO_SLOW))
+
+    def _return(self, upto: int) -> None:
+        """Return the credit of all events up to this sum of costs."""
+        cost = count = 0
+        while count < len(self._costs) and self._returned + cost < upto:
+            cost += self._costs[count]
+            count += 1
+        if count:
+            del self._costs[:count]
+            self._returned += cost
+            self._consume(cost, count)
+
+
+class Batches(Generic[D]):
+    """The batches of a subscription, each by `next_batch`. Not a generator: a reader may stop
+    early."""
+
+    __slots__ = ("_next_batch",)
+
+    def __init__(self, next_batch: Callable[[], Awaitable[list[D]]]) -> None:
+        self._next_batch = next_batch
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[D]:
+        """Raises as reading the subscription does."""
+        batch = await self._next_batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch
+
 
 # What reading does with a note that is not of the type: raise MalformedDataError, skip the note, or
 # call a function with the note's data and the error, then skip it.

@@ -4,7 +4,7 @@ import logging
 from typing import Final, Protocol
 
 from parley._crypto.identity import NodeId
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.protocol.codes import RESULT_SENTENCES, code_name
 
 logger: Final = logging.getLogger("parley.access")
@@ -54,10 +54,10 @@ def log_answered(peer: Party, kind: str, name: str, code: int, seconds: float) -
 
 
 def log_refused(
-    ration: LogRation, peer: Party, kind: str, name: str, code: int, now: float
+    ration: RateLimitedLogger, peer: Party, kind: str, name: str, code: int, now: float
 ) -> None:
     """Log that a request was refused: of this `kind` (call, topic, event, stream, bus), for
-    `name`, with a code of Result or of Reset. `now` is as `LogRation.log` has it."""
+    `name`, with a code of Result or of Reset. `now` is as `RateLimitedLogger.log` has it."""
     name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}.."
     ration.log(
         logger,

@@ -12,7 +12,7 @@ import anyio
 from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError, ParleyError, PeerClosedError, StreamResetError
 from parley._node.federation.directory import Directory
-from parley._node.logs import LogRation, one_line
+from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -44,8 +44,8 @@ class DirectoryDriver:
         self._timer: Timer | None = None
         self._senders: dict[NodeId, Changes] = {}
         self._streams: dict[NodeId, Stream] = {}
-        self._clocks = LogRation()
-        self._refused = LogRation()
+        self._clocks = RateLimitedLogger()
+        self._refused = RateLimitedLogger()
 
     def begin(self, loop: Backend) -> None:
         """It lives in this loop from now on."""

@@ -19,13 +19,13 @@ from parley._node.fair_slots import FairSlots
 from parley._node.federation.exports import Exports, TopicElsewhere, read_topic_name
 from parley._node.handlers.registry import LONGEST_NAME
 from parley._node.handlers.topic import MakeFeed, SubscribeRequest, Topic
-from parley._node.links.redial import random_fraction
 from parley._node.logs import one_line
 from parley._node.messaging.fanout import Feed
 from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
 from parley._node.messaging.topic_history import Kept, TopicPosition
 from parley._node.node import Node
+from parley._node.peer.reconnecting import random_fraction
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ProtocolError

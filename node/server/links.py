@@ -8,10 +8,10 @@ from parley._crypto.identity import NodeId
 from parley._node.backoff import Pauses
 from parley._node.errors import ConfigError, ParleyError, UnreachableError
 from parley._node.federation.limits import LEAST_LINK_PAYLOAD, MOST_LINKS
-from parley._node.links.places import Places
-from parley._node.links.redial import Redial, random_fraction
 from parley._node.logs import one_line
+from parley._node.peer.addresses import AddressList
 from parley._node.peer.peer import Peer
+from parley._node.peer.reconnecting import RetryLoop, random_fraction
 from parley._node.protocol.codes import CloseCode
 from parley._node.remote.stream import Stream
 from parley._node.server.directory_driver import DirectoryDriver
@@ -57,11 +57,11 @@ class ServerLink:
         self.peer: Peer | None = None
         self._own_id = own_id
         self._hooks = hooks
-        self._places = Places(addresses[0], addresses[1:]) if addresses else None
+        self._places = AddressList(addresses[0], addresses[1:]) if addresses else None
         self._dial: DialServer | None = None
         self._loop: Backend | None = None
         self._changes = Changes(lambda: self._running().waiter())
-        self._redial = Redial(self._attempt, self._failed, pauses=pauses, draw=draw)
+        self._redial = RetryLoop(self._attempt, self._failed, pauses=pauses, draw=draw)
         self._watcher: Runner | None = None
 
     def __repr__(self) -> str:

@@ -4,17 +4,16 @@ It uses what `node` gives to everybody. docs/howto/test-your-application.md show
 """
 
 from parley._node.testing.clock import FakeClock
-from parley._node.testing.faults import FaultyWay
-from parley._node.testing.link import FaultyLink
-from parley._node.testing.pair import ConnectedNodes, connect_nodes, connected_nodes
+from parley._node.testing.faults import FaultyDirection, FaultyLink
+from parley._node.testing.nodes import ConnectedNodes, connect_nodes, connected_nodes
 from parley._node.testing.proxy import FaultyProxy
 
 __all__ = [
     "ConnectedNodes",
     "FakeClock",
+    "FaultyDirection",
     "FaultyLink",
     "FaultyProxy",
-    "FaultyWay",
     "connect_nodes",
     "connected_nodes",
 ]

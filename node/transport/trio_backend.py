@@ -14,7 +14,7 @@ import trio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from parley._node.errors import UnreachableError
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept, Listener
 from parley._node.transport.fair_reads import Line
@@ -188,7 +188,7 @@ class TrioBackend:
         accept: Accept,
         closed: trio.Event,
     ) -> None:
-        failures = LogRation()
+        failures = RateLimitedLogger()
         try:
             while True:
                 try:

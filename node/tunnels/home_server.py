@@ -14,12 +14,11 @@ from parley._node.data_types import Model
 from parley._node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
 from parley._node.federation.exports import Exports, read_topic_name
 from parley._node.handlers.registry import Handlers
-from parley._node.links.link import Dialler, Link
-from parley._node.links.redial import random_fraction
+from parley._node.peer.idempotency import IdempotencyKey
+from parley._node.peer.link import Dialler, Link
 from parley._node.peer.login import log_in, log_out
-from parley._node.peer.once_key import OnceKey
-from parley._node.peer.peer import Peer
-from parley._node.peer.requests import DEFAULT_TIMEOUT
+from parley._node.peer.peer import DEFAULT_TIMEOUT, Peer
+from parley._node.peer.reconnecting import random_fraction
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event_types import TRACE_SIZE
@@ -162,7 +161,7 @@ class Home(Link):
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes | OnceKey = False,
+        once: bool | bytes | IdempotencyKey = False,
     ) -> int | None:
         """Publish a note of a topic that has us among its writers: `TOPIC@SERVER`, or
         `TOPIC@HOME/NODE` of a node that is logged in there, end to end through a tunnel; or a topic

@@ -20,9 +20,9 @@ from parley._node.errors import (
     ungrouped,
 )
 from parley._node.federation.limits import ATTEMPTS
-from parley._node.links.places import Places
-from parley._node.links.redial import random_fraction
+from parley._node.peer.addresses import AddressList
 from parley._node.peer.peer import Peer
+from parley._node.peer.reconnecting import random_fraction
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.remote.resuming import Dial
 from parley._node.transport.address import Address
@@ -37,7 +37,7 @@ from parley._node.tunnels.tunnel_transport import TunnelOutlet
 PAUSES: Final = Pauses(first=5.0, longest=300.0)
 
 
-def direct_dial(places: Places, loop: Backend) -> Dial:
+def direct_dial(places: AddressList, loop: Backend) -> Dial:
     """How a node is dialled at its direct addresses, and at what is found then: in turn."""
 
     async def dial(accept: Callable[[], Driver | None]) -> None:
@@ -125,7 +125,7 @@ class Way:
             raise ConfigError(f"whom to reach is said by node ids: {error}") from error
         self.ids: tuple[NodeId, ...] = tuple(read)
         found = [*also, f"mdns://{self.target}"] if discover else list(also)
-        self.places = Places(found[0], found[1:]) if found else None
+        self.places = AddressList(found[0], found[1:]) if found else None
         if self.places is not None and self.places.node_id not in (None, self.target):
             raise ConfigError(f"{self.places} is not an address of {self.target}")
 

@@ -20,7 +20,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from starlette.types import ASGIApp, Message, Scope
 
 from parley._node.fair_slots import FairSlots
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.transport.address import Address
 from parley._node.transport.sockets import listen_error
 from parley._node.transport.task_scope import own_task_group
@@ -83,7 +83,7 @@ class HttpConnection:
         stream: SocketStream,
         app: ASGIApp,
         limits: WebLimits,
-        failures: LogRation,
+        failures: RateLimitedLogger,
         turns: anyio.Lock,
     ) -> None:
         self.scope = anyio.CancelScope()
@@ -347,7 +347,12 @@ async def serving(
     slots: FairSlots[HttpConnection] = FairSlots(lambda one: one.waiting_since, idle=0.0)
     turns = anyio.Lock()
     # Clients cause these lines before they have authenticated.
-    full, bugs, not_accepted, failures = LogRation(), LogRation(), LogRation(), LogRation()
+    full, bugs, not_accepted, failures = (
+        RateLimitedLogger(),
+        RateLimitedLogger(),
+        RateLimitedLogger(),
+        RateLimitedLogger(),
+    )
 
     def has_slot(connection: HttpConnection, owner: str) -> bool:
         """Take a slot, if necessary from a connection that waits for its client."""

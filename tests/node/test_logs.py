@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from parley import Call, CallRefused, Stream
-from parley._node.logs import LINES, LogRation
+from parley._node.logs import LINES, RateLimitedLogger
 from parley._node.testing import FakeClock
 from tests.node.network import meeting, settled
 
 
 def test_some_at_once_and_then_so_many_a_second() -> None:
-    ration = LogRation(3, 2.0)
+    ration = RateLimitedLogger(3, 2.0)
     assert [ration.has_room(10.0) for _ in range(5)] == [True, True, True, False, False]
     assert ration.silent == 2
     assert [ration.has_room(10.5), ration.has_room(10.6)] == [True, False]

@@ -12,7 +12,7 @@ import pytest
 
 from parley import Forward, Namespace, Node, Pauses, Peer, Supercategory, on_event
 from parley._node.testing import connected_nodes
-from parley._node.testing.pair import ConnectedNodes
+from parley._node.testing.nodes import ConnectedNodes
 from parley.errors import ConfigError, LbmEncodeError, LocalProtocolError, ParleyError
 from tests.node.network import new_node
 from tests.sweep import sweep

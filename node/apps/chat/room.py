@@ -31,9 +31,9 @@ from parley._node.errors import (
     UnreachableError,
 )
 from parley._node.handlers.topic import SubscribeRequest
-from parley._node.links.link import Link
-from parley._node.links.subscription import LinkSubscription
 from parley._node.node import Node
+from parley._node.peer.link import Link
+from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import ResultCode
 from parley._node.remote.requests import Call

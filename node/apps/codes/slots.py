@@ -14,8 +14,8 @@ from parley._crypto.identity import NodeId
 from parley._lbm.codec import Value
 from parley._node.apps.codes.code import LAST_SLOT, SECONDS, CodeGoneError
 from parley._node.errors import CallRefused, PeerClosedError
-from parley._node.links.link import Link
 from parley._node.node import Node
+from parley._node.peer.link import Link
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.rate_limit import Rate

@@ -17,7 +17,7 @@ from parley._node.bus.errors import BusClosedError, BusError, NotPendingError, a
 from parley._node.bus.event import BusEvent, Word
 from parley._node.bus.identifiers import DEAD
 from parley._node.bus.retry import StoreRetry
-from parley._node.logs import LogRation, one_line
+from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.transport.conditions import Changes
 from parley._node.transport.task_scope import Job
 
@@ -122,7 +122,7 @@ class Outcomes:
         self._counters = seat.counters
         self._due = due
         self._insisting: set[anyio.CancelScope] = set()
-        self._told = LogRation(LINES, LINES_PER_SECOND)
+        self._told = RateLimitedLogger(LINES, LINES_PER_SECOND)
         self._retry = StoreRetry(seat.loop, seat.what)
         self.ledger = Ledger(seat, StoreRetry(seat.loop, seat.what), self._recorded)
 

@@ -17,7 +17,7 @@ from parley._node.bus.errors import BusClosedError, BusError, as_bus_error
 from parley._node.bus.event import BusEvent
 from parley._node.bus.retry import TRANSIENT, StoreRetry, jitter
 from parley._node.errors import APPLICATION_ERRORS
-from parley._node.logs import LogRation, one_line
+from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.transport.conditions import Changes, pause
 from parley._node.transport.loop import Loop
 from parley._node.transport.task_scope import Job
@@ -65,7 +65,7 @@ class Crew:
         self._changes = Changes(loop.waiter)
         self._closing = False
         self._consumer: GroupConsumer | None = None
-        self._failures = LogRation(FAILURES, FAILURES_PER_SECOND)
+        self._failures = RateLimitedLogger(FAILURES, FAILURES_PER_SECOND)
         self._at_work: list[BusEvent | None] = [None] * duty.concurrency
         self._workers = [Job(loop, self._changes) for _ in range(duty.concurrency)]
         self._overseer = Job(loop, self._changes)

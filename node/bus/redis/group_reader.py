@@ -21,7 +21,7 @@ from parley._node.bus.redis.client import CANCEL_PATIENCE, RedisClient
 from parley._node.bus.redis.errors import bus_error, is_missing_group
 from parley._node.bus.redis.scripts import DUE_CHANNEL, RELEASE, TAKE, GroupKeys, keys_of
 from parley._node.errors import ConfigError
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.transport.conditions import Changes
 from parley._node.transport.loop import Loop
 
@@ -221,7 +221,7 @@ class GroupReader:
         self._loop = loop
         self._memberships = memberships
         self._sizes = sizes
-        self._ration = LogRation(_BURST, _PER_SECOND)
+        self._ration = RateLimitedLogger(_BURST, _PER_SECOND)
         self.lost = 0
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:

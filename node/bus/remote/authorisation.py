@@ -28,7 +28,7 @@ from parley._node.bus.remote.messages import (
 )
 from parley._node.errors import APPLICATION_ERRORS, ConfigError
 from parley._node.handlers.permissions import Allow, Roles, Rule
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.protocol.codes import ResultCode
 from parley._node.remote import access_log as access
 from parley._node.remote.live_connection import LiveConnection
@@ -139,8 +139,8 @@ class BusGate:
         self._rule = rule
         self._exported = exported
         self._roles = roles
-        self._failures = LogRation(LINES, LINES_PER_SECOND)
-        self._refusals = LogRation(LINES, LINES_PER_SECOND)
+        self._failures = RateLimitedLogger(LINES, LINES_PER_SECOND)
+        self._refusals = RateLimitedLogger(LINES, LINES_PER_SECOND)
 
     async def permits(self, live: LiveConnection, request: Request) -> bool:
         """Whether the peer of a connection may have its request, all of it."""

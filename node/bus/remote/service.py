@@ -29,7 +29,7 @@ from parley._node.bus.remote.messages import Answer, encode_answer, refusal_of
 from parley._node.bus.store import Store
 from parley._node.errors import ParleyError, PeerClosedError, StreamResetError
 from parley._node.handlers.registry import Entry, Handlers
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.protocol.codes import BUS_LABEL, BusType, CloseCode, ResultCode
 from parley._node.protocol.memory_budget import (
     HANDED_WEIGHT,
@@ -85,7 +85,7 @@ class BusSession:
         gate: BusGate,
         share: ConnectionShare,
         leftovers: Leftovers,
-        failures: LogRation,
+        failures: RateLimitedLogger,
     ) -> None:
         self._stream = stream
         self._live = stream.live
@@ -354,7 +354,7 @@ class BusService:
         self._gate = gate
         self.shares: dict[LiveConnection, ConnectionShare] = {}
         self._leftovers = Leftovers()
-        self._failures = LogRation(LINES, LINES_PER_SECOND)
+        self._failures = RateLimitedLogger(LINES, LINES_PER_SECOND)
 
     def __repr__(self) -> str:
         return f"<BusService: {len(self.shares)} peers, {len(self._leftovers)} events left>"

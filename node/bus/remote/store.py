@@ -29,7 +29,7 @@ from parley._node.bus.remote import limits
 from parley._node.bus.remote import messages as wire
 from parley._node.bus.remote.channel import BusChannel, LateAnswer, rows_of, unreadable
 from parley._node.bus.store import Store
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.protocol.codes import ResultCode
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.stream_table import StreamTable
@@ -91,7 +91,7 @@ class RemoteStore:
         self._channel = BusChannel(live, streams, config.timeout)
         self._batcher: Batcher[wire.Publish, list[Published]]
         self._loop: Backend
-        self._too_large = LogRation(10, 1.0)
+        self._too_large = RateLimitedLogger(10, 1.0)
 
     def __repr__(self) -> str:
         return f"<RemoteStore of {self._live.remote!r}>"

@@ -19,7 +19,7 @@ from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.standard_io import Pace
 from parley._node.errors import ConfigError, FileError
-from parley._node.links.link import Link
+from parley._node.peer.link import Link
 
 NODES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"

@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from parley._node import VERSION
 from parley._node.cli.commands.bus import BUS_COMMANDS
 from parley._node.cli.commands.declare import flag, group
 from parley._node.cli.commands.journals import JOURNAL_COMMANDS, PIPELINE_COMMANDS, SIMULATE
@@ -29,7 +30,6 @@ from parley._node.cli.commands.tools import (
     DOCTOR,
     ERRORS,
 )
-from parley._node.version import VERSION
 
 PROGRAM: Final = "parley"
 

@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 
 from parley._lbm.codec import Value
+from parley._node import VERSION
 from parley._node.apps.codes.slots import offer_code_calls
 from parley._node.bus.address import without_password
 from parley._node.cli.bus.connection import require_own
@@ -48,7 +49,6 @@ from parley._node.settings.tables import BusSettings, parse_accounts, parse_forw
 from parley._node.transport.backend import keep_freed_memory
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from parley._node.trust.policies import TrustPolicy, known_peers_of
-from parley._node.version import VERSION
 
 
 def offer_builtin_calls(node: Node) -> None:

@@ -15,7 +15,7 @@ from parley._node.dialects.relay.router import RelayMember, Router
 from parley._node.errors import ConfigError
 from parley._node.gateways.guest import Guest
 from parley._node.gateways.server import DialectServer
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote import access_log as access
@@ -37,7 +37,7 @@ class Relay(DialectServer["RelayGuest"]):
         self.limits = limits or DialectLimits()
         self._router = Router(feedback=feedback)
         self._ground = Ground("the relay")
-        self._drops = LogRation()
+        self._drops = RateLimitedLogger()
         super().__init__("the relay", self.limits.clients, self.limits.memory)
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class RelayGuest(Guest):
         name: str,
         changed: Callable[[], None],
         on_gone: Callable[[Guest], None],
-        drops: LogRation,
+        drops: RateLimitedLogger,
     ) -> None:
         super().__init__(core, backend, name, on_gone=on_gone)
         self._client = core

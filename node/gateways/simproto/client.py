@@ -19,9 +19,9 @@ from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
 from parley._node.gateways.simproto.connection import SimProtoTerms
 from parley._node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer
 from parley._node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
-from parley._node.offering import Offering
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded
+from parley._node.registrar import Registrar
 from parley._node.remote.stream import Stream
 from parley._node.transport.backend import Backend
 
@@ -39,7 +39,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         target: str | ByteStream,
         *,
         limits: DialectLimits | None = None,
-        offering: Offering | None = None,
+        offering: Registrar | None = None,
         values: Rest = "cbor",
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,
@@ -51,7 +51,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
             AddressError: not an address. ConfigError: there is no such form of `values`.
         """
         super().__init__(target, timeout, pauses)
-        self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
+        self.offering = offering or Registrar(NodeConfig(), lambda: self._ground.backend)
         self._terms = SimProtoTerms(limits or DialectLimits(), self.offering, values)
 
     @classmethod
@@ -60,7 +60,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         stream: ByteStream,
         *,
         limits: DialectLimits | None = None,
-        offering: Offering | None = None,
+        offering: Registrar | None = None,
         values: Rest = "cbor",
     ) -> Self:
         """A client over any byte stream. With `peer.open_stream("simproto")` everything is

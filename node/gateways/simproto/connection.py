@@ -8,7 +8,7 @@ from parley._node.dialects.simproto.sim import Sim
 from parley._node.dialects.values import RESTS, Rest
 from parley._node.errors import ConfigError
 from parley._node.gateways.guest import Guest
-from parley._node.offering import Offering
+from parley._node.registrar import Registrar
 from parley._node.transport.conditions import left_after
 
 
@@ -22,7 +22,7 @@ class SimProtoTerms:
     """
 
     limits: DialectLimits
-    offering: Offering
+    offering: Registrar
     values: Rest
 
     def __post_init__(self) -> None:

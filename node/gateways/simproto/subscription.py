@@ -26,10 +26,9 @@ from parley._node.errors import (
 )
 from parley._node.gateways.guest import Guest
 from parley._node.gateways.simproto.connection import SimProtoLink
-from parley._node.links.emitter import Waited
-from parley._node.links.redial import random_fraction
-from parley._node.links.subscription import PASSING, PAUSES
 from parley._node.logs import one_line
+from parley._node.peer.link_subscription import PASSING, PAUSES
+from parley._node.peer.reconnecting import Connector, random_fraction
 from parley._node.protocol.codes import LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError
 from parley._node.transport.conditions import Changes, pause
@@ -139,7 +138,7 @@ class SimProtoNotes:
         self._link.sim.subscriptions.acknowledge(dialog, self._link.guest.backend.now())
 
 
-class SimProtoSource(Waited["SimProtoPublisher"], Protocol):
+class SimProtoSource(Connector["SimProtoPublisher"], Protocol):
     """Where a topic is subscribed to: over one connection, or over one after another."""
 
     @property

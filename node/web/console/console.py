@@ -17,6 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from parley._crypto.identity import NodeId
+from parley._node import VERSION
 from parley._node.bus.address import without_password
 from parley._node.bus.bus import Bus
 from parley._node.errors import KnownPeersError
@@ -25,7 +26,6 @@ from parley._node.peer.peer import Peer
 from parley._node.server.federation import Federation
 from parley._node.transport.task_scope import own_task_group
 from parley._node.trust.known_peers import KnownPeers
-from parley._node.version import VERSION
 from parley._node.web.console.views import (
     PeerNumbers,
     buses_view,

@@ -20,8 +20,8 @@ from parley._node.journal.journal import Journal
 from parley._node.logs import one_line
 from parley._node.metrics.catalogue import Histogram, MetricFamily
 from parley._node.node import Node
+from parley._node.peer.metrics import flows_of
 from parley._node.peer.peer import Peer
-from parley._node.peer.readings import flows_of
 from parley._node.server.federation import Federation, LinkState
 
 # What the users of this machine call nodes.

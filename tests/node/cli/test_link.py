@@ -11,8 +11,8 @@ from parley._node.cli.link import LinkNews
 from parley._node.errors import NotTrustedError, PeerClosedError, UnreachableError
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FaultyProxy
-from tests.node.links.servers import QUICK, serving
 from tests.node.network import eventually, new_node, settled, started
+from tests.node.peer.servers import QUICK, serving
 
 pytestmark = pytest.mark.anyio
 

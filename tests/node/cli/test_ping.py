@@ -18,8 +18,8 @@ from parley._node.cli.ping import Watch
 from parley._node.testing import FaultyProxy
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
-from tests.node.links.servers import serving
 from tests.node.network import eventually
+from tests.node.peer.servers import serving
 
 RESUME = 30.0
 

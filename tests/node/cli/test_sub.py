@@ -15,8 +15,8 @@ from parley._node.errors import PeerClosedError
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.codes import CloseCode
 from tests.inspection import parts_of
-from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import eventually, new_node, settled
+from tests.node.peer.servers import QUICK, Server, serving
 
 pytestmark = pytest.mark.anyio
 

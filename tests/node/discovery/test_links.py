@@ -10,7 +10,7 @@ from parley import Call, Node, Pauses
 from parley._crypto.identity import Identity
 from parley._node.discovery.discovery import SCHEME
 from parley._node.errors import ConfigError
-from parley._node.links import places
+from parley._node.peer import addresses
 from parley.discovery import announce, resolve
 from tests.node.discovery.local_network import LOOPBACK
 from tests.node.network import config, eventually, new_node
@@ -23,7 +23,7 @@ QUICK = Pauses(first=0.01, longest=0.1)
 def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """No packet of these tests leaves the machine."""
     asks = partial(resolve, seconds=5, interfaces=LOOPBACK)
-    monkeypatch.setitem(places.RESOLVERS, SCHEME, asks)
+    monkeypatch.setitem(addresses.RESOLVERS, SCHEME, asks)
 
 
 async def test_a_link_finds_its_node_and_finds_it_again_elsewhere() -> None:

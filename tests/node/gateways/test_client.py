@@ -14,7 +14,7 @@ from parley._node.errors import (
     UnreachableError,
 )
 from parley._node.gateways.simproto.client import SimProtoClient
-from parley._node.links import reachable
+from parley._node.peer import reconnecting
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.transport.memory import memory_pair
 from tests.node.gateways.restarts import DIALECTS, QUICK, Dialect, serving
@@ -124,7 +124,7 @@ async def test_it_is_left_at_any_moment(dialect: Dialect) -> None:
 async def test_what_waits_for_it_is_bounded(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reachable, "MOST_WAITING", 2)
+    monkeypatch.setattr(reconnecting, "MOST_WAITING", 2)
     with anyio.fail_after(PATIENCE):
         async with (
             anyio.create_task_group() as tasks,

@@ -18,7 +18,7 @@ from parley._node.errors import (
 )
 from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay
-from parley._node.logs import LogRation
+from parley._node.logs import RateLimitedLogger
 from tests.node.dialects.relay.hall import A, B, faults, message, messages
 from tests.node.gateways.relays import PLACE, clients_of, raw, read, relaying, to_the_end
 from tests.node.network import PATIENCE, eventually
@@ -135,7 +135,7 @@ async def test_dropped_clients_are_logged_at_a_limited_rate(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with relaying(write_buffer=100_000) as (relay, address):
-        relay._drops = LogRation(burst=2, per_second=0.001)
+        relay._drops = RateLimitedLogger(burst=2, per_second=0.001)
         async with clients_of(relay, address, 1) as (one,):
             for number in range(4):
                 async with await raw(address) as slow:

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from parley import Stream, StreamResetError
-from parley._node.peer import streams
+from parley._node.peer import stream_handlers as streams
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import Limits
 from tests.node.network import eventually, meeting

@@ -9,8 +9,8 @@ from parley import Node, Topic
 from parley._node.errors import CallRefused, ConfigError, MalformedDataError
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import ResultCode
-from tests.node.links.servers import QUICK, serving
 from tests.node.network import PATIENCE, Meeting, new_node
+from tests.node.peer.servers import QUICK, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from parley import Peer
 from parley._node.errors import CallRefused, ConfigError, ParleyError
 from parley._node.messaging.notes import DROPPED_HEADER
-from parley._node.peer.once_key import OnceKey
+from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import Limits
 from tests.node.network import Meeting, eventually, introduce, meeting, new_node
@@ -60,7 +60,7 @@ async def test_a_writer_need_not_read_and_a_reader_need_not_write(met: Meeting) 
 async def test_once_is_published_once_over_sessions(met: Meeting) -> None:
     topic = met.server.topic("room", keep=10, writers=anybody)
     peer, _ = await introduce(met.client, met.server)  # it is told that the node remembers
-    key = OnceKey.of(True)
+    key = IdempotencyKey.of(True)
     assert await peer.publish("room", "x", once=key) == 1
     await peer.close()
     again, _ = await introduce(met.client, met.server)

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, UNIXSocketStream
 
 from parley._node.testing import FaultyLink
-from parley._node.testing.unix import UnixStream
+from parley._node.testing.proxy import UnixStream
 from parley._node.transport.address import Address
 
 # How a transport is lost, and how often of sixteen times.

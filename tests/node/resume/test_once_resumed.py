@@ -9,7 +9,7 @@ from anyio import create_task_group
 
 from parley import Call, Node
 from parley._node.errors import OutcomeUnknownError
-from parley._node.peer.once_key import OnceKey
+from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.protocol.limits import ONCE_AGAIN
 from parley._node.testing import FakeClock
 from tests.inspection import once_of
@@ -37,7 +37,7 @@ async def test_over_a_cut_it_is_a_call_like_any_other() -> None:
     async with road() as on:
         work = Work(on.server)
         peer = await on.client.connect(on.proxy.address)  # it knows of the handler
-        key = OnceKey()
+        key = IdempotencyKey()
         async with create_task_group() as tasks:
             outcome = await started(tasks, partial(peer.call, "work", 1, once=key))
             await eventually(lambda: work.ran == [1])
@@ -54,7 +54,7 @@ async def test_after_a_session_that_is_over_it_is_asked_again() -> None:
     async with road() as on:
         work = Work(on.server)
         peer = await on.client.connect(on.proxy.address)
-        key = OnceKey()
+        key = IdempotencyKey()
         async with create_task_group() as tasks:
             lost = await started(tasks, partial(peer.call, "work", 1, once=key))
             await eventually(lambda: work.ran == [1])
@@ -83,7 +83,7 @@ async def test_whether_it_may_be_asked_again_is_looked_at_when_there_is_room() -
         work = Work(on.server)
         work.finish.set()
         peer = await on.client.connect(on.proxy.address)
-        key = OnceKey()
+        key = IdempotencyKey()
         assert await peer.call("work", 1, once=key) == 1
         await eventually(lambda: peer.core.can_part)
         on.proxy.stall()

@@ -16,7 +16,7 @@ from parley._node.node import Node
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import FederationSettings
 from parley._node.testing.clock import FakeClock
-from parley._node.testing.servers import MemoryNetwork
+from parley._node.testing.nodes import MemoryNetwork
 from tests.node.network import PATIENCE, config
 
 NOW = 1_800_000_000.0

@@ -10,7 +10,7 @@ from parley._node.protocol.event import parse_raw
 from parley._node.remote.stream import Stream
 from parley._node.server.calls import offer_federation_calls
 from parley._node.server.directory_driver import AGAIN
-from parley._node.testing.pair import connect_nodes
+from parley._node.testing.nodes import connect_nodes
 from tests.node.network import new_node
 from tests.node.server.ring import Servers, ring, servers
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors

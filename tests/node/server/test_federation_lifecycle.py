@@ -12,7 +12,7 @@ from parley._node.node import Node
 from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
 from parley._node.server.federation import Federation
 from parley._node.settings import FederationSettings
-from parley._node.testing.servers import MemoryNetwork
+from parley._node.testing.nodes import MemoryNetwork
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio

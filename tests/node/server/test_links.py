@@ -19,8 +19,7 @@ from parley._node.protocol.limits import Limits
 from parley._node.remote.stream import Stream
 from parley._node.server.links import ServerLink, ServerLinks
 from parley._node.settings.tables import FederationSettings
-from parley._node.testing.pair import connect_nodes
-from parley._node.testing.servers import MemoryNetwork
+from parley._node.testing.nodes import MemoryNetwork, connect_nodes
 from tests.node.network import PATIENCE, eventually, new_node
 from tests.vectors.load import Vector, vectors
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio import EndOfStream, create_task_group, fail_after, move_on_after
 
-from parley._node.testing import FakeClock, FaultyLink, FaultyWay
+from parley._node.testing import FakeClock, FaultyDirection, FaultyLink
 from parley._node.testing.faults import PIECE
 from parley._node.transport.memory import DEFAULT_BUFFER_SIZE, MemoryStream, memory_pair
 from tests.node.network import settled, started
@@ -234,7 +234,7 @@ async def test_to_heal_lets_all_go() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    way = FaultyWay(lambda: None)
+    way = FaultyDirection(lambda: None)
     for wrong in (-1, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="delay"):
             way.delay(wrong)
@@ -249,7 +249,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 async def test_carrying_is_cancelled_wherever_it_waits(fault: str) -> None:
     """Neither end is closed by it, no timer is left."""
     clock = FakeClock()
-    way = FaultyWay(lambda: None, clock)
+    way = FaultyDirection(lambda: None, clock)
     client, ours = memory_pair()
     theirs, server = memory_pair()
     if fault == "delay":

@@ -25,9 +25,9 @@ from parley._node.errors import (
 )
 from parley._node.federation.accounts import Accounts
 from parley._node.federation.exports import Exports
-from parley._node.links.places import RESOLVERS
 from parley._node.messaging.logins import Logins
 from parley._node.node import Node
+from parley._node.peer.addresses import RESOLVERS
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError

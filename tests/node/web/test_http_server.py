@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from parley._node.errors import AddressError, UnreachableError
-from parley._node.logs import LINES, LogRation
+from parley._node.logs import LINES, RateLimitedLogger
 from parley._node.web.http_server import HttpConnection, WebLimits, serving
 from tests.node.network import PATIENCE
 from tests.sweep import sweep
@@ -156,7 +156,7 @@ async def test_many_small_chunks_let_other_tasks_run(anyio_backend: Any) -> None
         await PlainTextResponse("")(scope, receive, send)
 
     async def serve() -> None:
-        await HttpConnection(stream, count, WebLimits(), LogRation(), anyio.Lock()).serve()
+        await HttpConnection(stream, count, WebLimits(), RateLimitedLogger(), anyio.Lock()).serve()
         tasks.cancel_scope.cancel()
 
     head = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"

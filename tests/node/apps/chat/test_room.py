@@ -14,8 +14,8 @@ from parley._crypto.identity import Identity
 from parley._node.apps.chat.messages import Message, Person
 from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Member, Room, joined
 from parley._node.errors import ParleyError, PeerClosedError, UnreachableError
-from tests.node.links.servers import QUICK, serving
 from tests.node.network import config, eventually, introduce, new_node, settled, started
+from tests.node.peer.servers import QUICK, serving
 
 pytestmark = pytest.mark.anyio
 

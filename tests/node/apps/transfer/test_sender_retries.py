@@ -18,8 +18,8 @@ from parley._node.errors import CallRefused, PeerClosedError, StreamResetError, 
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FaultyProxy
 from tests.node.apps.transfer.network import PATTERN, Told, written
-from tests.node.links.servers import QUICK, Server, serving
 from tests.node.network import eventually, new_node
+from tests.node.peer.servers import QUICK, Server, serving
 
 pytestmark = pytest.mark.anyio
 

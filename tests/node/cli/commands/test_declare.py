@@ -107,7 +107,7 @@ def test_help_imports_no_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--group" in done.stdout
     imported = {name for name in done.stdout.splitlines()[-1].split() if "._" in name}
-    above = {"parley._node", "parley._node.cli", "parley._node.version"}
+    above = {"parley._node", "parley._node.cli"}
     assert {n for n in imported - above if not n.startswith("parley._node.cli.commands")} == set()
 
 

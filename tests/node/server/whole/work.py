@@ -5,8 +5,8 @@ import anyio
 
 from parley._crypto.identity import NodeId
 from parley._node.errors import ParleyError
-from parley._node.links.subscription import LinkSubscription
-from parley._node.peer.once_key import OnceKey
+from parley._node.peer.idempotency import IdempotencyKey
+from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import Peer
 from parley._node.protocol.errors import ProtocolError
 from tests.node.server.whole.ledger import Job, Reading
@@ -69,7 +69,7 @@ class Worker:
     async def call_once(self, sessions: "Sessions") -> None:
         """Ask until it is answered, or cannot be asked again: only if the target has died, or
         could not be asked for five minutes."""
-        job, key = self._job("call", sessions.target.name, once=True), OnceKey()
+        job, key = self._job("call", sessions.target.name, once=True), IdempotencyKey()
         data, lives = self._data(job), 0
         while True:
             try:
@@ -89,7 +89,7 @@ class Worker:
 
     async def write(self, room: Server) -> None:
         assert isinstance(self.who, HomeUser)
-        job, key, lives = self._job("note", room.name, once=True), OnceKey(), 0
+        job, key, lives = self._job("note", room.name, once=True), IdempotencyKey(), 0
         while True:
             try:
                 assert self.who.home is not None
@@ -120,7 +120,7 @@ class Worker:
         return [job.name, self.who.name, seconds]
 
     def _given_up(
-        self, job: Job, key: OnceKey, error: Exception, target: Resident, lives: int
+        self, job: Job, key: IdempotencyKey, error: Exception, target: Resident, lives: int
     ) -> None:
         self.ledger.told(job, error)
         died = isinstance(target, Server) and target.lives != lives

@@ -16,13 +16,13 @@ from parley._crypto.identity import Identity, NodeId
 from parley._crypto.registry import SIGNING
 from parley._node.errors import UnreachableError
 from parley._node.node import Node
-from parley._node.peer.dialling import stream_dial
+from parley._node.peer.dial import stream_dial
 from parley._node.remote.requests import Call
 from parley._node.remote.resuming import Dial
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import FederationSettings
-from parley._node.testing.link import FaultyLink
-from parley._node.testing.servers import MemoryNetwork
+from parley._node.testing.faults import FaultyLink
+from parley._node.testing.nodes import MemoryNetwork
 from parley._node.transport.address import Address
 from parley._node.tunnels.home_server import Home
 from tests.node.network import config

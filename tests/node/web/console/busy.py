@@ -23,7 +23,7 @@ from parley._node.remote.stream import Stream
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import FederationSettings
 from parley._node.testing import connect_nodes
-from parley._node.testing.servers import MemoryNetwork
+from parley._node.testing.nodes import MemoryNetwork
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.web.console.console import Console
 from parley._node.web.console.serving import ServedConsole, serving_console

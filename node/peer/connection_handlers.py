@@ -1,0 +1,442 @@
+"""Our end of one connection: the parts that speak on it, and what the core reports to each.
+
+Reports are taken in their order, and the end of the connection ends all that waits on it, at
+once, with its code. How it ended is in the log.
+"""
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from parley._node.config import NodeConfig
+from parley._node.errors import NotTrustedError
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.topic import Topic
+from parley._node.logs import RateLimitedLogger, one_line
+from parley._node.messaging.dispatch import Dispatch
+from parley._node.messaging.idempotency import OnceMemory
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.requests import Calls
+from parley._node.messaging.topics import LABEL, Topics
+from parley._node.metrics.metrics import Metrics
+from parley._node.peer.emitters import InterceptedEmitter, NativeEmitter
+from parley._node.peer.request_handlers import (
+    CallHandlers,
+    EventHandlers,
+    OnceHandlers,
+    Responses,
+    SubscribeHandlers,
+)
+from parley._node.peer.stream_handlers import StreamHandlers
+from parley._node.protocol.codes import CloseCode, ResultCode, code_name, supercategory
+from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.handshake import Agreed
+from parley._node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    HandshakeCompleted,
+    KeysUpdated,
+    PeerIdentified,
+    PongReceived,
+    Report,
+    Resumed,
+    ResumeRequested,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+    Suspended,
+    WindowReceived,
+)
+from parley._node.remote import access_log as access
+from parley._node.remote.access_log import Party
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.session_table import SessionTable
+from parley._node.remote.stream_table import StreamTable
+from parley._node.transport.backend import Backend
+from parley._node.transport.driver import Driver
+from parley._node.trust.decision import Deciding
+from parley._node.trust.policies import Decider
+
+account_logger = logging.getLogger("parley.accounts")
+
+
+class AccountHandlers:
+    """The account of one peer, if its node is a home and it may have one."""
+
+    __slots__ = ("_handlers", "_live")
+
+    def __init__(self, live: LiveConnection, handlers: Handlers) -> None:
+        self._live = live
+        self._handlers = handlers
+
+    def decide(self, exports: Sequence[str] | None) -> ResultCode:
+        """Take a Login with these exports, or with None a Logout; the code that answers it. Nobody
+        logs in through a tunnel: an account is reached over its link alone."""
+        live, accounts = self._live, self._handlers.accounts
+        who = live.node_id
+        if accounts is None or who is None or live.path:
+            return ResultCode.NOT_AUTHORISED
+        if exports is None:
+            return accounts.logout(who, live)
+        if live.draining:
+            return ResultCode.OVERLOADED
+        code = accounts.login(who, live)
+        if code == ResultCode.ACCEPTED:
+            named = one_line(", ".join(exports)) or "nothing"
+            now, text = live.backend.now(), "%s logged in, and exports %s"
+            self._handlers.logins.log(
+                account_logger,
+                logging.INFO,
+                now,
+                text,
+                who,
+                named,
+                extra={"event": "account.login", "peer": who},
+            )
+        return code
+
+    def connection_ended(self) -> None:
+        """Its session is over."""
+        accounts, who = self._handlers.accounts, self._live.node_id
+        if accounts is not None and who is not None:
+            accounts.logout(who, self._live)
+
+
+CODES: Final = frozenset(CloseCode)
+
+
+def count_final(
+    refused: Counter[int], now: Callable[[], float], call: IncomingCall | None, code: int
+) -> None:
+    """A request is over: of a call or event with its handler, or it was `refused` before that."""
+    if call is None:
+        refused[code] += 1
+    elif type(call.entry) is Entry:  # else a subscription, of which its topic tells
+        call.entry.tally.add(code, now() - call.came)
+
+
+def direction(live: LiveConnection) -> str:
+    """Who dialled a connection: `dialled` from here, or `accepted`."""
+    return "dialled" if live.core.initiator else "accepted"
+
+
+def count_handshake(live: LiveConnection, result: str) -> None:
+    """A handshake is over."""
+    metrics = live.metrics
+    metrics.handshakes[direction(live), result] += 1
+    if result == "ok":
+        metrics.handshake_seconds.observe(live.backend.now() - live.made_at)
+
+
+def count_ending(live: LiveConnection, ended: ConnectionEnded) -> None:
+    """A connection is over; one whose handshake was not is a handshake that failed."""
+    known = ended.code in CODES
+    code = code_name(ended.code) if known else "other"  # no peer makes labels
+    if live.agreed is not None:
+        live.metrics.ended[code] += 1
+    elif live.driver.was_connected:
+        count_handshake(live, code)
+    else:
+        count_handshake(live, "unreachable")
+
+
+logger = logging.getLogger("parley.peer")
+
+# Lines about strangers: at once, and from then on for each second.
+BURST: Final = 100
+PER_SECOND: Final = 10
+
+
+# Lines about what is not a node: a probe comes again and again, and says nothing new.
+FOREIGN_BURST: Final = 10
+FOREIGN_PER_SECOND: Final = 1 / 60
+# Seconds in which a responder that does not trust us says so: for us the session is open by then.
+REFUSED_WITHIN: Final = 15.0
+# Places of which is remembered why they could not be dialled.
+MOST_PLACES: Final = 1_024
+
+
+class ConnectionLog:
+    """The log of how the connections of one node ended, a line each. Whoever was never let in
+    cannot fill the log: how many lines were left out is said with the next one. Of dials that
+    failed there is a line when the reason at that place has changed."""
+
+    __slots__ = ("_failed", "_foreign", "_strangers")
+
+    def __init__(self) -> None:
+        self._strangers = RateLimitedLogger(BURST, PER_SECOND)
+        self._foreign = RateLimitedLogger(FOREIGN_BURST, FOREIGN_PER_SECOND)
+        self._failed: OrderedDict[str, str] = OrderedDict()  # by place; the newest last
+
+    def ended(
+        self,
+        who: Party,
+        ended: ConnectionEnded,
+        now: float,
+        *,
+        stranger: bool,
+        refused: bool = False,
+    ) -> None:
+        """Log an ending; `stranger` says that the handshake was never completed, `refused` that it
+        was our dial that failed: then whoever dialled is told, and `dial_failed` is as well.
+
+        `now` is seconds of a clock that never goes back, the same for all calls.
+        """
+        if stranger and not self._strangers.has_room(now):
+            return
+        self._break_silence()
+        quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
+        # Whoever hangs up before it is anybody only had a look, as scanners do, and as our own
+        # command line does at an address that is new to it.
+        looked = stranger and ended.code == CloseCode.CONNECTION_LOST
+        level = logging.INFO if quiet or refused or looked else logging.WARNING
+        if access.logger.isEnabledFor(level):
+            text = one_line(ended.text or ended.reason)
+            extra = {
+                "event": "handshake.failed" if stranger else "connection.closed",
+                **access.party(who),
+                "code": int(ended.code),
+                "remote": ended.remote,
+                "reason": text,
+            }
+            name = code_name(ended.code)
+            access.logger.log(level, "%s ended: %s (%s)", who, name, text, extra=extra)
+
+    def turned_away(self, name: str, reason: str, now: float) -> None:
+        """Log that a connection from `name` was closed before anything was said on it."""
+        if self._strangers.has_room(now):
+            self._break_silence()
+            extra = {"event": "connection.turned-away", "address": name, "reason": reason}
+            access.logger.warning("turned away a connection from %s: %s", name, reason, extra=extra)
+
+    def met_foreign(self, name: str, what: str, now: float) -> None:
+        """Log that something else than a node, such as 'an HTTP client', came from `name`."""
+        text = "%s from %s came to a native port, where nodes alone are answered"
+        extra = {"event": "connection.foreign", "address": name, "what": what}
+        self._foreign.log(access.logger, logging.WARNING, now, text, what, name, extra=extra)
+
+    def dial_failed(self, place: str, why: str, *, refused: bool) -> None:
+        """Log that a dial failed, if the last one there did not fail in the same way; `refused`
+        says that somebody answered. Whoever dialled is told of each."""
+        changed = self._failed.pop(place, None) != why
+        self._failed[place] = why
+        if len(self._failed) > MOST_PLACES:
+            self._failed.popitem(last=False)
+        level = logging.WARNING if refused else logging.INFO
+        logger.log(
+            level if changed else logging.DEBUG,
+            "the dial of %s %s: %s",
+            place,
+            "was refused" if refused else "failed",
+            one_line(why),
+            extra={"event": "dial.failed", "address": place, "reason": why},
+        )
+
+    def used(self, place: str) -> None:
+        """A dial led to a session, which is over: the next dial that fails is news."""
+        self._failed.pop(place, None)
+
+    def _break_silence(self) -> None:
+        if self._strangers.silent:
+            left_out = self._strangers.told()
+            access.logger.warning(
+                "%d endings of strangers were not logged",
+                left_out,
+                extra={"event": "log.rationed", "left_out": left_out},
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """What a node gives each of its connections."""
+
+    backend: Backend
+    config: NodeConfig
+    handlers: Handlers
+    topics: Mapping[str, Topic]
+    endings: ConnectionLog
+    once: OnceMemory
+    sessions: SessionTable
+    metrics: Metrics
+
+
+class ConnectionHandlers:
+    """The parts of one connection. `dialled` is the name under which trust policies know a peer
+    that was dialled."""
+
+    __slots__ = (
+        "_accounts",
+        "_emitted",
+        "_handlers",
+        "_live",
+        "_opened",
+        "_sessions",
+        "calls",
+        "deciding",
+        "dispatch",
+        "emitter",
+        "endings",
+        "streams",
+        "topics",
+    )
+
+    def __init__(
+        self, live: LiveConnection, host: NodeContext, trust: Decider, dialled: str | None
+    ) -> None:
+        core, handlers = live.core, host.handlers
+        self._live = live
+        self._opened = 0.0
+        live.metrics = host.metrics
+        self.endings = host.endings
+        self._sessions = host.sessions
+        self.deciding = Deciding(live, trust, dialled)
+        answers = Responses(live, handlers)
+        subscribes = SubscribeHandlers(live, handlers, answers, host.topics)
+        once = OnceHandlers(live, handlers, answers, host.once)
+        called = CallHandlers(live, handlers, answers, subscribes, once)
+        events = EventHandlers(live, handlers, answers)
+        self._accounts = accounts = AccountHandlers(live, handlers)
+        self.calls = calls = answers.calls = Calls(
+            core,
+            called.find,
+            called.run,
+            _stop,
+            find_event=events.find,
+            run_event=events.run,
+            login=accounts.decide,
+            on_final=partial(count_final, host.metrics.refused, live.backend.now),
+        )
+        self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
+        self.streams = StreamTable(live, calls.stream_requests)
+        self._handlers = StreamHandlers(live, handlers, self.streams)
+        self.emitter = NativeEmitter(live, calls)
+        self._emitted = handlers.interceptors.event_out
+        self.dispatch = Dispatch(
+            core, calls, self.topics, self.streams.receive, self.streams.restricted
+        )
+        driver = live.driver = Driver(
+            core, live.backend, self.take, calls.next_deadline, calls.handle_deadline
+        )
+        driver.high_water = host.config.write_buffer
+        driver.on_closed = self.transport_closed
+
+    def emitter_of(self, name: str) -> NativeEmitter:
+        """What sends one event of this name, inside of its interceptors if there are any."""
+        if not self._emitted:
+            return self.emitter
+        return InterceptedEmitter(self._live, self.calls, self._emitted, name)
+
+    def take(self, reports: list[Report]) -> None:
+        """Take what happened, in its order."""
+        live = self._live
+        now = live.backend.now()
+        dispatch = self.dispatch.receive
+        aborted = False
+        for report in reports:
+            try:
+                if type(report) is not EventReceived:
+                    self._take_other(report)
+                elif not aborted:
+                    dispatch(report, now)
+            except RemoteProtocolError as error:
+                live.core.abort(now, CloseCode(error.code), error.reason)
+                aborted = True
+        if self.streams.over:
+            self.streams.reports_taken()
+
+    def transport_closed(self) -> None:
+        """The transport is closed: nothing more will be reported."""
+        live = self._live
+        live.gone = True
+        if live.ended is None and live.became is None:  # a bug kept the core from telling
+            self._connection_ended(ConnectionEnded(CloseCode.INTERNAL_ERROR, "", False, "a bug"))
+        live.changed()
+
+    def _take_other(self, report: Report) -> None:
+        live = self._live
+        match report:  # what every connection has comes first
+            case PeerIdentified():
+                self.deciding.decide(report)
+            case HandshakeCompleted(agreed):
+                live.agreed = agreed
+                live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
+                count_handshake(live, "ok")
+                self._opened = live.backend.now()
+                self._log_open(agreed)
+                live.changed()
+            case ConnectionEnded():
+                self._connection_ended(report)
+            case PongReceived(async_id, round_trip):
+                live.pong_received(async_id, round_trip)
+            case StreamOpened(stream, label):
+                if not (label.startswith(LABEL) and self.topics.stream_opened(stream, label)):
+                    self._handlers.opened(stream, label)
+            case StreamFinished() | StreamReset() | StreamWritable():
+                if not self.topics.changed(report):
+                    self.streams.changed(report)
+                if isinstance(report, StreamReset):
+                    self.calls.answering.stream_reset(report.stream)
+                elif isinstance(report, StreamWritable):
+                    self.calls.answering.stream_writable(report.stream)
+            case WindowReceived():
+                self.calls.answering.window_received(report)
+            case Suspended(reason):
+                live.parted(reason)
+            case Resumed():
+                live.resumed()
+            case ResumeRequested(resume):
+                self._sessions.asked(live, resume)
+            case KeysUpdated(sent, _, rekey):
+                if rekey:
+                    live.rekeys[sent] = rekey
+                live.changed()
+
+    def _log_open(self, agreed: Agreed) -> None:
+        remote, suite = self._live.remote, agreed.suite
+        if not access.logger.isEnabledFor(logging.INFO):
+            return
+        extra = {
+            "event": "connection.opened",
+            **access.party(remote),
+            "dialled": self._live.core.initiator,
+            "role": agreed.remote_role,
+            "suite": suite.names() if suite else None,
+        }
+        access.logger.info("%s open: %s", remote, suite or "UNENCRYPTED", extra=extra)
+
+    def _connection_ended(self, ended: ConnectionEnded) -> None:
+        live, code, text = self._live, ended.code, ended.text
+        live.connection_ended(ended)
+        count_ending(live, ended)
+        now, stranger, dialled = live.backend.now(), live.agreed is None, live.core.initiator
+        refused = dialled and (stranger or self._not_trusted(ended, now))
+        if stranger and live.core.foreign and not dialled:
+            self.endings.met_foreign(live.name, live.core.foreign, now)
+        elif live.driver.was_connected:
+            self.endings.ended(live.remote, ended, now, stranger=stranger, refused=refused)
+        if dialled and not stranger:
+            if refused:
+                why = str(NotTrustedError(text, code))
+                self.endings.dial_failed(live.name, why, refused=True)
+            else:
+                self.endings.used(live.name)
+        self.deciding.stop()
+        self._accounts.connection_ended()
+        self.calls.connection_ended(code, text)
+        self.topics.connection_ended(code, text)
+        self.streams.connection_ended(code, text)
+        live.changed()
+
+    def _not_trusted(self, ended: ConnectionEnded, now: float) -> bool:
+        """Whether the responder has refused us, once the handshake was over for us."""
+        said = ended.remote and ended.code == CloseCode.AUTHENTICATION_FAILED
+        return said and now - self._opened < REFUSED_WITHIN
+
+
+def _stop(request: IncomingCall) -> None:
+    if request.runner is not None:
+        request.runner.cancel()

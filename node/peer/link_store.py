@@ -1,0 +1,280 @@
+"""`LinkStore`: the bus of another node, over as many sessions as it takes, as a `Store`.
+
+A request waits for a connection. What was under way when a session ended is unknown, and so tried
+again where trying again is safe (`node.bus.retry`). Consumers go on as the same ones: what they
+hold is handed out to them once more over the next session, so that their word on it counts there.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import anyio
+
+from parley._node.bus.config import BusConfig
+from parley._node.bus.errors import BusBusyError, BusClosedError, BusUnavailableError
+from parley._node.bus.model import Delivery
+from parley._node.bus.remote import limits
+from parley._node.bus.remote.executor import Place
+from parley._node.bus.remote.store import LentBuses, RemoteStore
+from parley._node.errors import CallTimeout, PeerClosedError
+from parley._node.peer.link_subscription import LinkSessions
+from parley._node.peer.peer import Peer
+from parley._node.protocol.errors import LocalProtocolError
+from parley._node.transport.backend import Backend
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_CLOSED: Final = "the bus is closed"
+
+# Events that a consumer is asked to be handed again at once. More would not fit into one answer.
+AT_ONCE: Final = 100
+# Events that wait here to be handed to a consumer whose last session ended; others stay there.
+MOST_AGAIN: Final = 1_000
+
+
+class _Seat:
+    """One consumer: what it holds, and where it stands in the session over `remote`."""
+
+    __slots__ = ("after", "again", "held", "lock", "missing", "owning", "remote")
+
+    def __init__(self) -> None:
+        self.after = ""
+        self.remote: RemoteStore | None = None  # which knows the consumer
+        self.held: dict[str, None] = {}  # ids of events without a word on them
+        self.missing: set[str] = set()  # of these, which this session has yet to hand out
+        self.again: list[Delivery] = []  # what it has handed out that the consumer does not hold
+        self.owning = False  # whether there may be more of what earlier sessions handed out
+        self.lock = anyio.Lock(fast_acquire=True)
+
+    def joined(self, remote: RemoteStore) -> None:
+        """Another session knows it."""
+        self.remote = remote
+        self.missing, self.owning = set(self.held), True
+        self.again.clear()  # the session hands it out as well
+
+
+def _asks(
+    method: Callable[Concatenate[RemoteStore, P], Awaitable[T]],
+) -> Callable[Concatenate["LinkStore", P], Coroutine[Any, Any, T]]:
+    """Make a method that calls `method` of the store of the current session."""
+
+    async def ask(self: "LinkStore", /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await self._told(method(await self._session(), *arguments, **options))
+
+    return ask
+
+
+class LinkStore:
+    """The bus that the node at the other end of a link offers. `open` waits for no connection; a
+    request waits for `BusConfig.timeout` seconds, and then raises BusUnavailableError."""
+
+    def __init__(self, link: LinkSessions, config: BusConfig) -> None:
+        self._link = link
+        self.config = config
+        self._closed = False
+        self._peer: Peer | None = None
+        self._remote: RemoteStore | None = None  # over its session
+        self._seats: dict[Place, _Seat] = {}
+        self._waits: set[anyio.CancelScope] = set()
+
+    def __repr__(self) -> str:
+        return f"<LinkStore of {self._link!r}>"
+
+    async def open(self, loop: Backend) -> None:
+        """Nothing: sessions come and go."""
+
+    async def aclose(self) -> None:
+        """Whatever waits ends with BusClosedError."""
+        self._closed = True
+        for scope in self._waits:
+            scope.cancel()
+        if self._remote is not None:
+            await self._remote.aclose()
+
+    publish = _asks(RemoteStore.publish)
+
+    # Consuming.
+
+    async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
+        place = stream, group, consumer
+        if place not in self._seats and len(self._seats) >= limits.PLACES:
+            raise BusBusyError(f"a bus speaks for {limits.PLACES:,} consumers at most")
+        seat = self._seats.setdefault(place, _Seat())
+        async with seat.lock:
+            seat.after = after
+            seat.held.clear()  # whoever joins holds nothing, and asks for its own by itself
+            remote = await self._session()
+            await self._told(remote.join(*place, after))
+            if seat.remote is not remote:
+                seat.joined(remote)
+            seat.missing.clear()
+            seat.owning = False
+
+    async def read(
+        self, stream: str, group: str, consumer: str, count: int, wait: float
+    ) -> list[Delivery]:
+        place = stream, group, consumer
+        return await self._hand_out(place, count, lambda on: on.read(*place, count, wait))
+
+    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+        place = stream, group, consumer
+        return await self._hand_out(place, count, lambda on: on.own(*place, count))
+
+    async def claim(
+        self, stream: str, group: str, consumer: str, count: int, idle: float
+    ) -> list[Delivery]:
+        place = stream, group, consumer
+        return await self._hand_out(place, count, lambda on: on.claim(*place, count, idle))
+
+    async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        place = stream, group, consumer
+        remote = await self._seated(place)
+        await self._told(remote.touch(*place, ids))
+
+    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
+        # Whose they are is not said. A session counts what it has handed out itself.
+        holders = [
+            place
+            for place, seat in self._seats.items()
+            if place[:2] == (stream, group) and not seat.held.keys().isdisjoint(ids)
+        ]
+        remote = await self._session()
+        for place in holders:
+            remote = await self._seated(place)
+        count = await self._told(remote.ack(stream, group, ids))
+        for place in holders:
+            self._settle(place, ids)
+        return count
+
+    async def nack(
+        self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
+    ) -> bool:
+        place = stream, group, consumer
+        remote = await self._seated(place)
+        was_pending = await self._told(remote.nack(*place, id, delay, error))
+        self._settle(place, [id])
+        return was_pending
+
+    async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        place = stream, group, consumer
+        remote = await self._seated(place)
+        await self._told(remote.release(*place, ids))
+        self._settle(place, ids)
+
+    async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
+        place = stream, group, consumer
+        remote = await self._seated(place)
+        letter = await self._told(remote.bury(*place, id, error))
+        self._settle(place, [id])
+        return letter
+
+    # Inspection and maintenance.
+
+    streams = _asks(RemoteStore.streams)
+    groups = _asks(RemoteStore.groups)
+    consumers = _asks(RemoteStore.consumers)
+    pending = _asks(RemoteStore.pending)
+    history = _asks(RemoteStore.history)
+    rewind = _asks(RemoteStore.rewind)
+    redeliver = _asks(RemoteStore.redeliver)
+    trim = _asks(RemoteStore.trim)
+    drop = _asks(RemoteStore.drop)
+    remove_consumers = _asks(RemoteStore.remove_consumers)
+    remove_group = _asks(RemoteStore.remove_group)
+
+    # LinkSessions.
+
+    async def _session(self) -> RemoteStore:
+        """The bus over the session that there is."""
+        timeout = self.config.timeout
+        with anyio.CancelScope() as scope:
+            self._waits.add(scope)
+            try:
+                self._require_open()
+                peer, _ = await self._link.connected(timeout)
+                return await self._over(peer)
+            except CallTimeout as error:
+                text = f"no connection in {timeout:g} s: {error.__cause__}"
+                raise BusUnavailableError(text) from error
+            except PeerClosedError as error:
+                raise BusClosedError(str(error)) from error
+            except LocalProtocolError as error:
+                raise BusBusyError(str(error)) from error
+            finally:
+                self._waits.discard(scope)
+        raise BusClosedError(_CLOSED)
+
+    async def _over(self, peer: Peer) -> RemoteStore:
+        if self._remote is None or self._peer is not peer:
+            remote = RemoteStore(peer.live, peer.streams, self.config)
+            await self._told(remote.open(self._link.backend))
+            self._peer, self._remote = peer, remote
+        return self._remote
+
+    async def _told(self, answer: Awaitable[T]) -> T:
+        """An answer. The end of a session is not that of the bus."""
+        try:
+            return await answer
+        except BusClosedError as error:
+            if self._closed or self._link.is_over:
+                raise
+            raise BusUnavailableError(str(error)) from error
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise BusClosedError(_CLOSED)
+
+    # Seats.
+
+    async def _seated(self, place: Place) -> RemoteStore:
+        """The session that there is, once it knows a consumer and has handed out to it what it
+        holds. Where it does not, others have that by now."""
+        seat = self._seats[place]
+        async with seat.lock:
+            remote = await self._session()
+            if seat.remote is not remote:
+                await self._told(remote.join(*place, seat.after))
+                seat.joined(remote)
+            while seat.missing and seat.owning and len(seat.again) < MOST_AGAIN:
+                await self._own(seat, place, remote)
+            self._settle(place, seat.missing)
+            seat.missing.clear()
+            return remote
+
+    async def _hand_out(
+        self, place: Place, count: int, ask: Callable[[RemoteStore], Awaitable[list[Delivery]]]
+    ) -> list[Delivery]:
+        remote, seat = await self._seated(place), self._seats[place]
+        if seat.owning and not seat.again:
+            await self._own(seat, place, remote)
+        if seat.again:
+            found, seat.again = seat.again[:count], seat.again[count:]
+        else:
+            found = await self._told(ask(remote))
+        seat.held.update((delivery.event.id, None) for delivery in found)
+        return found
+
+    async def _own(self, seat: _Seat, place: Place, remote: RemoteStore) -> None:
+        """Have more of what earlier sessions handed out handed out over this one."""
+        found = await self._told(remote.own(*place, AT_ONCE))
+        seat.owning = bool(found)
+        for delivery in found:
+            if delivery.event.id in seat.missing:
+                seat.missing.remove(delivery.event.id)
+            else:
+                seat.again.append(delivery)
+
+    def _settle(self, place: Place, ids: Iterable[str]) -> None:
+        held = self._seats[place].held
+        for id in ids:
+            held.pop(id, None)
+
+
+def lend_over(link: LinkSessions) -> LentBuses:
+    """What opens buses over a link, and closes them with it."""
+
+    async def over() -> str:
+        return str(await link.over())
+
+    return LentBuses(link.backend, lambda config: LinkStore(link, config), over)

@@ -1,0 +1,104 @@
+"""What is told of a node's connections: those there are, and the sums of those that were.
+
+A connection counts for itself what it does in bulk; what it had counted is kept when it is gone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from typing import NamedTuple
+
+from parley._node.config import NodeConfig
+from parley._node.messaging.idempotency import OnceMemory
+from parley._node.metrics import catalogue
+from parley._node.metrics.catalogue import MetricFamily, family, labelled
+from parley._node.peer.connection_handlers import direction
+from parley._node.peer.peer import Peer
+from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.remote.session_table import SessionTable
+from parley._node.trust.admission import Admission
+
+
+class Flows(NamedTuple):
+    """What one connection has counted: bytes both ways, events that nobody took, and waits."""
+
+    came: int = 0
+    went: int = 0
+    dropped: int = 0
+    credit_waits: int = 0
+    write_waits: int = 0
+
+
+def flows_of(peer: Peer) -> Flows:
+    """Those of a connection, so far."""
+    driver, core = peer.driver, peer.core
+    return Flows(
+        driver.turns.came,
+        driver.turns.went,
+        core.dropped,
+        core.outbox.credit_waits,
+        driver.rooms.waits,
+    )
+
+
+class ConnectionCollector:
+    """The connections of one node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        peers: Set[Peer],
+        admission: Admission,
+        sessions: SessionTable,
+        held: MemoryBudget,
+        once: OnceMemory,
+    ) -> None:
+        self._config = config
+        self._peers = peers
+        self._admission = admission
+        self._sessions = sessions
+        self._held = held
+        self._once = once
+        self._gone = Flows()
+
+    def gone(self, peer: Peer) -> None:
+        """One is gone, and was there until now."""
+        self._gone = Flows(*map(sum, zip(self._gone, flows_of(peer), strict=True)))
+
+    def families(self) -> Iterator[MetricFamily]:
+        """What is told of them."""
+        config, peers = self._config, list(self._peers)
+        states = Counter((direction(peer.live), _state(peer)) for peer in peers)
+        yield labelled(catalogue.CONNECTIONS, states.items())
+        yield family(catalogue.CONNECTIONS_LIMIT, config.max_connections)
+        yield family(catalogue.HANDSHAKING_LIMIT, config.tuning.half_open)
+        refused = self._admission.refused.items()
+        yield labelled(catalogue.CONNECTIONS_REFUSED, (((why,), n) for why, n in refused))
+        yield family(catalogue.SESSIONS_WAITING, len(self._sessions))
+        yield family(catalogue.SESSIONS_WAITING_LIMIT, config.tuning.parted_sessions)
+        total = Flows(*map(sum, zip(self._gone, *map(flows_of, peers), strict=True)))
+        yield family(catalogue.RECEIVED, total.came)
+        yield family(catalogue.SENT, total.went)
+        yield family(catalogue.EVENTS_DROPPED, total.dropped)
+        yield family(catalogue.CREDIT_WAITS, total.credit_waits)
+        yield family(catalogue.WRITE_WAITS, total.write_waits)
+        outboxes = [peer.core.outbox for peer in peers]
+        yield family(catalogue.QUEUED_EVENTS, sum(outbox.count for outbox in outboxes))
+        yield family(catalogue.QUEUED, sum(outbox.size for outbox in outboxes))
+        waiting = sum(len(peer.driver.rooms.waiters) for peer in peers)
+        yield family(catalogue.WRITERS_WAITING, waiting)
+        yield family(catalogue.STREAMS, sum(len(peer.streams) for peer in peers))
+        yield family(catalogue.MEMORY, self._held.held)
+        yield family(catalogue.MEMORY_LIMIT, self._held.limit)
+        running = sum(len(peer.calls.answering) for peer in peers)
+        yield family(catalogue.REQUESTS_RUNNING, running)
+        yield family(catalogue.REQUESTS_WAITING, sum(len(peer.asking) for peer in peers))
+        yield family(catalogue.ONCE_REMEMBERED, len(self._once))
+
+
+def _state(peer: Peer) -> str:
+    live = peer.live
+    if live.agreed is None:
+        return "opening"
+    if live.ended is not None:
+        return "closing"
+    return "parted" if live.is_parted else "open"

@@ -1,0 +1,618 @@
+"""Runs an application's handlers for the requests of one peer: calls, calls with `once=`,
+subscriptions and named events.
+
+Each request gets exactly one response, whatever its handler does. The peer receives a code, the
+handler's value or a fixed sentence; details go to the log.
+"""
+
+import logging
+import marshal
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import anyio
+
+from parley._crypto.identity import NodeId
+from parley._lbm import keys
+from parley._lbm.codec import Encoded, encode, encode_slices, is_large
+from parley._lbm.errors import LbmEncodeError
+from parley._node.errors import CallRefused
+from parley._node.handlers.invoke import (
+    FAILED,
+    TURN_SIZE,
+    Outcome,
+    decide,
+    run_handler,
+    run_items,
+    send_items,
+    send_part,
+)
+from parley._node.handlers.permissions import permitted
+from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.topic import SubscribeRequest, Topic
+from parley._node.messaging.call_codec import FinalAnswer, sim_final
+from parley._node.messaging.fanout import Fanout, Feed
+from parley._node.messaging.feeds import KeptFeed, StreamFeed
+from parley._node.messaging.formats import FormatError, FormatName
+from parley._node.messaging.idempotency import OnceCall, OnceMemory, question_of
+from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.named_events import NO_HANDLER, IncomingEmit
+from parley._node.messaging.payloads import Payload, make_payload
+from parley._node.messaging.requests import Calls
+from parley._node.messaging.topics import Topics
+from parley._node.protocol.codes import CALL, ResultCode
+from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.limits import ANSWER_PATIENCE, EVENT_COST, ONCE_RESULT
+from parley._node.remote.access_log import log_refused
+from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.requests import Call, CallHandler, NamedEvent
+from parley._node.transport.conditions import turn_of
+
+logger = logging.getLogger("parley.peer")
+
+# Items that are encoded at a time, in about a millisecond.
+SLICE: Final = 2_000
+
+
+class Responses:
+    """The answers to the requests of one connection."""
+
+    __slots__ = ("_handlers", "_live", "_one", "calls")
+
+    # Set once it is made: the requests that are answered here.
+    calls: Calls
+
+    def __init__(self, live: LiveConnection, handlers: Handlers) -> None:
+        self._live = live
+        self._handlers = handlers
+        self._one = anyio.Lock()  # held while one answer of the connection is encoded in slices
+
+    async def prepare(self, call: IncomingCall, code: int, data: Any) -> Outcome:
+        """Encode an answer that takes long, and let other connections run in between.
+
+        Returns the arguments for `give`.
+        """
+        if not is_large(data, SLICE):
+            return code, data
+        try:
+            return code, await self.encode_large(data)
+        except CallRefused as refused:
+            return refused.code, None
+        except LbmEncodeError:
+            self.log_unsent("the answer to %r", call.topic)
+            return FAILED
+
+    async def encode_large(self, data: Any) -> Any:
+        """Encode a value in slices: one of a connection at a time, and one slice of all
+        connections in each turn of the event loop. Returns a value that has other types as it is.
+
+        The handler may change the value meanwhile: a copy of it waits.
+
+        Raises:
+            LbmEncodeError: it has no encoding. CallRefused: too many answers wait.
+        """
+        try:
+            copy = marshal.dumps(data)
+        except ValueError:
+            return data
+        account = self._live.core.answers
+        if not account.has_room(len(copy)):
+            raise CallRefused(ResultCode.OVERLOADED)
+        account.charge(len(copy))
+        try:
+            async with self._one:
+                return await self._sliced(copy)
+        finally:
+            account.release(len(copy))
+
+    async def _sliced(self, copy: bytes) -> Encoded:
+        turns, pieces = self._handlers.encoding, list[bytes]()
+        async with turns:
+            value = marshal.loads(copy)  # noqa: S302 - `dumps` made these bytes
+        slices = encode_slices(value, SLICE)
+        while True:
+            async with turns:
+                piece = next(slices, None)
+            if piece is None:
+                return Encoded(b"".join(pieces))
+            pieces.append(piece)
+
+    async def room(self, call: IncomingCall, code: int, data: Any) -> Outcome:
+        """Wait until there is room to write an answer, so that one is not lost because others
+        were faster; for a limited time, and with a limited amount of memory. Returns what is to
+        be given to `give`."""
+        driver, account = self._live.driver, self._live.core.answers
+        if driver.has_room or call.answered:
+            return code, data
+        try:
+            size = self.calls.answering.make(call, code, data)
+        except (LbmEncodeError, FormatError):
+            return code, data  # `give` says so
+        del data  # it has been encoded
+        if not account.has_room(size):
+            return code, None
+        account.charge(size)
+        try:
+            with anyio.move_on_after(ANSWER_PATIENCE):
+                await driver.room()
+        finally:
+            account.release(size)
+        return code, None
+
+    def give(self, call: IncomingCall, code: int, data: Any = None) -> None:
+        """Answer a request; that its handler failed, if what it made has no encoding."""
+        try:
+            self.calls.answering.answer(call, code, data)
+        except (LbmEncodeError, FormatError):
+            self.log_unsent("the answer to %r", call.topic)
+            self.calls.answering.answer(call, *FAILED)
+        if self._live.draining:
+            self._live.changed()
+
+    def log_unsent(self, what: str, name: str) -> None:
+        """Log the exception that is being handled: an answer has no encoding."""
+        now, text = self._live.backend.now(), what + " has no encoding"
+        self._handlers.unsent.log(
+            logger,
+            logging.ERROR,
+            now,
+            text,
+            name,
+            exc_info=True,
+            extra={"event": "answer.unsent", "topic": name},
+        )
+
+
+class SubscribeHandlers:
+    """The topics of a node, for one peer."""
+
+    __slots__ = ("_answers", "_handlers", "_live", "_published", "topics")
+
+    # Set once it is made: the subscriptions of the connection, which ask for what is found here.
+    topics: Topics
+
+    def __init__(
+        self,
+        live: LiveConnection,
+        handlers: Handlers,
+        answers: Responses,
+        published: Mapping[str, Topic],
+    ) -> None:
+        self._live = live
+        self._handlers = handlers
+        self._answers = answers
+        self._published = published
+
+    def find(self, name: str) -> Topic | ResultCode:
+        """The topic that a Subscribe to `name` is decided for, or the code that refuses it."""
+        found = self._find(name)
+        if isinstance(found, ResultCode):
+            now = self._live.backend.now()
+            log_refused(self._handlers.refused, self._live.remote, "topic", name, found, now)
+        return found
+
+    def _find(self, name: str) -> Topic | ResultCode:
+        topic = self._published.get(name)
+        if topic is None:
+            elsewhere = self._handlers.find_elsewhere
+            found = None if elsewhere is None else elsewhere(name, self._live.remote)
+            if not isinstance(found, Topic):
+                return ResultCode.TOPIC_NOT_FOUND if found is None else found
+            topic = found
+        if not topic.takes(self._live.supercategory):
+            return ResultCode.WRONG_SUPERCATEGORY
+        if self.topics.is_subscribed(name):
+            return ResultCode.ALREADY_SUBSCRIBED
+        return ResultCode.OVERLOADED if self._live.draining else topic
+
+    def run(self, call: IncomingCall) -> None:
+        """Decide on a Subscribe to the topic that `find` found."""
+        call.runner = self._live.backend.spawn(self._serve, call)
+
+    async def _serve(self, call: IncomingCall) -> None:
+        topic: Topic = call.entry
+        live, answers = self._live, self._answers
+        code: int = ResultCode.CANCELLED
+        data: Any = None
+        call.begun = True
+        try:
+            request = SubscribeRequest(live.remote, call)
+            code, data = await decide(topic, request, self._handlers, live.supercategory)
+            if code == ResultCode.ACCEPTED:
+                self._accept(await topic.open(request, call.after), call, data)
+                return
+        except CallRefused as refused:
+            code, data = refused.code, refused.data
+        except LbmEncodeError:
+            answers.log_unsent("the answer to a subscription of %r", topic.name)
+            code, data = FAILED
+        finally:
+            # Also when it was cancelled: each request gets its one answer.
+            answers.give(call, code, data)
+
+    def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
+        live = self._live
+        data, after = topic.begin(data, call.after)
+
+        def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
+            def feed(fanout: Fanout, closed: Callable[[Feed], None]) -> StreamFeed:
+                where = live.core, stream, live.limits.max_payload, live.remote, closed
+                if fanout.kept is None:
+                    return StreamFeed(fanout, *where)
+                return KeptFeed(fanout, fanout.kept, after, *where)
+
+            return topic.join(feed, on_closed)
+
+        self.topics.open_feed(call, data, make, remembers=topic.position is not None)
+
+
+TOO_LONG = "the answer is longer than what is remembered"
+
+
+class OnceHandlers:
+    """The handlers of one peer's calls that are to be made once; `memory` is the node's."""
+
+    __slots__ = ("_answers", "_handlers", "_live", "_memory")
+
+    def __init__(
+        self, live: LiveConnection, handlers: Handlers, answers: Responses, memory: OnceMemory
+    ) -> None:
+        self._live = live
+        self._handlers = handlers
+        self._answers = answers
+        self._memory = memory
+
+    def run(self, call: IncomingCall) -> None:
+        """Answer a Call that has a key, by its handler or by what that said."""
+        live = self._live
+        who = live.node_id
+        if not call.async_id:
+            live.core.count_dropped()  # there is nothing to answer that it is not run
+            self._answers.give(call, ResultCode.NOT_ONCE)
+        elif who is None or not call.entry.once:
+            self._answers.give(call, ResultCode.NOT_ONCE)
+        else:
+            call.runner = live.backend.spawn(self._serve, call, who)
+
+    async def _serve(self, call: IncomingCall, who: NodeId) -> None:
+        live, answers, entry = self._live, self._answers, call.entry
+        if call.answered:
+            return  # it was cancelled before its task began
+        call.begun = True
+        outcome: Outcome = (ResultCode.CANCELLED, None)
+        try:
+            # Each time: a right may have been taken away since.
+            if await permitted(entry.rules, live.remote, call.topic, self._handlers.roles):
+                outcome = await self._answered(call, who)
+            else:
+                outcome = (ResultCode.NOT_AUTHORISED, None)
+            if not live.driver.has_room:
+                outcome = await answers.room(call, *outcome)
+        finally:
+            # Also when it was cancelled: each call gets its one answer.
+            answers.give(call, *outcome)
+
+    async def _answered(self, call: IncomingCall, who: NodeId) -> Outcome:
+        """The answer, or the code by which the handler is not run."""
+        found = await self._found(call, who)
+        if isinstance(found, ResultCode):
+            return found, None
+        await self._wait(call, found)
+        call.made = found.answer
+        return found.code, None
+
+    async def _found(self, call: IncomingCall, who: NodeId) -> OnceCall | ResultCode:
+        """What is remembered of its key, or was begun for it, once there is room for that."""
+        memory, backend = self._memory, self._live.backend
+        assert call.once is not None
+        question = question_of(call.topic, call.data)
+        while (found := memory.find(who, call.once, question, backend.now())) is None:
+            begun = memory.begin(who, call.once, question, call.weight)
+            if begun is not None:
+                self._begin(begun, call)
+                return begun
+            if not memory.may_wait(who):
+                found = ResultCode.OVERLOADED
+                break
+            waiter = backend.waiter()
+            memory.line_up(who, waiter.wake)
+            try:
+                await waiter.wait()
+            except BaseException:
+                memory.leave_line(who, waiter.wake)
+                raise
+        memory.next_in_line(who)  # it may have been woken, and takes no room
+        return found
+
+    async def _wait(self, call: IncomingCall, once: OnceCall) -> None:
+        """Until it is answered. The last Call that is cancelled stops the handler."""
+        once.callers += 1
+        waiter = self._live.backend.waiter()
+        try:
+            while once.answer is None:
+                once.waiting.add(waiter.wake)
+                await waiter.wait()
+        finally:
+            once.callers -= 1
+            once.waiting.discard(waiter.wake)
+            if once.answer is None and not once.callers and self._was_cancelled(call):
+                self._stop(once, ResultCode.CANCELLED)
+
+    def _was_cancelled(self, call: IncomingCall) -> bool:
+        """Whether a Cancel came for it: neither its session nor its time is over."""
+        live = self._live
+        late = call.deadline is not None and live.backend.now() >= call.deadline
+        return call.answered and not late and live.ended is None
+
+    # The handler.
+
+    def _begin(self, once: OnceCall, call: IncomingCall) -> None:
+        backend = self._live.backend
+        once.runner = backend.spawn(self._run, once, call)
+        if call.deadline is not None:
+            once.timer = backend.at(
+                call.deadline, lambda: self._stop(once, ResultCode.DEADLINE_EXCEEDED)
+            )
+
+    async def _run(self, once: OnceCall, call: IncomingCall) -> None:
+        once.begun = True
+        remote = self._live.remote
+        try:
+            if once.answer is None:  # else it was stopped before it began
+                outcome = await run_handler(
+                    replace(call.entry, rules=()),  # they were asked
+                    Call(remote, call),
+                    remote,
+                    call.topic,
+                    self._handlers.roles,
+                    self._no_items,
+                )
+                outcome = await self._answers.prepare(call, *outcome)
+                answer = self._final(call, outcome)
+                self._memory.answer(once, outcome[0], answer, self._live.backend.now())
+        finally:
+            self._end(once)
+
+    def _stop(self, once: OnceCall, code: ResultCode) -> None:
+        """Its handler is to run no longer: `code` is its answer."""
+        if once.answer is None:
+            self._memory.answer(once, code, sim_final(code), self._live.backend.now())
+            once.runner.cancel()
+            if not once.begun:
+                self._end(once)
+
+    def _end(self, once: OnceCall) -> None:
+        if once.timer is not None:
+            once.timer.cancel()
+        self._memory.end(once)
+
+    def _final(self, call: IncomingCall, outcome: Outcome) -> FinalAnswer:
+        """The Result of what a handler did. One that is too long is a failure, also for the first
+        who asks: everybody who asks with this key gets the same."""
+        try:
+            answer = sim_final(*outcome)
+        except LbmEncodeError:
+            self._answers.log_unsent("the answer to %r", call.topic)
+            return sim_final(*FAILED)
+        if len(answer[2]) <= ONCE_RESULT:
+            return answer
+        now, text = self._live.backend.now(), "the answer to %r is longer than is remembered"
+        call.entry.failures.log(
+            logger,
+            logging.ERROR,
+            now,
+            text,
+            call.topic,
+            extra={"event": "answer.not-remembered", "topic": call.topic},
+        )
+        return sim_final(ResultCode.HANDLER_FAILED, TOO_LONG)
+
+    async def _no_items(self, items: AsyncGenerator[Any, Any]) -> Outcome:
+        """An answer in items is not remembered; nothing of the handler has run yet."""
+        await items.aclose()
+        return ResultCode.NOT_ONCE, None
+
+
+class CallHandlers:
+    """The handlers of calls, for one peer; its other requests go to `subscribes`, and calls that
+    are to be made once to `once`."""
+
+    __slots__ = ("_answers", "_handlers", "_live", "_once", "_subscribes")
+
+    def __init__(
+        self,
+        live: LiveConnection,
+        handlers: Handlers,
+        answers: Responses,
+        subscribes: SubscribeHandlers,
+        once: OnceHandlers,
+    ) -> None:
+        self._live = live
+        self._handlers = handlers
+        self._answers = answers
+        self._subscribes = subscribes
+        self._once = once
+
+    def find(self, subcategory: int, topic: str) -> Entry[CallHandler] | Topic | ResultCode:
+        """What a request for `topic` may run, or the code that refuses the request."""
+        live = self._live
+        if live.driver.path and not self._handlers.exported(topic):
+            return self._refused(topic, ResultCode.NOT_AUTHORISED)
+        if subcategory != CALL:
+            return self._subscribes.find(topic)
+        entry = self._handlers.calls.find(topic)
+        if entry is None:
+            return self._refused(topic, ResultCode.TOPIC_NOT_FOUND)
+        if entry.supercategories is not None and not entry.takes(live.supercategory):
+            return self._refused(topic, ResultCode.WRONG_SUPERCATEGORY)
+        return self._refused(topic, ResultCode.OVERLOADED) if live.draining else entry
+
+    def _refused(self, topic: str, code: ResultCode) -> ResultCode:
+        now = self._live.backend.now()
+        log_refused(self._handlers.refused, self._live.remote, "call", topic, code, now)
+        return code
+
+    def run(self, call: IncomingCall) -> None:
+        """Run what `find` found for a request."""
+        if call.subcategory != CALL:
+            self._subscribes.run(call)
+            return
+        if call.once is not None:
+            self._once.run(call)
+            return
+        self._live.driver.to_begin.append((self._serve, call))
+
+    async def _serve(self, call: IncomingCall) -> None:
+        if call.answered:
+            return  # nobody waits for it any more
+        remote, answers = self._live.remote, self._answers
+        call.begun = True
+        outcome: Outcome = (ResultCode.CANCELLED, None)
+        try:
+            outcome = await run_handler(
+                call.entry,
+                Call(remote, call),
+                remote,
+                call.topic,
+                self._handlers.roles,
+                lambda items: self._stream_answer(call, items),
+            )
+            if call.async_id and is_large(outcome[1], SLICE):
+                answer = answers.prepare(call, *outcome)
+                outcome = (ResultCode.CANCELLED, None)
+                outcome = await answer
+            if not self._live.driver.has_room:
+                room = answers.room(call, *outcome)
+                outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
+                outcome = await room
+        finally:
+            # Also when it was cancelled: each call gets its one answer.
+            answers.give(call, *outcome)
+
+    async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
+        """Send what the handler yields as Chunks, no faster than they are read."""
+
+        async def encode_item(item: Any) -> bytes:
+            if is_large(item, SLICE):
+                item = await self._answers.encode_large(item)
+            return encode({} if item is None else {keys.DATA: item})
+
+        chunk = self._answers.calls.answering.chunk
+        return await send_items(self._live, call, items, encode_item, chunk)
+
+
+# What natively a handler's replies are in.
+NATIVE_FORMAT: Final[FormatName] = "lbm"
+
+
+class EventHandlers:
+    """The handlers of named events, for one peer."""
+
+    __slots__ = ("_answers", "_handlers", "_live")
+
+    def __init__(self, live: LiveConnection, handlers: Handlers, answers: Responses) -> None:
+        self._live = live
+        self._handlers = handlers
+        self._answers = answers
+
+    def find(self, namespace: str, name: str) -> Entry[Any] | ResultCode:
+        """The handler that an event may run, or the code that refuses the event."""
+        if self._live.path and not self._handlers.exported(name):
+            return self._refused(name, ResultCode.NOT_AUTHORISED)
+        entry = self._handlers.find_event(namespace, name)
+        if entry is None:
+            return NO_HANDLER
+        if not entry.takes(self._live.supercategory):
+            return self._refused(name, ResultCode.WRONG_SUPERCATEGORY)
+        return self._refused(name, ResultCode.OVERLOADED) if self._live.draining else entry
+
+    def _refused(self, name: str, code: ResultCode) -> ResultCode:
+        now = self._live.backend.now()
+        log_refused(self._handlers.refused, self._live.remote, "event", name, code, now)
+        return code
+
+    def run(self, emit: IncomingEmit) -> None:
+        """Run the handler that `find` found for an event."""
+        self._live.driver.to_begin.append((self._serve, emit))
+
+    async def _serve(self, emit: IncomingEmit) -> None:
+        if emit.answered:
+            return  # nobody waits for it any more
+        remote, answers = self._live.remote, self._answers
+        emit.begun = True
+        outcome: Outcome = (ResultCode.CANCELLED, None)
+        port = NativeReplies(self._live, answers, emit)
+        try:
+            outcome = await run_handler(
+                emit.entry,
+                NamedEvent(remote, emit.topic, emit.namespace, emit.payload, port),
+                remote,
+                emit.topic,
+                self._handlers.roles,
+                port.send_all,
+            )
+            if emit.async_id and is_large(outcome[1], SLICE):
+                answer = answers.prepare(emit, *outcome)
+                outcome = (ResultCode.CANCELLED, None)
+                outcome = await answer
+            if not self._live.driver.has_room:
+                room = answers.room(emit, *outcome)
+                outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
+                outcome = await room
+        finally:
+            # Also when it was cancelled: each event gets its one end.
+            answers.give(emit, *outcome)
+
+
+class NativeReplies:
+    """Replies to one event of a native peer."""
+
+    __slots__ = ("_answers", "_emit", "_live", "_said", "format")
+
+    def __init__(self, live: LiveConnection, answers: Responses, emit: IncomingEmit) -> None:
+        self._live = live
+        self._answers = answers
+        self._emit = emit
+        self._said = 0  # bytes of cost since others ran
+        self.format: FormatName = NATIVE_FORMAT
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the emitter waits for replies."""
+        return bool(self._emit.async_id) and not self._emit.answered
+
+    async def reply(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send one, when there is room. Its name goes along if it is not that of the event.
+
+        Raises:
+            PeerClosedError: the connection is over. PayloadTooLargeError: it is.
+            LbmEncodeError, FormatError: it has no form in its format.
+        """
+        live, named = self._live, self._answers.calls.named
+        body = named.encode_reply(self._emit, name, payload, namespace)
+        try:
+            await send_part(live, self._emit, body, named.reply)
+        except ConnectionClosedError as error:
+            raise live.closed_error() from error
+        except LocalProtocolError:
+            if self.wanted:
+                raise
+            # Nobody waits any more: nothing is lost.
+        self._said += len(body) + EVENT_COST
+        if self._said > TURN_SIZE:
+            self._said = 0
+            await turn_of(live.backend)
+
+    async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
+        """Reply with each of what the handler yields."""
+        named, emit = self._answers.calls.named, self._emit
+
+        async def encode_item(item: Any) -> bytes:
+            if self.format == NATIVE_FORMAT and is_large(item, SLICE):
+                item = await self._answers.encode_large(item)
+            return named.encode_reply(emit, "", make_payload(item, self.format))
+
+        if emit.async_id:
+            return await send_items(self._live, emit, items, encode_item, named.reply)
+        return await run_items(self._live, items)
