@@ -391,7 +391,7 @@ class Node(Changing):
             self._half_open.remove(peer)
         if became is not None:
             self._admission.moved(peer, cast(Peer, became.remote))
-        elif gone or live.is_parted:
+        elif gone or live.is_suspended:
             self._admission.left(peer)  # whoever comes back is counted anew
         if gone and peer in self._peers:
             self._peers.discard(peer)

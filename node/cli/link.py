@@ -136,7 +136,7 @@ class LinkNews:
         live, told = peer.live, 0
 
         def is_new() -> bool:
-            is_lost = peer.is_parted and self._since is None
+            is_lost = peer.is_suspended and self._since is None
             return is_lost or peer.resumes > told or not peer.is_open
 
         while peer.is_open:
@@ -145,7 +145,7 @@ class LinkNews:
                 told, seconds, self._since = peer.resumes, live.parted_for, None
                 text = f"connection back after {seconds:.1f} s: nothing was lost"
                 await self._tell(text, "resumed", number=told, seconds=seconds)
-            if peer.is_parted:
+            if peer.is_suspended:
                 await self._parted(peer)
             await self._until(live.changes, is_new)
         self._why = peer.closed_error()

@@ -56,7 +56,7 @@ class ForeignCore(ABC):
     # For the driver.
 
     unread = False  # it takes all that it is given
-    is_parted = holds_back = False  # it ends with its transport
+    is_suspended = holds_back = False  # it ends with its transport
 
     @property
     def wants_data(self) -> bool:

@@ -42,7 +42,7 @@ from parley._node.journal.record_types import (
 from parley._node.journal.segment_writer import RecordBuffer
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.handshake import Agreed, known
+from parley._node.protocol.handshake import Agreed, expect
 from parley._node.protocol.observer import Checkpoint as AskState
 from parley._node.protocol.observer import DirectionState
 
@@ -132,27 +132,27 @@ class SessionLog:
 
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: AskState) -> None:
         """Record the session's start and the handshake's secret."""
-        suite = self._suite = known(agreed.suite)
+        suite = self._suite = expect(agreed.suite)
         hash = suite.hash_algorithm
         self._ask = checkpoint
         self._facts = SessionFacts(
-            known(agreed.session_id),
+            expect(agreed.session_id),
             initiator,
             self._local_keys,
-            known(agreed.identity).cells(),
+            expect(agreed.identity).cells(),
             agreed.local_role,
             agreed.remote_role,
             self._address,
             (suite.kex, suite.signing, suite.hash, suite.cipher, suite.sealing),
-            known(agreed.commit),
+            expect(agreed.commit),
             agreed.limits.seal_events,
             agreed.limits.seal_delay_ms,
         )
         self._th1 = hash.digest(agreed.t1)
         self._th2 = hash.digest(agreed.t1 + agreed.responder_proof + agreed.initiator_proof)
-        self._rekey = known(agreed.rekey)
+        self._rekey = expect(agreed.rekey)
         context = self._facts.session_id
-        self._label_key = label(hash, known(agreed.exporter), "journal labels", context, 32)
+        self._label_key = label(hash, expect(agreed.exporter), "journal labels", context, 32)
         # Streams with a label: the label, and how many directions are open.
         self._labels: dict[int, tuple[str, int]] = {}
         self._number = self._log.enter(self)
@@ -161,7 +161,7 @@ class SessionLog:
         self._sent, self._received = (
             _DirectionLog(chain) for chain in chains[:: 1 if initiator else -1]
         )
-        generation = Generation(0, self._boxes(known(agreed.hs)))
+        generation = Generation(0, self._boxes(expect(agreed.hs)))
         self._generations = {0: generation}
         start = SessionStart(
             self._number, self._facts, agreed.t1, agreed.responder_proof, agreed.initiator_proof
@@ -199,7 +199,7 @@ class SessionLog:
         if rekey:
             generation = self._generations[rekey]
             direction.generation, direction.updates = rekey, 0
-            commit = known(generation.commit)
+            commit = expect(generation.commit)
             direction.chain = chain_rekey(self._suite.hash_algorithm, direction.chain, commit)
             self._drop_generations()
         else:
@@ -236,7 +236,7 @@ class SessionLog:
         self._generations[number] = generation
         self._log.record(keys.SECRET, Secret(self._number, number, generation.boxes).encode())
 
-    def session_parted(self, reason: str) -> None:
+    def session_suspended(self, reason: str) -> None:
         """Record that the transport is gone."""
         body = SessionParted(self._number, reason[:LONGEST_REASON]).encode()
         self._log.record(keys.PARTED, body)
@@ -308,7 +308,7 @@ class SessionLog:
 
 def _first_chains(agreed: Agreed, th1: bytes, th2: bytes) -> tuple[bytes, bytes]:
     """The chain values before the first event: of the initiator's and the responder's direction."""
-    suite, commit = known(agreed.suite), known(agreed.commit)
+    suite, commit = expect(agreed.suite), expect(agreed.commit)
     hash = suite.hash_algorithm
     blob = (4 if suite.sealing == "each" else 21) + suite.signing_algorithm.signature_size
     covered = hash.digest(agreed.t1 + agreed.responder_proof)

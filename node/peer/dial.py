@@ -139,7 +139,7 @@ def given_up(peer: Peer) -> Iterator[None]:
         _log_failure(peer, error, refused=True)
         # A responder that refused is yet to say so (Reject or Close); the core bounds how
         # long it lingers for that.
-        if peer.core.state is not State.FAREWELL:
+        if peer.core.state is not State.CLOSING:
             peer.live.drop(CloseCode.GOING_AWAY)
         raise
     except BaseException as error:

@@ -415,10 +415,10 @@ class Peer(PeerRequests):
         return self.live.gone
 
     @property
-    def is_parted(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether the session has lost its transport and waits for another; what is asked of it
         meanwhile waits with it. It is open all the same."""
-        return self.live.is_parted
+        return self.live.is_suspended
 
     @property
     def path(self) -> tuple[NodeId, ...]:

@@ -33,7 +33,7 @@ from parley._node.protocol.errors import (
 )
 from parley._node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
 from parley._node.protocol.frames import frame
-from parley._node.protocol.handshake import Agreed, known
+from parley._node.protocol.handshake import Agreed, expect
 from parley._node.protocol.limits import (
     FRAME_HEADER_SIZE,
     IDLE_EVENTS,
@@ -75,13 +75,13 @@ class SecureChannel:
         observer: Observer | None,
         now: float,
     ) -> None:
-        suite = known(agreed.suite)
+        suite = expect(agreed.suite)
         self._config = config
         self.sender = sender
         self.receiver = receiver
         self._reports = reports
         self._observer = observer
-        self.rekeying = Rekeying(suite, known(agreed.rekey), initiator, config.rekey_allowance)
+        self.rekeying = Rekeying(suite, expect(agreed.rekey), initiator, config.rekey_allowance)
         self._idle_seals = TokenBucket(IDLE_EVENTS)
         self._seal_events = agreed.limits.seal_events
         self._seal_delay = agreed.limits.seal_delay_ms / 1000
@@ -274,16 +274,16 @@ class SecureChannel:
         self._patience_left = self._patience
         self.patience_ends = now + self._patience if self.receiver.unsealed else NEVER
         self._epoch_began = self._last_rekey = now
-        self.rekeying.begin_anew(now)
+        self.rekeying.resume(now)
         self._plan()
-        self.trial = self.receiver.standing()
+        self.trial = self.receiver.checkpoint()
         self.open = self._open_first
 
-    def part(self, now: float) -> None:
-        """The transport is gone; if nothing of it was right, it is as if it had never been."""
-        self.rekeying.stand(now)
+    def transport_lost(self, now: float) -> None:
+        """The transport is lost. If no event of it opened, undo what it changed."""
+        self.rekeying.suspend(now)
         if self.trial is not None:
-            self.receiver.go_back(self.trial)
+            self.receiver.restore(self.trial)
             self.trial, self.open = None, self.receiver.open
 
     def _open_first(

@@ -56,7 +56,7 @@ class SilenceError(RemoteProtocolError):
     parts; any other ends with `code`."""
 
 
-def check_farewell(code: int, text: str, last: CloseCode) -> None:
+def check_close(code: int, text: str, last: CloseCode) -> None:
     """What Close or Reset is to carry; `last` is the greatest code of ours that it may.
 
     Raises:

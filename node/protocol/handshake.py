@@ -273,7 +273,7 @@ class Handshake:
         hash = suite.hash_algorithm
         th2 = hash.digest(self.transcript + self.responder_proof + self.initiator_proof)
         application = secrets.application(th2)
-        for direction in (known(self.sender), known(self.receiver)):
+        for direction in (expect(self.sender), expect(self.receiver)):
             direction.chain.value = chain_bind(hash, direction.chain.value, th2)
             direction.epoch = -1  # the Proofs' key was not an epoch
         return application
@@ -283,7 +283,7 @@ class Handshake:
     def proof_frame(self) -> bytes:
         """Our Proof, sealed and framed."""
         payload = self.config.proof_payload
-        return known(self.sender).protect(0, 0, CONNECTION, PROOF, payload, True)
+        return expect(self.sender).protect(0, 0, CONNECTION, PROOF, payload, True)
 
     def open_proof(self, event: bytes) -> None:
         """Open and verify the other side's Proof.
@@ -292,7 +292,7 @@ class Handshake:
             RemoteProtocolError: `bad-record` if it does not open, otherwise
                 `authentication-failed`, whatever is wrong with it.
         """
-        receiver, suite = known(self.receiver), known(self.suite)
+        receiver, suite = expect(self.receiver), expect(self.suite)
         try:
             opened, seal = receiver.open(event, verify=False)
         except RemoteProtocolError as unopened:
@@ -333,7 +333,7 @@ class Handshake:
 
     def agreed_limits(self) -> Limits:
         """The limits that hold; known after Hello and Reply."""
-        return known(self.limits)
+        return expect(self.limits)
 
     def frame_limit(self) -> int:
         """The longest event from now on, in bytes."""
@@ -374,7 +374,7 @@ class Handshake:
         )
 
     def _derived(self) -> tuple[Suite, HandshakeSecrets]:
-        return known(self.suite), known(self.secrets)
+        return expect(self.suite), expect(self.secrets)
 
 
 def _admit_none(stream: int) -> None:
@@ -382,7 +382,7 @@ def _admit_none(stream: int) -> None:
         raise RemoteProtocolError(CloseCode.BAD_RECORD, f"stream {stream} before the Proofs")
 
 
-def known(value: T | None) -> T:
+def expect(value: T | None) -> T:
     """A part of the handshake that the order of its steps has made by now."""
     if value is None:
         raise TypeError("a step of the handshake was taken out of turn")
@@ -465,13 +465,13 @@ class Initiator(Handshake):
 
     def finish(self) -> tuple[bytes, Agreed]:
         """The responder is trusted: our Proof's frame, and what was agreed."""
-        secrets = known(self.secrets)
+        secrets = expect(self.secrets)
         self.make_sender(secrets.hs_initiator, self.initiator_chain())
         proof = self.proof_frame()
         self.initiator_proof = without_frame(proof)
         application = self.bind()
-        known(self.sender).switch(application.ap_initiator)
-        known(self.receiver).switch(application.ap_responder)
+        expect(self.sender).switch(application.ap_initiator)
+        expect(self.receiver).switch(application.ap_responder)
         return proof, self.agreed(application)
 
     def _hello(self, *kexes: str) -> bytes:
@@ -511,7 +511,7 @@ class Initiator(Handshake):
             raise violation(str(error)) from error
         self._keys = {}
         self.derive(reply.suite, shared_secret)
-        self.make_receiver(known(self.secrets).hs_responder, self.responder_chain())
+        self.make_receiver(expect(self.secrets).hs_responder, self.responder_chain())
 
     def _check_offered(self, suite: Suite) -> None:
         for parameter, name in suite.names().items():
@@ -587,14 +587,14 @@ class Responder(Handshake):
     def finish(self) -> Agreed:
         """The initiator is trusted: go to epoch 0."""
         application = self.bind()
-        known(self.sender).switch(application.ap_responder)
-        known(self.receiver).switch(application.ap_initiator)
+        expect(self.sender).switch(application.ap_responder)
+        expect(self.receiver).switch(application.ap_initiator)
         return self.agreed(application)
 
     def refusal(self) -> bytes:
         """Close `authentication-failed` under epoch 0: the one answer to a refused Proof."""
         application = self.bind()
-        sender = known(self.sender)
+        sender = expect(self.sender)
         sender.switch(application.ap_responder)
         payload = encode({keys.CODE: CloseCode.AUTHENTICATION_FAILED})
         return sender.protect(0, 0, CONNECTION, CLOSE, payload, True)
@@ -645,7 +645,7 @@ class Responder(Handshake):
         event = handshake_event(REPLY, reply_payload(self.config, self.random, suite, share))
         self.transcript += event
         self.derive(suite, shared_secret)
-        secrets = known(self.secrets)
+        secrets = expect(self.secrets)
         self.make_sender(secrets.hs_responder, self.responder_chain())
         proof = self.proof_frame()
         self.responder_proof = without_frame(proof)

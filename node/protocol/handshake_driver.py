@@ -18,32 +18,32 @@ from parley._node.protocol.handshake import (
     Initiator,
     NoCommonAlgorithmError,
     Responder,
-    known,
+    expect,
 )
 from parley._node.protocol.handshake_messages import reject_payload
 from parley._node.protocol.replay_buffer import ReplayBuffer
 from parley._node.protocol.reports import HandshakeCompleted, PeerIdentified, ResumeRequested
 from parley._node.protocol.resumption import ResumeKey, Resumption
-from parley._node.protocol.session import Parts, Session
+from parley._node.protocol.session import ConnectionParts, Session
 from parley._node.protocol.states import Signal, State
 
 _RESUME_TYPE: Final = bytes((CONNECTION, RESUME))  # where the type of a raw event stands
 
 
-class Opening:
+class HandshakeDriver:
     """One handshake from Hello to the session. What it has to say and to report goes where
     that of the session will; it is over when it has `agreed`."""
 
-    def __init__(self, parts: Parts, random: bytes) -> None:
+    def __init__(self, parts: ConnectionParts, random: bytes) -> None:
         self._parts = parts
         config = parts.config
         self._initiator = Initiator(config, random) if parts.initiator else None
         self._responder = None if parts.initiator else Responder(config, random)
-        self.handshake: Handshake = known(self._initiator or self._responder)
+        self.handshake: Handshake = expect(self._initiator or self._responder)
         self._hello_due = parts.initiator
         self.agreed: Agreed | None = None
 
-    def say_hello(self) -> None:
+    def send_hello(self) -> None:
         """What is sent before anything came: the initiator's Hello.
 
         Made when it is asked for: a dial that reaches nobody makes no keys, and over a network
@@ -69,7 +69,7 @@ class Opening:
             frames = self._initiator.receive(data)
             replied = frames is None
         else:
-            frames, replied = known(self._responder).receive(data)
+            frames, replied = expect(self._responder).receive(data)
         self._parts.wire.write(frames or b"")
         return self._replied() if replied else Signal.RETRY
 
@@ -79,15 +79,15 @@ class Opening:
             proof, self.agreed = self._initiator.finish()
             self._parts.wire.write(proof)
         else:
-            self.agreed = known(self._responder).finish()
+            self.agreed = expect(self._responder).finish()
         return Signal.ACCEPT
 
     def session(self, longest: int, now: float) -> Session:
         """What follows, as it was agreed; its `longest` event is `frame_limit`."""
-        agreed, handshake = known(self.agreed), self.handshake
+        agreed, handshake = expect(self.agreed), self.handshake
         directions = None
         if handshake.suite is not None:
-            directions = known(handshake.sender), known(handshake.receiver)
+            directions = expect(handshake.sender), expect(handshake.receiver)
         control = handshake.control_buffer()
         resumption = self._resumption(longest + control, now)
         session = Session(self._parts, agreed, directions, resumption, control, now)
@@ -97,11 +97,11 @@ class Opening:
 
     def _resumption(self, exempt: int, now: float) -> Resumption | None:
         """How the session is resumed, if that was agreed. `exempt` bytes can exceed the buffer."""
-        agreed, parts = known(self.agreed), self._parts
+        agreed, parts = expect(self.agreed), self._parts
         if not agreed.resume:
             return None
-        hash = known(agreed.suite).hash_algorithm
-        key = ResumeKey(hash, known(agreed.exporter), known(agreed.session_id))
+        hash = expect(agreed.suite).hash_algorithm
+        key = ResumeKey(hash, expect(agreed.exporter), expect(agreed.session_id))
         # What waits for the transport is of the handshake, and has no position.
         kept = ReplayBuffer(parts.config.resume_buffer, exempt, parts.wire.size, parts.account)
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
@@ -116,7 +116,7 @@ class Opening:
         """The longest event after the handshake, bytes."""
         return self.handshake.frame_limit()
 
-    def farewell(self, state: State, error: RemoteProtocolError) -> bytes:
+    def failure_frames(self, state: State, error: RemoteProtocolError) -> bytes:
         """What the other side is told of `error`: a frame, or nothing."""
         responder = self._responder
         if responder is None:
@@ -132,7 +132,7 @@ class Opening:
     def _proved(self, data: bytes) -> Signal:
         handshake = self.handshake
         handshake.open_proof(data)
-        identity = known(handshake.identity)
+        identity = expect(handshake.identity)
         question = PeerIdentified(identity, handshake.remote_role, handshake.info)
         self._parts.reports.append(question)
         return Signal.PROOF

@@ -29,7 +29,7 @@ from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
-    check_farewell,
+    check_close,
     too_large,
     violation,
 )
@@ -294,7 +294,7 @@ class Multiplexer:
 
     def reset(self, stream: int, code: int, text: str) -> None:
         """End both directions at once; a stream that is gone is left alone."""
-        check_farewell(code, text, CloseCode.REFUSED)
+        check_close(code, text, CloseCode.REFUSED)
         known = self.stream_table.open.get(stream)
         if known is None or known.resetting:
             return

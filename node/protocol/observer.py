@@ -59,7 +59,7 @@ class Observer(Protocol):
         """The shared secret of a rekey and the chain values it is derived with, when its
         first new keys are made."""
 
-    def session_parted(self, reason: str) -> None:
+    def session_suspended(self, reason: str) -> None:
         """The transport is gone, and the session waits for another."""
 
     def session_resumed(self, number: int) -> None:

@@ -240,15 +240,15 @@ class RecordReader(Direction):
             self.verify(seal)
         return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal
 
-    def standing(self) -> "ReaderCheckpoint":
+    def checkpoint(self) -> "ReaderCheckpoint":
         """All that `open` changes, as it stands between two events."""
         return ReaderCheckpoint(self.chain.value, self.unsealed, self.sealed, self.counters())
 
-    def go_back(self, standing: "ReaderCheckpoint") -> None:
+    def restore(self, checkpoint: "ReaderCheckpoint") -> None:
         """Forget what was opened since, or tried to be, in this epoch."""
-        self.chain.value = standing.chain
-        self.unsealed, self.sealed = standing.unsealed, standing.sealed
-        self._resting, self.lanes = dict(standing.counters), {}
+        self.chain.value = checkpoint.chain
+        self.unsealed, self.sealed = checkpoint.unsealed, checkpoint.sealed
+        self._resting, self.lanes = dict(checkpoint.counters), {}
 
     def _sealed_form(
         self, event: bytes | memoryview, aad: bytes

@@ -37,19 +37,19 @@ class Phase(Enum):
 
 class PlainUpdates:
     """The plain KeyUpdates of one direction: their rate, and how many are `left` until its next
-    rekey. From `stands_at` on no more is allowed than at that time."""
+    rekey. From `suspended_at` on no more is allowed than at that time."""
 
-    __slots__ = ("_allowance", "_most", "left", "stands_at")
+    __slots__ = ("_allowance", "_most", "left", "suspended_at")
 
     def __init__(self, rate: Rate, most: int) -> None:
         self._allowance = TokenBucket(rate)
         self._most = most
         self.left = most
-        self.stands_at = NEVER
+        self.suspended_at = NEVER
 
     def take(self, now: float) -> bool:
         """Whether one more may come now."""
-        if not self.left or not self._allowance.take(min(now, self.stands_at)):
+        if not self.left or not self._allowance.take(min(now, self.suspended_at)):
             return False
         self.left -= 1
         return True
@@ -198,15 +198,15 @@ class Rekeying:
         self.update_due = False
         return self._take(not self._initiator, sent=False)
 
-    def begin_anew(self, now: float) -> None:
+    def resume(self, now: float) -> None:
         """The other side could not go on for a while: what it owes has its whole time again."""
         if self.deadline != NEVER:
             self.deadline = now + REKEY_TIMEOUT
-        self.own_updates.stands_at = NEVER
+        self.own_updates.suspended_at = NEVER
 
-    def stand(self, now: float) -> None:
+    def suspend(self, now: float) -> None:
         """The other side gets nothing for a while, and then all of it at once."""
-        self.own_updates.stands_at = now
+        self.own_updates.suspended_at = now
 
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:
         secrets = self._secrets

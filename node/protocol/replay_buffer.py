@@ -31,11 +31,11 @@ class ReplayBuffer:
         "_exempt",
         "_expected",
         "_last",
+        "_paid",
         "_skip",
         "again",
         "buffer",
         "chunks",
-        "paid",
         "sent",
         "told",
     )
@@ -52,7 +52,7 @@ class ReplayBuffer:
         self._expected = 1  # how many Received may come that tell little: one for each transport
         self._last = 0  # what the last Received told
         self.sent = self.told = 0
-        self.paid = -1 if skip else _CHARGE_STEP
+        self._paid = _CHARGE_STEP
 
     @property
     def held(self) -> int:
@@ -65,19 +65,16 @@ class ReplayBuffer:
         held = self.held
         return held if held <= _CHARGE_STEP else 0
 
-    def added(self) -> None:
-        """To be told when more is held than is `paid`, a chunk having been added: take the
-        handshake's bytes off it, or charge for what is held."""
+    def add(self, data: bytes) -> None:
+        """Keep bytes that are handed to the transport."""
         if self._skip:
-            chunk = self.chunks[-1]
-            handshake = min(self._skip, len(chunk))
+            handshake = min(self._skip, len(data))
             self._skip -= handshake
-            self.chunks[-1] = chunk[handshake:]
-            self.sent -= handshake
-            if self._skip:
-                return
-            self.paid = _CHARGE_STEP
-        self._charge()
+            data = data[handshake:]
+        self.chunks.append(data)
+        self.sent = sent = self.sent + len(data)
+        if sent - self.told > self._paid:
+            self._charge()
 
     def check_room(self, room: int) -> int:
         """Less may be encrypted than the transport takes: `room` bytes; or fewer than none.
@@ -117,7 +114,7 @@ class ReplayBuffer:
         del self.chunks[:count]
         self.told = position
         self._done = position - starts[count]
-        if self.paid > _CHARGE_STEP:
+        if self._paid > _CHARGE_STEP:
             self._charge()
 
     def rewind(self, position: int, first: bytes) -> None:
@@ -144,21 +141,21 @@ class ReplayBuffer:
         self.again = again[count:]
         return b"".join(again[:count])
 
-    def part(self) -> None:
-        """The transport is gone: how far it was sent again is not known."""
+    def transport_lost(self) -> None:
+        """Stop sending again: nobody knows how far that got."""
         self.again = ()
 
     def end(self) -> None:
         """The session is over: what its remains keep is not charged to it."""
-        self._account.release(max(0, self.paid - _CHARGE_STEP))
-        self.paid = _CHARGE_STEP
+        self._account.release(max(0, self._paid - _CHARGE_STEP))
+        self._paid = _CHARGE_STEP
 
     def _charge(self) -> None:
         """Charge for what is held, in steps, the first of which is free."""
         held = self.sent - self.told
         paid = held + _CHARGE_STEP if held > _CHARGE_STEP else _CHARGE_STEP
-        if paid > self.paid:
-            self._account.charge(paid - self.paid)
+        if paid > self._paid:
+            self._account.charge(paid - self._paid)
         else:
-            self._account.release(self.paid - paid)
-        self.paid = paid
+            self._account.release(self._paid - paid)
+        self._paid = paid

@@ -42,7 +42,7 @@ class ResumeAttempt:
         self.happened: list[AttemptEnded] = []
         self.wants_data = True
         self.ended = self.unread = self.wants_eof = False
-        self.is_parted = self.holds_back = False
+        self.is_suspended = self.holds_back = False
         self.outcome: str | None = None
         self.code: int | None = None
         self.rest = b""

@@ -191,7 +191,7 @@ class Resumption:
         return self._key.tag(self.count), self._key.tag(self.count - 1)
 
     @property
-    def can_part(self) -> bool:
+    def can_suspend(self) -> bool:
         """Whether the other side has the session as well: an initiator that heard nothing
         does not know whether its Proof came."""
         return not self._initiator or self.received > 0

@@ -3,7 +3,7 @@
 Each stream with something to say and credit to say it gets one event a turn, or a Batch of the
 small ones that wait there, so that a bulk stream does not delay a call. The outbox holds plain
 events, which are encrypted when their turn comes; what must not wait (stream 0, an Open) is
-encrypted at once into `Wire`.
+encrypted at once into `WriteBuffer`.
 """
 
 from collections import deque
@@ -283,7 +283,7 @@ class SendQueue:
         self.account.release(size + OUTGOING_WEIGHT * count)
 
 
-class Wire:
+class WriteBuffer:
     """Frames that are ready and wait for the transport, charged to `account`."""
 
     __slots__ = ("_waker", "account", "frames", "size")

@@ -1,9 +1,4 @@
-"""An open connection: its channel and streams, bytes in and bytes out, time, and its transports.
-
-A session begins when the handshake is over; what ends it is raised (a violation, a time-out)
-or returned (Close). Events wait in the outbox until `flush` gives them their turn; those of stream
-0 do not wait (`StreamZero`).
-"""
+"""An open connection (`Session`): everything between the handshake and Close."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +33,7 @@ from parley._node.protocol.errors import (
 from parley._node.protocol.event import NO_PAYLOAD, Event, parse_batch
 from parley._node.protocol.event_types import EVENT_TYPES
 from parley._node.protocol.frames import FrameReader
-from parley._node.protocol.handshake import Agreed, known
+from parley._node.protocol.handshake import Agreed, expect
 from parley._node.protocol.keepalive import AWAKE, KeepAlive
 from parley._node.protocol.limits import (
     BATCH_SIZE,
@@ -59,168 +54,48 @@ from parley._node.protocol.rate_limit import TokenBucket
 from parley._node.protocol.record_layer import RecordReader, RecordWriter
 from parley._node.protocol.reports import PongReceived, Report
 from parley._node.protocol.resumption import NEVER, Resumption
-from parley._node.protocol.send_queue import OutgoingEvent, SendQueue, Wire
+from parley._node.protocol.send_queue import OutgoingEvent, SendQueue, WriteBuffer
 from parley._node.protocol.streams import Streams
 
-Farewell = tuple[int, str]
+CloseReason = tuple[int, str]
 
-
-class StreamZero:
-    """The events of stream 0, in and out. `Session` adds all others; `mux` has their streams."""
-
-    # At the end of a session its channel goes, and a compiled class has to know that it may.
-    __deletable__ = ("channel",)
-
-    mux: Multiplexer
-
-    def __init__(
-        self,
-        config: CoreConfig,
-        wire: Wire,
-        reports: list[Report],
-        resumption: Resumption | None,
-        now: float,
-    ) -> None:
-        self._now = now
-        self._wire = wire
-        self.unwritten = 0  # bytes of Pongs, Windows and Resets that the transport has not taken
-        self._reports = reports
-        self._pings = TokenBucket(PINGS)
-        self._idle = TokenBucket(IDLE_EVENTS)
-        self.resumption = resumption
-        self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
-        self.channel: SecureChannel | PlainChannel = PlainChannel()
-
-    # Out.
-
-    def control(self, event: OutgoingEvent) -> None:
-        """Encrypt and queue an event of stream 0, or an Open, at once."""
-        frames = b"".join(self.channel.protect((event,), self._now))
-        self._wire.write(frames)
-        if not event.stream and (event.category == STREAM or event.subcategory == PONG):
-            self.unwritten += len(frames)
-
-    def ping(self, now: float) -> int:
-        """Send a Ping; returns its async id.
-
-        Raises:
-            LocalProtocolError: 64 Pings are unanswered, or there were more than 8,192 at once
-                and 512 a second.
-        """
-        self._now = now
-        async_id = self.keepalive.new_ping(now)
-        if async_id is None:
-            raise LocalProtocolError(
-                f"too many Pings: {WAITING_PONGS} unanswered, or more than {OWN_PINGS.burst:g}"
-            )
-        self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
-        return async_id
-
-    def _tell(
-        self, resumption: Resumption, position: int, now: float, *, seal: bool = False
-    ) -> None:
-        """Say how much was taken; with `seal` nothing follows that would seal it."""
-        resumption.tell(now, position)
-        payload = encode({keys.RECEIVED: position})
-        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
-
-    # In.
-
-    def _control_received(self, event: Event, vouched: bool) -> Farewell | None:
-        _, async_id, category, subcategory, payload = event
-        if len(payload) > CONNECTION_STREAM_PAYLOAD:
-            raise too_large(f"{len(payload)} bytes of payload on stream 0")
-        if category == CONNECTION and subcategory in (PING, PONG, SEAL):
-            if payload != NO_PAYLOAD:
-                raise violation(
-                    f"{len(payload)} bytes of payload in event 1/{subcategory}, which has none"
-                )
-            self._without_payload(subcategory, async_id, vouched)
-            return None
-        kind = EVENT_TYPES.get(category << 8 | subcategory)
-        if category > STREAM or kind is None or kind.cells is None:
-            raise violation(f"event {category}/{subcategory} on stream 0")
-        cells = kind.cells.read(payload)
-        if category == STREAM:
-            self._stream_control(subcategory, cells)
-        elif subcategory == RECEIVED and self.resumption is not None:
-            if not self.resumption.kept.told_more(cells[keys.RECEIVED]):
-                self._count_idle("positions that are little more than before")
-        elif subcategory == CLOSE:
-            return cells[keys.CODE], cells.get(keys.TEXT, "")
-        else:
-            self._wire.write(self.channel.control(subcategory, cells, self._now))
-        return None
-
-    def _without_payload(self, subcategory: int, async_id: int, vouched: bool) -> None:
-        keepalive = self.keepalive
-        if subcategory == PONG:
-            round_trip = keepalive.pong(async_id, self._now)
-            if round_trip is not None:
-                self._reports.append(PongReceived(async_id, round_trip))
-            else:
-                self._count_idle("Pongs without a Ping")
-        elif subcategory == SEAL:
-            self.channel.control(subcategory, {}, self._now)
-        elif not self._pings.take(self._now):
-            raise overloaded(f"too many Pings: more than {PINGS.burst:g} at once")
-        elif async_id:
-            # A seal for a seal, so that neither side waits to send one alone.
-            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD, vouched))
-            keepalive.pongs_waiting += 1
-            if keepalive.pongs_waiting > WAITING_PONGS:
-                raise overloaded(f"{keepalive.pongs_waiting} Pongs wait; at most {WAITING_PONGS}")
-
-    def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
-        mux = self.mux
-        if subcategory == WINDOW:
-            mux.window_received(cells)
-        elif subcategory == RESET:
-            mux.reset_received(cells)
-        else:
-            raise violation(f"event 2/{subcategory} on stream 0")
-        if mux.expected:
-            mux.expected -= 1
-        else:
-            self._count_idle("Windows and Resets without a reason")
-
-    def _count_idle(self, what: str) -> None:
-        if not self._idle.take(self._now):
-            raise overloaded(what)
-
-
-# What is taken before control is given back: so many short events of some 10 us each, one
-# that takes many times that, or fewer longer ones: 16 KiB of Data count as one more, and
-# 512 bytes of a message, which may take as long to decode.
+# Cost of the events that `receive_some` takes before it returns: short events cost 1 (about 10 us
+# each), 16 KiB of Data cost 1 more, and 512 bytes of a message, which may take as long to decode.
 STEP_COST = 16
 LONG_DATA_BITS = 14
 LONG_MESSAGE_BITS = 9
-# Events of category 1 that alone do not make us tell what we took: two idle sides would answer
-# each other for ever.
-_NOT_OWED = frozenset({RECEIVED, PING, PONG, SEAL})
+# Events of category 1 that aren't acknowledged by Received alone: two idle sides would answer each
+# other forever.
+_UNACKNOWLEDGED = frozenset({RECEIVED, PING, PONG, SEAL})
 
 
 @dataclass(slots=True)  # not frozen: that takes three times as long to make
-class Parts:
-    """What a connection lends to its handshake and then to its session."""
+class ConnectionParts:
+    """The parts of a connection that its handshake and its session use."""
 
     config: CoreConfig
     initiator: bool
     account: MemoryBudget
     unsealed: MemoryBudget
     outbox: SendQueue
-    wire: Wire
+    wire: WriteBuffer
     reports: list[Report]
     observer: Observer | None
 
 
-class Session(StreamZero):
-    """What is done between the handshake and the farewell. An observer is told of both ends,
-    if there are chains to observe; `streams` outlive it, at rest."""
+class Session:
+    """An open connection: its channel and streams, bytes in and out, time, and its transports.
+
+    It begins after the handshake. A violation or a timeout is raised, a Close is returned. Events
+    wait in the send queue until `flush`, but those of stream 0 are encrypted immediately. `streams`
+    outlive the session.
+    """
+
+    __deletable__ = ("channel",)  # for the compiled class: `end` deletes it, and the keys with it
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ConnectionParts,
         agreed: Agreed,
         directions: tuple[RecordWriter, RecordReader] | None,
         resumption: Resumption | None,
@@ -229,27 +104,34 @@ class Session(StreamZero):
     ) -> None:
         config, outbox, reports = parts.config, parts.outbox, parts.reports
         observer, account = parts.observer, parts.account
-        super().__init__(config, parts.wire, reports, resumption, now)
+        self._now = now
         self._initiator = parts.initiator
         self._outbox = outbox
-        outbox.batch_size = min(BATCH_SIZE, agreed.limits.max_payload)
+        self._wire = parts.wire
+        self._reports = reports
         self._observer = observer
-        # With deliver="sealed" the streams' reports wait here for a seal.
+        outbox.batch_size = min(BATCH_SIZE, agreed.limits.max_payload)
+        # With deliver="sealed", the reports of the streams wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []
         self.drops = TokenBucket(DROPPED_EVENTS)
         self._flooded = False
+        self._pings = TokenBucket(PINGS)
+        self._idle = TokenBucket(IDLE_EVENTS)
         self._unsealed = parts.unsealed
         self._unsealed.limit = unsealed_weight(agreed.limits)
         self.control_buffer = control_buffer
-        self.secure: SecureChannel | None = None
+        self.unwritten = 0  # bytes of Pongs, Windows and Resets that the transport hasn't taken
+        self.resumption = resumption
+        self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.streams = Streams(parts.initiator, agreed.limits.max_streams, account)
+        self.secure: SecureChannel | None = None
+        self.channel: SecureChannel | PlainChannel = PlainChannel()
         if directions is not None:
             if observer is not None:
                 observer.session_started(agreed, parts.initiator, self.checkpoint)
-            self.secure = SecureChannel(
+            self.channel = self.secure = SecureChannel(
                 config, agreed, *directions, parts.initiator, reports, observer, now
             )
-            self.channel = self.secure
             directions[1].admit = self.streams.admit
         self.mux = Multiplexer(
             config,
@@ -264,13 +146,13 @@ class Session(StreamZero):
         )
 
     def begin(self) -> None:
-        """The other side is the first to know that the session is there on both sides."""
+        """As the responder, acknowledge: the other side then knows that the session exists."""
         if self.resumption is not None and not self._initiator:
-            self._tell(self.resumption, 0, self._now)
+            self._acknowledge(self.resumption, 0, self._now)
 
     # Events in.
 
-    def receive_some(self, frames: FrameReader, data: bytes, now: float) -> Farewell | None:
+    def receive_some(self, frames: FrameReader, data: bytes, now: float) -> CloseReason | None:
         """Take events from the wire, a few or one of the costly kind, under a seal or long; the
         others stay in `frames`. Returns code and text of a Close.
 
@@ -280,7 +162,7 @@ class Session(StreamZero):
         self._now, keepalive = now, self.keepalive
         keepalive.due, keepalive.stage = now + keepalive.awake, AWAKE
         channel, mux = self.channel, self.mux
-        came, left, farewell, owed = frames.size + len(data), STEP_COST, None, False
+        came, left, closed, owed = frames.size + len(data), STEP_COST, None, False
         frames.feed(data)
         while (encrypted := frames.take()) is not None:
             event, seal = channel.open(encrypted)
@@ -297,8 +179,8 @@ class Session(StreamZero):
                 elif not mux.receive(event):
                     self.count_dropped()
             else:
-                farewell = self._control_received(event, vouched)
-                owed = owed or event[3] not in _NOT_OWED or event[2] != CONNECTION
+                closed = self._receive_control(event, vouched)
+                owed = owed or event[3] not in _UNACKNOWLEDGED or event[2] != CONNECTION
             if self._held is not self._reports:
                 self._hold(count, len(event[4]), vouched)
             if self.unwritten > self.control_buffer:
@@ -309,7 +191,7 @@ class Session(StreamZero):
                 left = 0  # a signature was verified
             is_data = event[3] == DATA and event[2] == STREAM
             left -= count + (len(encrypted) >> (LONG_DATA_BITS if is_data else LONG_MESSAGE_BITS))
-            if farewell is not None or left <= 0:
+            if closed is not None or left <= 0:
                 break
         channel.was_read(now, frames.unread)
         resumption = self.resumption
@@ -317,9 +199,9 @@ class Session(StreamZero):
             resumption.received = received = resumption.received + came - frames.size
             if owed and resumption.tell_due == NEVER:
                 resumption.tell_due = now + TELL_ALONE
-            if received - resumption.told >= TELL_BYTES and farewell is None:
-                self._tell(resumption, received, now)
-        return farewell
+            if received - resumption.told >= TELL_BYTES and closed is None:
+                self._acknowledge(resumption, received, now)
+        return closed
 
     def _batch_received(self, batch: Event) -> int:
         """Take the events of a Batch, each as if it had come alone; returns how many. None of
@@ -363,7 +245,7 @@ class Session(StreamZero):
                 and resumption.received > resumption.told
                 and (outbox.turns or channel.seal_due != NEVER)
             ):
-                self._tell(resumption, resumption.received, now)
+                self._acknowledge(resumption, resumption.received, now)
             kept = resumption.kept
             room = kept.buffer + kept.told - kept.sent - wire.size
             if room < limit:
@@ -381,9 +263,9 @@ class Session(StreamZero):
             out.append(channel.flush_seal(now))
         return out
 
-    def close_frames(self, farewell: Farewell, now: float) -> bytes:
+    def close_frames(self, closed: CloseReason, now: float) -> bytes:
         """Close, sealed; nothing may be encrypted after it."""
-        code, text = farewell
+        code, text = closed
         cells: dict[int, Value] = {keys.CODE: code}
         if text:
             cells[keys.TEXT] = text
@@ -454,30 +336,123 @@ class Session(StreamZero):
             raise SilenceError(error.code, error.reason) from error
         resumption = self.resumption
         if resumption is not None and now >= resumption.tell_due:
-            self._tell(resumption, resumption.received, now, seal=True)
+            self._acknowledge(resumption, resumption.received, now, seal=True)
 
     # Without a transport, and with another.
 
-    def part(self, reason: str, now: float) -> None:
-        """The transport is gone."""
-        known(self.resumption).kept.part()
-        known(self.secure).part(now)
+    def suspend(self, reason: str, now: float) -> None:
+        """The transport is lost."""
+        expect(self.resumption).kept.transport_lost()
+        expect(self.secure).transport_lost(now)
         if self._observer is not None:
-            self._observer.session_parted(reason)
+            self._observer.session_suspended(reason)
 
     def resume(self, position: int, first: bytes, now: float) -> None:
         """Go on over a new transport: `first`, then all from `position` on. What is new begins
         with Received, so that the other side soon has an event that proves it."""
-        resumption = known(self.resumption)
+        resumption = expect(self.resumption)
         resumption.kept.rewind(position, first)
         self.keepalive.begin_anew(now)
-        known(self.secure).resume(now)
+        expect(self.secure).resume(now)
         self._now = now
-        self._tell(resumption, resumption.received, now)
+        self._acknowledge(resumption, resumption.received, now)
         if self._observer is not None:
             self._observer.session_resumed(resumption.count)
 
-    # Small things.
+    # Events of stream 0.
+
+    def control(self, event: OutgoingEvent) -> None:
+        """Encrypt and queue an event of stream 0, or an Open, at once."""
+        frames = b"".join(self.channel.protect((event,), self._now))
+        self._wire.write(frames)
+        if not event.stream and (event.category == STREAM or event.subcategory == PONG):
+            self.unwritten += len(frames)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; returns its async id.
+
+        Raises:
+            LocalProtocolError: 64 Pings are unanswered, or there were more than 8,192 at once
+                and 512 a second.
+        """
+        self._now = now
+        async_id = self.keepalive.new_ping(now)
+        if async_id is None:
+            raise LocalProtocolError(
+                f"too many Pings: {WAITING_PONGS} unanswered, or more than {OWN_PINGS.burst:g}"
+            )
+        self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
+        return async_id
+
+    def _acknowledge(
+        self, resumption: Resumption, position: int, now: float, *, seal: bool = False
+    ) -> None:
+        """Say how much was taken; with `seal` nothing follows that would seal it."""
+        resumption.tell(now, position)
+        payload = encode({keys.RECEIVED: position})
+        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
+
+    def _receive_control(self, event: Event, vouched: bool) -> CloseReason | None:
+        _, async_id, category, subcategory, payload = event
+        if len(payload) > CONNECTION_STREAM_PAYLOAD:
+            raise too_large(f"{len(payload)} bytes of payload on stream 0")
+        if category == CONNECTION and subcategory in (PING, PONG, SEAL):
+            if payload != NO_PAYLOAD:
+                raise violation(
+                    f"{len(payload)} bytes of payload in event 1/{subcategory}, which has none"
+                )
+            self._without_payload(subcategory, async_id, vouched)
+            return None
+        kind = EVENT_TYPES.get(category << 8 | subcategory)
+        if category > STREAM or kind is None or kind.cells is None:
+            raise violation(f"event {category}/{subcategory} on stream 0")
+        cells = kind.cells.read(payload)
+        if category == STREAM:
+            self._stream_control(subcategory, cells)
+        elif subcategory == RECEIVED and self.resumption is not None:
+            if not self.resumption.kept.told_more(cells[keys.RECEIVED]):
+                self._count_idle("positions that are little more than before")
+        elif subcategory == CLOSE:
+            return cells[keys.CODE], cells.get(keys.TEXT, "")
+        else:
+            self._wire.write(self.channel.control(subcategory, cells, self._now))
+        return None
+
+    def _without_payload(self, subcategory: int, async_id: int, vouched: bool) -> None:
+        keepalive = self.keepalive
+        if subcategory == PONG:
+            round_trip = keepalive.pong(async_id, self._now)
+            if round_trip is not None:
+                self._reports.append(PongReceived(async_id, round_trip))
+            else:
+                self._count_idle("Pongs without a Ping")
+        elif subcategory == SEAL:
+            self.channel.control(subcategory, {}, self._now)
+        elif not self._pings.take(self._now):
+            raise overloaded(f"too many Pings: more than {PINGS.burst:g} at once")
+        elif async_id:
+            # A seal for a seal, so that neither side waits to send one alone.
+            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD, vouched))
+            keepalive.pongs_waiting += 1
+            if keepalive.pongs_waiting > WAITING_PONGS:
+                raise overloaded(f"{keepalive.pongs_waiting} Pongs wait; at most {WAITING_PONGS}")
+
+    def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
+        mux = self.mux
+        if subcategory == WINDOW:
+            mux.window_received(cells)
+        elif subcategory == RESET:
+            mux.reset_received(cells)
+        else:
+            raise violation(f"event 2/{subcategory} on stream 0")
+        if mux.expected:
+            mux.expected -= 1
+        else:
+            self._count_idle("Windows and Resets without a reason")
+
+    def _count_idle(self, what: str) -> None:
+        if not self._idle.take(self._now):
+            raise overloaded(what)
 
     def count_dropped(self) -> None:
         """Nobody takes an event of the other side; with too many of them its next one is

@@ -1,9 +1,7 @@
-"""The states of a connection and every way from one to the next, as literal tables.
+"""The states of a connection and the transitions between them, as tables.
 
-The rules: nothing is delivered before OPEN (docs/protocol.md section 5); from FAREWELL
-on nothing is read but to be thrown away; ENDED is final. A pair that is not in `NEXT`
-is a mistake of ours and raises. (Integers, since members of other
-enumerations take ten times as long to look up.)
+Events are delivered from OPEN on (docs/protocol.md section 5). From CLOSING on, received bytes are
+discarded. A pair that `NEXT` doesn't have is a bug of ours and raises.
 """
 
 from enum import IntEnum, auto
@@ -13,22 +11,24 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 
 
-class State(IntEnum):
-    """Where a connection stands."""
+class State(IntEnum):  # integers: members of other enumerations take ten times as long to look up
+    """The state of a connection."""
 
-    EXPECT_HELLO = auto()  # responder: nothing came yet, or our Retry is on its way
-    EXPECT_REPLY = auto()  # initiator: Hello is on its way
-    EXPECT_PROOF = auto()  # the keys are there, the other side's Proof is not
-    DECIDING = auto()  # the Proof is verified; the application says whether it is trusted
-    RESUMING = auto()  # responder: a Resume came; the caller looks for its session
+    EXPECT_HELLO = auto()  # responder: nothing was received, or we sent Retry
+    EXPECT_REPLY = auto()  # initiator: Hello was sent
+    EXPECT_PROOF = auto()  # the keys exist; the peer's Proof was not received
+    DECIDING = auto()  # the Proof is verified; the application decides whether to trust the peer
+    RESUMING = auto()  # responder: a Resume was received; the caller looks up its session
     OPEN = auto()
-    DRAINING = auto()  # closing gracefully: queued data goes first
-    FAREWELL = auto()  # Close or Reject is on its way; what comes is thrown away
+    DRAINING = auto()  # closing gracefully: queued data is sent first
+    SUSPENDED = auto()  # open, without a transport
+    SUSPENDED_DRAINING = auto()  # closing gracefully, without a transport
+    CLOSING = auto()  # Close or Reject was sent
     ENDED = auto()
 
 
 class Signal(IntEnum):
-    """What moves a connection on."""
+    """The cause of a transition."""
 
     RETRY = auto()
     REPLY = auto()
@@ -36,32 +36,36 @@ class Signal(IntEnum):
     PROOF = auto()
     RESUME = auto()
     ACCEPT = auto()
-    CLOSE_ASKED = auto()
-    SAID_FAREWELL = auto()  # something was sent that ends the connection
-    END = auto()  # silence: the transport is closed at once
+    TRANSPORT_LOST = auto()
+    TRANSPORT_RESUMED = auto()
+    CLOSE_REQUESTED = auto()
+    CLOSE_SENT = auto()  # or Reject
+    END = auto()  # the transport is closed without a further event
 
-
-_END: Final = {(state, Signal.END): State.ENDED for state in State}
 
 NEXT: Final[dict[tuple[State, Signal], State]] = {
     (State.EXPECT_HELLO, Signal.RETRY): State.EXPECT_HELLO,
     (State.EXPECT_HELLO, Signal.REPLY): State.EXPECT_PROOF,
     (State.EXPECT_HELLO, Signal.PLAINTEXT_REPLY): State.OPEN,
-    (State.EXPECT_HELLO, Signal.SAID_FAREWELL): State.FAREWELL,  # Reject
+    (State.EXPECT_HELLO, Signal.CLOSE_SENT): State.CLOSING,  # Reject
     (State.EXPECT_HELLO, Signal.RESUME): State.RESUMING,
-    (State.RESUMING, Signal.SAID_FAREWELL): State.FAREWELL,  # Reject: there is no such session
+    (State.RESUMING, Signal.CLOSE_SENT): State.CLOSING,  # Reject: no such session
     (State.EXPECT_REPLY, Signal.RETRY): State.EXPECT_REPLY,
     (State.EXPECT_REPLY, Signal.REPLY): State.EXPECT_PROOF,
     (State.EXPECT_REPLY, Signal.PLAINTEXT_REPLY): State.OPEN,
     (State.EXPECT_PROOF, Signal.PROOF): State.DECIDING,
-    (State.EXPECT_PROOF, Signal.SAID_FAREWELL): State.FAREWELL,  # a Proof refused
+    (State.EXPECT_PROOF, Signal.CLOSE_SENT): State.CLOSING,  # the Proof is refused
     (State.DECIDING, Signal.ACCEPT): State.OPEN,
-    (State.DECIDING, Signal.SAID_FAREWELL): State.FAREWELL,  # a peer refused
-    (State.OPEN, Signal.CLOSE_ASKED): State.DRAINING,
-    (State.OPEN, Signal.SAID_FAREWELL): State.FAREWELL,
-    (State.DRAINING, Signal.CLOSE_ASKED): State.DRAINING,
-    (State.DRAINING, Signal.SAID_FAREWELL): State.FAREWELL,
-    **_END,
+    (State.DECIDING, Signal.CLOSE_SENT): State.CLOSING,  # the peer is refused
+    (State.OPEN, Signal.CLOSE_REQUESTED): State.DRAINING,
+    (State.OPEN, Signal.CLOSE_SENT): State.CLOSING,
+    (State.OPEN, Signal.TRANSPORT_LOST): State.SUSPENDED,
+    (State.DRAINING, Signal.CLOSE_SENT): State.CLOSING,
+    (State.DRAINING, Signal.TRANSPORT_LOST): State.SUSPENDED_DRAINING,
+    (State.SUSPENDED, Signal.CLOSE_REQUESTED): State.SUSPENDED_DRAINING,
+    (State.SUSPENDED, Signal.TRANSPORT_RESUMED): State.OPEN,
+    (State.SUSPENDED_DRAINING, Signal.TRANSPORT_RESUMED): State.DRAINING,
+    **{(state, Signal.END): State.ENDED for state in State},
 }
 
 HANDSHAKE: Final = frozenset(
@@ -73,23 +77,26 @@ HANDSHAKE: Final = frozenset(
         State.RESUMING,
     }
 )
-# Where somebody else has to decide; what comes waits in the buffer.
-ASKING: Final = frozenset({State.DECIDING, State.RESUMING})
-# Where events are cut from what was received.
+# The application has to decide; received bytes wait in the buffer.
+AWAITING_DECISION: Final = frozenset({State.DECIDING, State.RESUMING})
+# Events are read from the received bytes.
 READING: Final = frozenset(
     {State.EXPECT_HELLO, State.EXPECT_REPLY, State.EXPECT_PROOF, State.OPEN, State.DRAINING}
 )
 LIVE: Final = frozenset({State.OPEN, State.DRAINING})
+SUSPENDED: Final = frozenset({State.SUSPENDED, State.SUSPENDED_DRAINING})
+# The application can send.
+SENDING: Final = frozenset({State.OPEN, State.SUSPENDED})
 
 
 def next_state(state: State, signal: Signal) -> State:
-    """The state after `signal`.
+    """Return the state after `signal`.
 
     Raises:
-        RemoteProtocolError: `internal-error`, the table has no such way.
+        RemoteProtocolError: `internal-error`, the table has no such transition.
     """
     try:
         return NEXT[state, signal]
     except KeyError:
-        reason = f"no way from {state.name} by {signal.name}"
+        reason = f"no transition from {state.name} by {signal.name}"
         raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, reason) from None

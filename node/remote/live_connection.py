@@ -216,9 +216,9 @@ class LiveConnection:
         return self.agreed is not None and self.ended is None
 
     @property
-    def is_parted(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether it has lost its transport and waits for another."""
-        return self.core.is_parted and self.ended is None
+        return self.core.is_suspended and self.ended is None
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be asked any more."""
@@ -369,7 +369,7 @@ class LiveConnection:
         connection with Close. Where that was said, it lingers as it would have: should it not be
         out yet, the other side would keep the session for a transport that never comes."""
         now = self.backend.now()
-        if self.core.state is State.FAREWELL:
+        if self.core.state is State.CLOSING:
             if self.agreed is None:
                 self.core.receive_eof(now)  # Reject was said: it need not linger
         else:

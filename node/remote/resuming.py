@@ -89,7 +89,7 @@ class Redialling:
         if failures:
             live.driver.blame()
         unknown = 0
-        while live.ended is None and (live.core.is_parted or self._wanted):
+        while live.ended is None and (live.core.is_suspended or self._wanted):
             if failures and not self._wanted:
                 await self._pause(PAUSES.after(failures, random_bytes(1)[0] / 255))
             self._wanted = False
@@ -121,7 +121,7 @@ class Redialling:
                 extra={"event": "resume.failed"},
             )
             return False
-        return self._live.core.is_parted
+        return self._live.core.is_suspended
 
     async def _pause(self, seconds: float) -> None:
         loop = self._live.backend
@@ -180,7 +180,7 @@ class _Try:
         """There is a transport: from here on the session has no other."""
         live = self._live
         try:
-            self._attempt = live.core.attempt(live.backend.now())
+            self._attempt = live.core.start_attempt(live.backend.now())
         except LocalProtocolError:
             return None
         self.driver = driver = Driver(

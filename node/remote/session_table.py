@@ -75,10 +75,10 @@ class SessionTable:
             self._know(live, resumption.tags)
         elif live.found_by:
             self._know(live, ())
-            remains = live.core.take_remains()
+            remains = live.core.take_closed_session()
             if remains is not None:
                 self._keep(remains, live)
-        if resumption is None or not live.is_parted:
+        if resumption is None or not live.is_suspended:
             if self._waiting.pop(live, None) is not None:
                 live.core.watch_memory(None)
         elif live not in self._waiting:
@@ -95,7 +95,7 @@ class SessionTable:
             last = found.answer(resume, now)
             if last is not None:
                 self._know(found, found.tags)
-                fresh.core.say_last(last, now)
+                fresh.core.send_closed_session(last, now)
                 return
         elif found.core.accept_resume(resume, now):
             fresh.became = found

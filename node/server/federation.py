@@ -322,7 +322,7 @@ class Federation:
                 return
             async with anyio.create_task_group() as closing:
                 for peer in self._node.peers:
-                    if peer.path and not peer.is_parted:
+                    if peer.path and not peer.is_suspended:
                         closing.start_soon(peer.close, CloseCode.GOING_AWAY)
 
     # Inside.

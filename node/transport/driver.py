@@ -373,7 +373,7 @@ class Driver:
 
     def _after(self, more: bool) -> None:
         core = self.core
-        if core.is_parted and self._outlet is not None:
+        if core.is_suspended and self._outlet is not None:
             self.let_go()
             more = self._has_more
         if core.happened:
@@ -424,7 +424,7 @@ class Driver:
         """Write what the transport takes; and see to what follows, unless a sender is `midway`."""
         core, outlet, gate = self.core, self._outlet, self.gate
         self._flush_due = self._flush_due and midway
-        if self._closed or (outlet is None and not core.is_parted):
+        if self._closed or (outlet is None and not core.is_suspended):
             return
         self._waker.count = self._waker.size = NEVER
         try:

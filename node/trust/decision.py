@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from parley._crypto.identity import PublicIdentity
 from parley._node.errors import NotTrustedError, ParleyError
-from parley._node.protocol.handshake import known
+from parley._node.protocol.handshake import expect
 from parley._node.protocol.reports import PeerIdentified
 from parley._node.protocol.states import State
 from parley._node.remote.live_connection import LiveConnection
@@ -78,7 +78,7 @@ class Deciding:
         """Why a policy does not trust the peer; None if it does. The cause is what kept it from
         deciding, if something did."""
         try:
-            check(known(self.identified).identity, self._dialled)
+            check(expect(self.identified).identity, self._dialled)
         except NotTrustedError as error:
             return error
         except ParleyError as error:
@@ -89,7 +89,7 @@ class Deciding:
 
     async def refusal_of(self, hook: Hook) -> NotTrustedError | None:
         """Why an accept hook does not let the peer in; None if it does."""
-        identified = known(self.identified)
+        identified = expect(self.identified)
         candidate = Candidate(
             identified.identity.node_id,
             identified.role,

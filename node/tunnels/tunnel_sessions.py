@@ -201,7 +201,7 @@ class Reaching:
                             closing.start_soon(_close, peer)
         finally:
             for peer in reached:
-                if peer.is_parted:
+                if peer.is_suspended:
                     peer.live.lost("the way to it was left")
                 peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
 
@@ -210,5 +210,5 @@ async def _close(peer: Peer) -> None:
     """Close a session, unless it has no transport: no tunnel will come that could bring Close."""
     async with anyio.create_task_group() as closing:
         closing.start_soon(peer.close)
-        await peer.live.changes.until(lambda: peer.is_parted or peer.is_gone)
+        await peer.live.changes.until(lambda: peer.is_suspended or peer.is_gone)
         closing.cancel_scope.cancel()

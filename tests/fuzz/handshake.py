@@ -238,7 +238,7 @@ class Encounter:
         for report in self._core.reports():
             assert not self._ended, "a report after the last"
             self._check_report(report)
-        assert self._ended == (self._core.state in (State.FAREWELL, State.ENDED))
+        assert self._ended == (self._core.state in (State.CLOSING, State.ENDED))
         sent = frames_of(self._core.data_to_send(self._now))
         assert not sent or self._authorised, "a word to a peer without the network key"
         if self._setting.side == "initiator" and not self._accepted and not self._completed:

@@ -115,7 +115,7 @@ class Meeting:
                     old = pair.resumes[step.async_id % len(pair.resumes)]
                     pair.answer(*pair.listen(_changed(old, step)))
             case Act.ANSWER:
-                attempt = pair.a.core.attempt(pair.now)
+                attempt = pair.a.core.start_attempt(pair.now)
                 if pair.answers:
                     old = pair.answers[step.async_id % len(pair.answers)]
                     attempt.receive_data(_changed(old, step), pair.now)
@@ -126,13 +126,13 @@ class Meeting:
             case Act.STEAL:
                 _, fresh, asked = pair.ask()
                 pair.answer(fresh, asked)
-                if not pair.b.core.is_parted:
+                if not pair.b.core.is_suspended:
                     pair.deliver(pair.b, step.payload)
             case Act.CLOSE:
                 self._closing = True
                 side.core.close(pair.now)
             case Act.PUMP:
-                if not any(s.core.is_parted or s.core.ended for s in pair.sides):
+                if not any(s.core.is_suspended or s.core.ended for s in pair.sides):
                     pair.pump()
 
     def _say(self, side: Side, step: Step) -> None:
@@ -145,7 +145,7 @@ class Meeting:
     def _lie(self, side: Side, step: Step) -> None:
         """Under valid keys, whatever the rules say; not over a transport that is not there."""
         pair = self._pair
-        if any(s.core.is_parted or s.state not in ("OPEN", "DRAINING") for s in pair.sides):
+        if any(s.core.is_suspended or s.state not in ("OPEN", "DRAINING") for s in pair.sides):
             return
         self._honest = False
         category = step.category or CONNECTION
@@ -166,7 +166,7 @@ class Meeting:
 
     def _forged(self, attempt: ResumeAttempt) -> None:
         assert attempt.outcome in (None, "failed", "rejected"), "an old answer was taken"
-        assert self._pair.a.core.is_parted
+        assert self._pair.a.core.is_suspended
         assert self._pair.a.code in (ALIVE, CloseCode.NORMAL)
 
 

@@ -94,7 +94,7 @@ def refuse(ours: WhichSide, fault: Fault, suite: Suite = SUITE) -> Seen:
     peer, side = meet(ours, fault.setting, fault.wrong, suite)
     seen = look(peer)
     assert fault.code == "any" or CODE_NAMES[side.code] == fault.code
-    assert side.core.state in (State.ENDED, State.FAREWELL)
+    assert side.core.state in (State.ENDED, State.CLOSING)
     (only,) = side.reports
     assert isinstance(only, ConnectionEnded)
     assert only.reason

@@ -96,11 +96,11 @@ class CoreEnd:
         if self._dial is None:
             sleep(_TURN / 4)
             return self._listen(self._arrived.pop(0)) if self._arrived else None
-        if not self.core.is_parted:
+        if not self.core.is_suspended:
             sleep(_TURN)
             return None
         sock, now = self._dial(), perf_counter()
-        attempt: ResumeAttempt = self.core.attempt(now)
+        attempt: ResumeAttempt = self.core.start_attempt(now)
         sock.settimeout(PATIENCE)
         try:
             sock.sendall(attempt.data_to_send(now))
@@ -116,7 +116,7 @@ class CoreEnd:
 
     def _listen(self, sock: socket.socket) -> socket.socket | None:
         """The first event on a new transport: of the first session, or a Resume."""
-        if not self.core.is_parted and self.core.resumption is None:
+        if not self.core.is_suspended and self.core.resumption is None:
             return sock
         fresh = Connection(self.core.config, initiator=False, now=perf_counter())
         sock.settimeout(PATIENCE)
@@ -162,7 +162,7 @@ class CoreEnd:
     def _say(self, sock: socket.socket) -> bool:
         while data := self.core.data_to_send(perf_counter()):
             sock.sendall(data)
-        return not self.core.ended and not self.core.is_parted
+        return not self.core.ended and not self.core.is_suspended
 
     def _take(self, data: bytes) -> None:
         now = perf_counter()

@@ -35,7 +35,7 @@ def made() -> MemoryJournal:
             rec.pair.a.core.rekey(rec.pair.now)
             rec.run(0.1)
         if number == 20:
-            said.session_parted("no answer")
+            said.session_suspended("no answer")
             said.session_resumed(1)
             join(journal, a_tunnel())
         if number == 30:

@@ -104,7 +104,7 @@ class Tape:
     def direction_ended(self, stream: int) -> None:
         """Nothing is made of it."""
 
-    def session_parted(self, reason: str) -> None:
+    def session_suspended(self, reason: str) -> None:
         return
 
     def session_resumed(self, number: int) -> None:

@@ -10,7 +10,7 @@ from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
 from parley._crypto.signing import Sign, SigningKey
 from parley._node.protocol.frames import frame
-from parley._node.protocol.handshake import Handshake, known
+from parley._node.protocol.handshake import Handshake, expect
 from tests.node.protocol.pair import Pair, make_config
 from tests.reference import cbor
 from tests.reference.sealing import Direction, Signer, Suite
@@ -41,7 +41,7 @@ class Insider:
 
     def __init__(self, handshake: Handshake) -> None:
         self._handshake = handshake
-        self._suite = Suite(**known(handshake.suite).names())
+        self._suite = Suite(**expect(handshake.suite).names())
 
     def open_proof(self, event: bytes, *, initiators: bool) -> tuple[Event, bytes]:
         """A Proof as it is inside, and the signature that it carries."""
@@ -61,7 +61,7 @@ class Insider:
 
     def _direction(self, initiators: bool) -> Direction:
         handshake = self._handshake
-        secrets = known(handshake.secrets)
+        secrets = expect(handshake.secrets)
         secret = secrets.hs_initiator if initiators else secrets.hs_responder
         chain = handshake.initiator_chain() if initiators else handshake.responder_chain()
         return Direction(self._suite, secret, chain, secrets.commit)

@@ -110,7 +110,7 @@ class Witnesses:
     def direction_ended(self, stream: int) -> None:
         return
 
-    def session_parted(self, reason: str) -> None:
+    def session_suspended(self, reason: str) -> None:
         return
 
     def session_resumed(self, number: int) -> None:

@@ -144,7 +144,7 @@ class Waiting:
     def assert_over(self, what: object) -> None:
         """The connection is closed, and its end is all that was ever reported."""
         assert self.side.code != ALIVE, what
-        assert self.state in (State.FAREWELL, State.ENDED), what
+        assert self.state in (State.CLOSING, State.ENDED), what
         (only,) = self.side.reports
         assert isinstance(only, ConnectionEnded), what
 
@@ -202,14 +202,16 @@ def test_every_raw_event_behind_a_resume() -> None:
 
 
 def test_only_an_accepted_proof_leads_to_the_open_state() -> None:
-    """As the table has it, and whoever changes it: no other way leads past authentication."""
+    """No other transition of the table leads past authentication."""
     ways = {(state, signal) for (state, signal), to in NEXT.items() if to is State.OPEN}
     plaintext = {(s, Signal.PLAINTEXT_REPLY) for s in (State.EXPECT_HELLO, State.EXPECT_REPLY)}
-    assert ways == {(State.DECIDING, Signal.ACCEPT), *plaintext}
+    resumed = (State.SUSPENDED, Signal.TRANSPORT_RESUMED)
+    assert ways == {(State.DECIDING, Signal.ACCEPT), *plaintext, resumed}
+    assert {state for (state, _), to in NEXT.items() if to is State.SUSPENDED} == {State.OPEN}
     deciding = {(state, signal) for (state, signal), to in NEXT.items() if to is State.DECIDING}
     assert deciding == {(State.EXPECT_PROOF, Signal.PROOF)}
     into_draining = {state for (state, _), to in NEXT.items() if to is State.DRAINING}
-    assert into_draining == {State.OPEN, State.DRAINING}
+    assert into_draining == {State.OPEN, State.SUSPENDED_DRAINING}
 
 
 @pytest.mark.parametrize("place", PLACES)

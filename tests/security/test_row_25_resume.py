@@ -67,7 +67,7 @@ def resumed_once() -> CutPair:
 def test_a_resume_with_any_bit_changed_is_rejected() -> None:
     pair = resumed_once()
     pair.cut()
-    resume = pair.a.core.attempt(pair.now).data_to_send(pair.now)
+    resume = pair.a.core.start_attempt(pair.now).data_to_send(pair.now)
     for changed in flipped(resume):
         fresh, asked = pair.listen(changed)
         answer = pair.answer(fresh, asked)
@@ -75,7 +75,7 @@ def test_a_resume_with_any_bit_changed_is_rejected() -> None:
         # One that cannot be read is a malformed first event.
         assert code in (CloseCode.UNKNOWN_SESSION, CloseCode.PROTOCOL_ERROR)
         assert asked is None or code == CloseCode.UNKNOWN_SESSION
-    assert pair.b.core.is_parted
+    assert pair.b.core.is_suspended
     assert pair.come_back().outcome == "resumed"
     talk(pair, b"third")
 
@@ -94,7 +94,7 @@ def test_a_resumed_with_any_bit_changed_is_refused() -> None:
         again = ResumeAttempt(b"", accept, pair.now)
         again.receive_data(changed, pair.now)
         assert again.outcome == "failed"
-        assert core.is_parted
+        assert core.is_suspended
     assert pair.come_back().outcome == "resumed"
     talk(pair, b"third")
 
@@ -106,11 +106,11 @@ def test_a_reject_that_anybody_can_make_ends_no_session() -> None:
     pair = resumed_once()
     pair.cut()
     for code in (14, 2, 12, 5):
-        attempt = pair.a.core.attempt(pair.now)
+        attempt = pair.a.core.start_attempt(pair.now)
         body = bytes(6) + bytes([CONNECTION, REJECT]) + bytes.fromhex(f"a210{code:02x}116178")
         attempt.receive_data(len(body).to_bytes(4) + body, pair.now)
         assert (attempt.outcome, attempt.code) == ("rejected", code)
-        assert pair.a.core.is_parted
+        assert pair.a.core.is_suspended
     assert pair.come_back().outcome == "resumed"
     talk(pair, b"third")
 
@@ -121,7 +121,7 @@ def test_a_reject_that_anybody_can_make_ends_no_session() -> None:
 def test_all_rejects_are_the_same_to_a_stranger() -> None:
     pair = resumed_once()
     pair.cut()
-    right = pair.a.core.attempt(pair.now).data_to_send(pair.now)
+    right = pair.a.core.start_attempt(pair.now).data_to_send(pair.now)
     answers = set()
     for changed in (
         right[:20] + random_bytes(8) + right[28:],  # another tag
@@ -130,7 +130,7 @@ def test_all_rejects_are_the_same_to_a_stranger() -> None:
     ):
         fresh, asked = pair.listen(changed)
         answers.add(pair.answer(fresh, asked))
-        assert fresh.state.name in ("FAREWELL", "ENDED")
+        assert fresh.state.name in ("CLOSING", "ENDED")
     assert len(answers) == 1
 
 

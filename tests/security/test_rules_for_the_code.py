@@ -287,4 +287,4 @@ def test_no_key_outlives_its_connection(ending: str) -> None:
         side.reports.clear()
     assert [witness.epochs[True] > 0 for witness in witnesses] == [True, True]
     assert kept_keys(witnesses) == []
-    assert {side.core.ended or side.state == "FAREWELL" for side in pair.sides} == {True}
+    assert {side.core.ended or side.state == "CLOSING" for side in pair.sides} == {True}

@@ -114,7 +114,7 @@ class EpochCounter:
     def _ignore(self, *_: object) -> None:
         """The other methods of an observer do nothing."""
 
-    stream_opened = direction_ended = session_parted = session_resumed = _ignore
+    stream_opened = direction_ended = session_suspended = session_resumed = _ignore
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         """It may have been counted when the load ended."""

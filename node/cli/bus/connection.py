@@ -69,7 +69,7 @@ async def kept_open(
 
 async def require_connection(link: Link | None) -> None:
     """Raise BusUnavailableError, after closing it, if a link has no connection."""
-    if link is not None and (link.peer is None or link.peer.is_parted):
+    if link is not None and (link.peer is None or link.peer.is_suspended):
         await link.aclose(graceful=False)  # nothing is to wait for it any more
         raise BusUnavailableError(
             f"cannot use the bus over the {link}: the connection was lost; run the command again "

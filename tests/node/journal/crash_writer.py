@@ -98,7 +98,7 @@ class Counter:
         """The rest is not counted."""
 
     epoch_began = stream_opened = direction_ended = rekeyed = _nothing
-    session_parted = session_resumed = session_ended = _nothing
+    session_suspended = session_resumed = session_ended = _nothing
 
 
 async def journal_under_load(spec: dict[str, Any], shared: mmap.mmap) -> None:

@@ -31,7 +31,7 @@ async def test_an_audit_of_two_nodes_of_which_one_refuses_the_other(
             if parted:
                 proxy.stall()
                 proxy.cut()
-                await eventually(lambda: theirs.peers[0].is_parted)
+                await eventually(lambda: theirs.peers[0].is_suspended)
             await theirs.change_trust(OneOf([]))
             assert theirs.peers == []
             if not parted:

@@ -38,7 +38,7 @@ def offer(node: Node) -> None:
 
 
 def parted_and_unknown(link: Link) -> bool:
-    return link.peer is not None and link.peer.is_parted and link.peer.live.unknown
+    return link.peer is not None and link.peer.is_suspended and link.peer.live.unknown
 
 
 async def test_a_server_that_was_restarted_is_back_at_once() -> None:
@@ -66,7 +66,7 @@ async def test_a_server_that_was_restarted_is_back_at_once() -> None:
                 failed = await started(tasks, lambda: link.call("hang", timeout=None))
                 unknown = await started(tasks, lambda: link.call("hang once", once=True))
                 await server.kill()
-                await eventually(lambda: old.is_parted)
+                await eventually(lambda: old.is_suspended)
                 assert link.is_up
                 waiting = await started(tasks, lambda: link.call("echo", 0))
                 await server.start()
@@ -210,7 +210,7 @@ async def test_leaving_a_link_whose_session_is_unknown(
             anew = server.node
             assert anew is not None
             # A handshake that was given up at its end is a parted session at the server.
-            await eventually(lambda: all(one.is_parted for one in anew.peers))
+            await eventually(lambda: all(one.is_suspended for one in anew.peers))
             await eventually(lambda: not node.peers)
 
     with nothing_left():

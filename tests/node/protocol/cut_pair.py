@@ -49,7 +49,7 @@ class CutPair(Pair):
 
     def ask(self) -> tuple[ResumeAttempt, Connection, ResumeRequested | None]:
         """The initiator dials: its attempt, the responder's new connection and its report."""
-        attempt = self.a.core.attempt(self.now)
+        attempt = self.a.core.start_attempt(self.now)
         resume = attempt.data_to_send(self.now)
         self.resumes.append(resume)
         return attempt, *self.listen(resume)
@@ -65,7 +65,7 @@ class CutPair(Pair):
         """The responder's answer: what goes out on the new transport."""
         if asked is not None:
             core, resume = self.b.core, asked.resume
-            remains = self._remains = self._remains or core.take_remains()
+            remains = self._remains = self._remains or core.take_closed_session()
             if core.resumption is not None and resume.tag in core.resumption.tags:
                 if core.accept_resume(resume, self.now):
                     rest = fresh.hand_over()
@@ -75,7 +75,7 @@ class CutPair(Pair):
             elif remains is not None and resume.tag in remains.tags:
                 last = remains.answer(resume, self.now)
                 if last is not None:
-                    fresh.say_last(last, self.now)
+                    fresh.send_closed_session(last, self.now)
                     return fresh.data_to_send(self.now)
             else:
                 spend_mac(resume)

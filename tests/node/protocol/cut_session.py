@@ -98,11 +98,11 @@ class CutSession:
         pair = self.pair
         for side in pair.sides:
             side.core.receive_eof(pair.now)
-        while pair.a.core.is_parted:
+        while pair.a.core.is_suspended:
             self.dial()
 
     def dial(self) -> None:
-        attempt = self.pair.a.core.attempt(self.pair.now)
+        attempt = self.pair.a.core.start_attempt(self.pair.now)
         self.ask(attempt, attempt.data_to_send(self.pair.now))
 
     def ask(self, attempt: ResumeAttempt, resume: bytes) -> None:
@@ -234,4 +234,4 @@ def check(session: CutSession) -> None:
     """Run it: all is told as without a cut, and the journals verify if there are any."""
     assert session.run().told() == uncut()[0]
     assert session.findings() == []
-    assert not session.pair.a.core.is_parted
+    assert not session.pair.a.core.is_suspended

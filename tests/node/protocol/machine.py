@@ -152,7 +152,7 @@ class Link:
         peer = self.other(side)
         if not self.cut:
             peer.inbox += data
-        if side.connection.state is State.FAREWELL and side.farewell_at is None:
+        if side.connection.state is State.CLOSING and side.farewell_at is None:
             side.farewell_at = self.now
         if side.connection.wants_eof or side.connection.ended:
             peer.inbox_ends = True

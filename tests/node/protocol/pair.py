@@ -19,7 +19,7 @@ from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.event import Event, serialise_raw
 from parley._node.protocol.frames import FrameReader, frame
-from parley._node.protocol.handshake import Handshake, known
+from parley._node.protocol.handshake import Handshake, expect
 from parley._node.protocol.limits import Limits
 from parley._node.protocol.observer import Observer
 from parley._node.protocol.reports import (
@@ -156,16 +156,16 @@ class Side:
 
     @property
     def session(self) -> Session:
-        return known(self.core.session)
+        return expect(self.core.session)
 
     @property
     def channel(self) -> SecureChannel:
-        return known(self.session.secure)
+        return expect(self.session.secure)
 
     @property
     def handshake(self) -> Handshake:
         """The handshake under way."""
-        return known(self.core.opening).handshake
+        return expect(self.core.handshake).handshake
 
     def forge(
         self,
@@ -306,7 +306,7 @@ def send_raw(pair: Pair, event: Event) -> None:
 def assert_ended(receiver: Side, code: CloseCode) -> None:
     """`receiver` ended with `code`, has a Close to send, and handed up nothing."""
     assert receiver.code == code
-    assert receiver.core.state is State.FAREWELL
+    assert receiver.core.state is State.CLOSING
     assert not receiver.events
     assert not receiver.one(ConnectionEnded).remote
 

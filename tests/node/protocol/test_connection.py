@@ -181,7 +181,7 @@ def test_a_graceful_close_sends_what_is_queued_first(plaintext: str) -> None:
         ended = side.one(ConnectionEnded)
         assert (ended.code, ended.text, ended.remote) == (77, "done", remote)
         assert side.reports[-1] is ended
-    assert pair.a.state == "FAREWELL"
+    assert pair.a.state == "CLOSING"
     assert pair.b.core.ended
 
 
@@ -327,14 +327,14 @@ def test_who_sent_close_reads_on_and_discards_for_2_seconds(ending: str) -> None
     core = pair.a.core
     assert core.wants_data
     assert core.wants_eof
-    assert pair.a.state == "FAREWELL"
+    assert pair.a.state == "CLOSING"
     pair.inject(pair.b, 1, 64, 1, b"discarded")
     pair.deliver(pair.a, b"\xff" * 100)
     core.close(pair.now)
     core.abort(pair.now, CloseCode.INTERNAL_ERROR, "again")
     assert core.next_deadline() == pair.now + 2.0
     core.handle_deadline(pair.now + 1.9)
-    assert pair.a.state == "FAREWELL"
+    assert pair.a.state == "CLOSING"
     core.handle_deadline(pair.now + 2.0)
     assert pair.a.state == "ENDED"
     assert core.next_deadline() == float("inf")

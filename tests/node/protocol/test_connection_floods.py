@@ -109,7 +109,7 @@ def test_what_is_of_no_use_has_a_rate(flood: Flood, rate: Rate, sealing: str) ->
     assert pair.a.code == ALIVE
     flood(pair)
     assert pair.a.code == CloseCode.OVERLOADED
-    assert pair.a.state == "FAREWELL"  # it is told so
+    assert pair.a.state == "CLOSING"  # it is told so
 
 
 def test_pings_have_a_rate() -> None:

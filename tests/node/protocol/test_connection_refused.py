@@ -63,10 +63,10 @@ def test_one_that_is_being_closed_hears_nothing_more_either(refusing: int) -> No
 def test_whoever_lost_the_close_does_not_get_it_by_coming_back() -> None:
     pair = talking()
     refuse(pair, pair.b)
-    assert pair.b.core.take_remains() is None
+    assert pair.b.core.take_closed_session() is None
     pair.cut()  # and with it the Close
     assert pair.come_back().outcome == "rejected"
-    assert pair.a.core.is_parted
+    assert pair.a.core.is_suspended
 
 
 def test_a_close_is_right_also_where_bytes_were_to_be_sent_again() -> None:
@@ -93,12 +93,12 @@ def test_a_parted_one_ends_at_once_and_nobody_is_told(refusing: int) -> None:
     refuse(pair, side)
     assert side.take(pair.now) == b""
     assert side.core.state.name == "ENDED"
-    assert side.core.take_remains() is None
+    assert side.core.take_closed_session() is None
     if refusing:
         assert pair.come_back().outcome == "rejected"
     else:
         with pytest.raises(LocalProtocolError):
-            pair.a.core.attempt(pair.now)
+            pair.a.core.start_attempt(pair.now)
 
 
 def test_an_attempt_that_is_under_way_is_void() -> None:

@@ -251,7 +251,7 @@ def test_the_reported_result_has_no_secret() -> None:
     assert agreed.hs is agreed.commit is agreed.rekey is None
     assert not agreed.t1
     assert "exporter" not in repr(agreed)
-    assert pair.a.core.opening is pair.b.core.opening is None  # and with it its secrets
+    assert pair.a.core.handshake is pair.b.core.handshake is None  # and with it its secrets
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)

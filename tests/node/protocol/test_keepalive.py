@@ -117,7 +117,7 @@ def test_without_an_answer_it_is_over_after_15_and_10_seconds() -> None:
     assert len(events_of(pair.a.wire)) == 1  # a Ping, which is sealed
     pair.advance(0.2)
     assert pair.a.code == CloseCode.TIMEOUT
-    assert pair.a.core.state is State.FAREWELL
+    assert pair.a.core.state is State.CLOSING
     assert pair.b.code == ALIVE
 
 

@@ -43,7 +43,7 @@ class Recorder:
     def direction_ended(self, stream: int) -> None:
         """Nothing is made of it."""
 
-    def session_parted(self, reason: str) -> None:
+    def session_suspended(self, reason: str) -> None:
         """Nothing is made of it."""
 
     def session_resumed(self, number: int) -> None:

@@ -259,7 +259,7 @@ class TwoSides(RuleBasedStateMachine):
     def closed_is_closed(self, who: int) -> None:
         """After the end, or while it ends, every request says so and changes nothing."""
         side = self.link.sides[who]
-        if side.connection.state in (State.DRAINING, State.FAREWELL, State.ENDED):
+        if side.connection.state in (State.DRAINING, State.CLOSING, State.ENDED):
             before = side.connection.queued_bytes
             try:
                 side.connection.send(1, 0, 64, 1, b"too late", lbm=False)

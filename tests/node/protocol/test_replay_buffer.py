@@ -185,11 +185,11 @@ def test_a_parted_session_has_its_time() -> None:
     pair = cut_pair()
     pair.cut()
     pair.advance(M - 0.1)
-    assert pair.a.core.is_parted
+    assert pair.a.core.is_suspended
     pair.advance(0.2)
     assert pair.a.code == CloseCode.CONNECTION_LOST
     pair.advance(RESPONDER_PATIENCE - 0.2)
-    assert pair.b.core.is_parted
+    assert pair.b.core.is_suspended
     pair.advance(0.2)
     assert pair.b.code == CloseCode.CONNECTION_LOST
 
@@ -215,13 +215,13 @@ def test_key_updates_of_a_parted_session_are_no_flood_when_they_come() -> None:
 def test_an_attempt_has_five_seconds() -> None:
     pair = cut_pair()
     pair.cut()
-    attempt = pair.a.core.attempt(pair.now)
+    attempt = pair.a.core.start_attempt(pair.now)
     outcomes = []
     for seconds in (RESUME_TIMEOUT - 0.1, RESUME_TIMEOUT):
         attempt.handle_deadline(pair.now + seconds)
         outcomes.append(attempt.outcome)
     assert outcomes == [None, "failed"]
-    assert pair.a.core.is_parted
+    assert pair.a.core.is_suspended
 
 
 def test_what_is_left_of_a_closed_session_has_five_seconds() -> None:
@@ -229,7 +229,7 @@ def test_what_is_left_of_a_closed_session_has_five_seconds() -> None:
     pair.cut()
     resumes = [pair.ask()[-1] for _ in range(2)]
     pair.b.core.close(pair.now)
-    remains = pair.b.core.take_remains()
+    remains = pair.b.core.take_closed_session()
     assert remains is not None
     answers = [
         remains.answer(asked.resume, pair.now + seconds)
@@ -244,8 +244,8 @@ def test_what_is_left_of_a_closed_session_is_not_kept_by_its_core() -> None:
     pair = cut_pair()
     pair.cut()
     pair.b.core.close(pair.now)
-    assert pair.b.core.take_remains() is not None
-    assert pair.b.core.take_remains() is None
+    assert pair.b.core.take_closed_session() is not None
+    assert pair.b.core.take_closed_session() is None
 
 
 def test_silence_before_a_seal_that_is_overdue_parts_the_session() -> None:

@@ -38,7 +38,7 @@ def state(side: Side) -> tuple[Any, ...]:
         return core.state, wire, reports
     kept = resumption.kept
     positions = resumption.received, kept.sent, kept.told, len(kept.again)
-    return core.state, wire, reports, core.is_parted, resumption.count, *positions
+    return core.state, wire, reports, core.is_suspended, resumption.count, *positions
 
 
 class Replayed(CutSession):
@@ -78,7 +78,7 @@ class Replayed(CutSession):
         before = state(pair.a)
         for old in self.answers:
             for said in (old, *self._changed(old[: 4 + int.from_bytes(old[:4])])):
-                attempt = pair.a.core.attempt(pair.now)
+                attempt = pair.a.core.start_attempt(pair.now)
                 attempt.data_to_send(pair.now)
                 attempt.receive_data(said, pair.now)
                 assert attempt.outcome in ("failed", "rejected", None)
@@ -129,7 +129,7 @@ class Stolen(CutSession):
         answer = pair.answer(*pair.listen(resume))
         if answer[10:12] == bytes((CONNECTION, RESUMED)):
             self.thefts += 1
-        if core.is_parted or core.ended:
+        if core.is_suspended or core.ended:
             return  # it was closed, and what it said to its end is all that there was
         sent = bytes(pair.a.wire)
         place = self._random.randrange(len(sent))

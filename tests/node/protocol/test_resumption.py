@@ -35,14 +35,14 @@ def test_a_session_goes_on_over_another_transport() -> None:
     say(pair.a, "lost on its way")
     say(pair.b, "this too")
     pair.cut()
-    assert [side.core.is_parted for side in pair.sides] == [True, True]
+    assert [side.core.is_suspended for side in pair.sides] == [True, True]
     assert (parted(pair.a), parted(pair.b)) == (1, 1)
     say(pair.a, "said meanwhile")
     say(pair.b, "also meanwhile")
     assert pair.a.core.data_to_send(pair.now) == b""
     pair.now += 3
     assert pair.come_back().outcome == "resumed"
-    assert [side.core.is_parted for side in pair.sides] == [False, False]
+    assert [side.core.is_suspended for side in pair.sides] == [False, False]
     assert (resumed(pair.a), resumed(pair.b)) == ([1], [1])
     say(pair.a, "after")
     pair.pump()

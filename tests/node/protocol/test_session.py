@@ -20,7 +20,7 @@ from parley._node.protocol.codes import (
 from parley._node.protocol.limits import BATCH_COUNT, CONTROL_BUFFER
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
-from parley._node.protocol.send_queue import Waker, Wire
+from parley._node.protocol.send_queue import Waker, WriteBuffer
 from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
 from tests.sweep import sweep
 
@@ -28,7 +28,7 @@ EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 
 
 def test_wire_keeps_order_and_counts() -> None:
-    wire = Wire(MemoryBudget(1 << 20), Waker())
+    wire = WriteBuffer(MemoryBudget(1 << 20), Waker())
     wire.write(b"ab")
     wire.write(b"")
     wire.write(b"c")

@@ -7,11 +7,12 @@ import pytest
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.states import (
-    ASKING,
+    AWAITING_DECISION,
     HANDSHAKE,
     LIVE,
     NEXT,
     READING,
+    SUSPENDED,
     Signal,
     State,
     next_state,
@@ -58,12 +59,15 @@ def test_an_encrypted_connection_opens_only_by_a_decision() -> None:
         (State.EXPECT_HELLO, Signal.PLAINTEXT_REPLY),
         (State.EXPECT_REPLY, Signal.PLAINTEXT_REPLY),
         (State.DECIDING, Signal.ACCEPT),
+        (State.SUSPENDED, Signal.TRANSPORT_RESUMED),
     }
+    into_suspended = {state for (state, _), nxt in NEXT.items() if nxt is State.SUSPENDED}
+    assert into_suspended == {State.OPEN}
 
 
-def test_nothing_is_read_while_deciding_or_after_a_farewell() -> None:
-    assert set(State) - ASKING - {State.FAREWELL, State.ENDED} == READING
+def test_nothing_is_read_while_deciding_suspended_or_closing() -> None:
+    assert set(State) - AWAITING_DECISION - SUSPENDED - {State.CLOSING, State.ENDED} == READING
     assert HANDSHAKE.isdisjoint(LIVE)
     for state, signal in NEXT:
-        if state is State.FAREWELL:
+        if state is State.CLOSING:
             assert signal is Signal.END

@@ -69,7 +69,7 @@ class Keeper:
     def direction_ended(self, stream: int) -> None:
         """Nothing is made of it."""
 
-    def session_parted(self, reason: str) -> None:
+    def session_suspended(self, reason: str) -> None:
         """Nothing is made of it."""
 
     def session_resumed(self, number: int) -> None:
@@ -180,7 +180,7 @@ class Replay:
         return dict(info)
 
     @contextmanager
-    def known(self) -> Iterator[None]:
+    def expect(self) -> Iterator[None]:
         """Everything random is the vector's."""
         first_kex, _ = share_in(self.hello)
         replaced = (
@@ -265,7 +265,7 @@ class Replay:
 @vectors("connections", fails=False)
 def test_a_whole_connection(vector: Vector) -> None:
     replay, expected = Replay(vector), vector["expected"]
-    with replay.known():
+    with replay.expect():
         written = list(replay.play())
     assert len(written) == len(replay.events)
     for number, (got, recorded) in enumerate(zip(written, replay.events, strict=True)):
@@ -291,7 +291,7 @@ def test_a_connection_with_one_wrong_event(vector: Vector) -> None:
     of = next(v for v in read("connections")["vectors"] if v["name"] == vector["of"])
     replay = Replay(of)
     refused_by = "responder" if vector["from"] == "initiator" else "initiator"
-    with replay.known():
+    with replay.expect():
         side, _ = next(islice(replay.play(), vector["at"], None))
         assert side == vector["from"]
         before = len(replay.reports[refused_by])

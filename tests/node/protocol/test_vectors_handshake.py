@@ -80,7 +80,7 @@ def assert_reject(side: Side, answers: list[Event], vector: Vector) -> None:
     assert cells[keys.CODE] == code
     assert text.startswith(SENTENCES[code])
     assert vector.get("names", "") in text
-    assert side.core.state is State.FAREWELL
+    assert side.core.state is State.CLOSING
 
 
 @vectors("handshake", of_kind("respond"))

@@ -39,7 +39,7 @@ async def cut_off(proxy: FaultyProxy, server: Node, peers: int) -> None:
     await eventually(lambda: len(server.peers) == peers)
     proxy.stall()
     proxy.cut()
-    await eventually(lambda: all(peer.is_parted for peer in server.peers))
+    await eventually(lambda: all(peer.is_suspended for peer in server.peers))
 
 
 async def test_so_many_of_one_node_id() -> None:
@@ -51,7 +51,7 @@ async def test_so_many_of_one_node_id() -> None:
             await client.connect(proxy.address)
         await cut_off(proxy, server, 4)
         await eventually(lambda: len(server.peers) == 2)
-        assert all(peer.is_parted for peer in server.peers)
+        assert all(peer.is_suspended for peer in server.peers)
 
 
 async def test_so_many_of_all() -> None:
@@ -174,7 +174,7 @@ async def test_all_memory_of_a_suspended_session_counts(when: str) -> None:
         with anyio.fail_after(5):
             await back.closed()
         await eventually(lambda: len(failed) == 20)
-        await eventually(lambda: modest.is_parted)
+        await eventually(lambda: modest.is_suspended)
         assert server.peers == [modest]
         assert suspended_of(server).held < 100_000
         assert back.live.core.memory == 0

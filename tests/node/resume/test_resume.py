@@ -38,7 +38,7 @@ async def test_calls_survive_a_cut(caplog: pytest.LogCaptureFixture) -> None:
         assert await on.peer.call("echo", 1) == 1
         on.proxy.cut()
         assert await on.peer.call("echo", 2) == 2
-        assert (on.peer.resumes, on.peer.is_parted, on.peer.is_open) == (1, False, True)
+        assert (on.peer.resumes, on.peer.is_suspended, on.peer.is_open) == (1, False, True)
         await on.cut()
         assert await on.peer.call("echo", 3) == 3
         assert on.server.peers == [on.back]
@@ -52,7 +52,7 @@ async def test_what_is_asked_while_parted_waits() -> None:
     async with road() as on:
         on.proxy.stall()
         on.proxy.cut()
-        await eventually(lambda: on.peer.is_parted)
+        await eventually(lambda: on.peer.is_suspended)
         assert on.peer.is_open
         answers: list[object] = []
 
@@ -148,7 +148,7 @@ async def test_redialling_does_not_wait_for_the_next_attempt() -> None:
     async with road() as on:
         on.proxy.stall()
         on.proxy.cut()
-        await eventually(lambda: on.peer.is_parted)
+        await eventually(lambda: on.peer.is_suspended)
         on.proxy.resume()
         on.peer.redial()
         assert await on.peer.call("echo", 1) == 1
@@ -261,7 +261,7 @@ async def test_closing_while_parted_takes_no_longer_than_it_may() -> None:
     async with road(resume=0.2) as on:
         on.proxy.stall()
         on.proxy.cut()
-        await eventually(lambda: on.peer.is_parted)
+        await eventually(lambda: on.peer.is_suspended)
         with anyio.fail_after(2):
             await on.peer.close()
         assert not on.client.peers
@@ -285,7 +285,7 @@ async def test_a_session_that_nobody_comes_back_for_ends() -> None:
     async with road(resume=0.1) as on:
         on.proxy.stall()
         on.proxy.cut()
-        await eventually(lambda: on.peer.is_parted)
+        await eventually(lambda: on.peer.is_suspended)
         assert (await on.peer.closed()).code == CloseCode.CONNECTION_LOST
         with pytest.raises(PeerClosedError):
             await on.peer.call("echo")
@@ -298,7 +298,7 @@ async def test_a_node_that_stops_ends_its_parted_sessions_at_once() -> None:
                 peer = await client.connect(proxy.address)
                 await peer.ping()  # something has come, so that it can part
                 back = server.peers[0]
-            await eventually(lambda: peer.is_parted and back.is_parted)
+            await eventually(lambda: peer.is_suspended and back.is_suspended)
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
         assert (await back.closed()).code == CloseCode.CONNECTION_LOST
 
@@ -351,7 +351,7 @@ async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> Non
             await other.listen(str(address.without_node_id()))
             with anyio.fail_after(PATIENCE):
                 await peer.live.changes.until(lambda: peer.live.unknown)
-            assert peer.is_parted
+            assert peer.is_suspended
         peer.live.lost("a new session is there")
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
 
@@ -366,7 +366,7 @@ async def test_a_session_whose_node_was_started_anew_ends_without_delay(
         async with Node(identity, config=config(resume=60.0)) as server:
             address = await server.listen("tcp://127.0.0.1:0")
             peer = await client.connect(address)
-            await eventually(lambda: bool(server.peers) and peer.core.can_part)
+            await eventually(lambda: bool(server.peers) and peer.core.can_suspend)
             server.peers[0].live.lost("its process is gone")
         async with Node(identity, config=config(resume=60.0)) as server:
             await server.listen(address.partition("#")[0])

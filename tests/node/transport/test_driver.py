@@ -93,7 +93,7 @@ class FakeCore:
         self.unread = False
         self.wants_eof = False
         self.ended = False
-        self.is_parted = self.holds_back = False
+        self.is_suspended = self.holds_back = False
         self.deadline = NEVER
         self.fail_in = ""
         self.on_data: Callable[[], None] = lambda: None

@@ -15,13 +15,13 @@ class Parting(Scene):
 
     def part(self, now: float) -> None:
         self.core.told.append("parted")
-        self.core.is_parted = True
+        self.core.is_suspended = True
 
     def resume(self) -> FakeOutlet:
         """Another driver brings a new transport, and bytes of it."""
         giver = Scene()
         giver.connect()
-        self.core.is_parted = False
+        self.core.is_suspended = False
         giver.driver.turns.put(b" kept")
         giver.driver.hand_over(self.driver, b"rest")
         giver.loop.turn()
@@ -112,7 +112,7 @@ def test_a_transport_that_had_ended_when_it_came_is_lost_again() -> None:
     giver.driver.turns.due = True  # it stands in the line
     giver.driver.received(b"x")
     giver.driver.ended()
-    scene.core.is_parted = False
+    scene.core.is_suspended = False
     giver.driver.hand_over(scene.driver, b"")
     scene.loop.turn()
     assert scene.core.told.count("parted") == 2
@@ -151,7 +151,7 @@ def test_a_gate_holds_for_the_new_transport_what_it_held_for_the_last(safe: bool
     scene.driver.ended()
     giver.core.chunks = [b"asked"]
     giver.connect()
-    scene.core.is_parted = False
+    scene.core.is_suspended = False
     scene.core.chunks = [b"first"]  # again, since nobody knows
     giver.driver.hand_over(scene.driver, b"")
     scene.loop.turn()

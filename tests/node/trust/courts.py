@@ -51,13 +51,13 @@ class Court:
         self.proxy.stall()
         self.proxy.cut()
         peers = (self.alice, self.alice_there, self.eve, self.eve_there)
-        await eventually(lambda: all(peer.is_parted for peer in peers))
+        await eventually(lambda: all(peer.is_suspended for peer in peers))
 
     async def alice_stays(self) -> None:
         """Alice is there, and is answered, also if she was parted."""
         assert self.alice_there.is_open
         self.proxy.resume()
-        if self.alice.is_parted:
+        if self.alice.is_suspended:
             self.alice.redial()
         assert await self.alice.call("echo", "still here") == "still here"
         assert self.server.peers == [self.alice_there]

@@ -146,7 +146,7 @@ async def test_a_parted_one(
         await there.alice_stays()
         # What she dials again is answered as if the session had never been.
         await there.eve.live.changes.until(lambda: there.eve.live.unknown)
-        assert there.eve.is_parted
+        assert there.eve.is_suspended
         there.eve.live.lost("she gives up")
 
 

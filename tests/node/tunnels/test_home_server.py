@@ -354,7 +354,7 @@ async def test_it_moves_to_a_direct_address_and_back(
     assert set(asked) == ({f"mdns://{two.bob.node_id}"} if discover else set())
     await two.bob._stop_listening()
     peer.driver.ended()  # the cable is cut
-    await eventually(lambda: bool(peer.path) and not peer.is_parted)
+    await eventually(lambda: bool(peer.path) and not peer.is_suspended)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"
     assert peer.resumes == 2
 

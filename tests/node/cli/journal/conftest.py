@@ -20,9 +20,9 @@ def recorded() -> dict[str, bytes]:
         made.pair.b.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pump()
         if number == 5:
-            made.logs[0].session_parted("no answer")
+            made.logs[0].session_suspended("no answer")
             made.logs[0].session_resumed(1)
-            made.logs[0].session_parted("no answer")
+            made.logs[0].session_suspended("no answer")
             join(made.journals[0], tunnel_record())
         if number == 10:
             for journal in made.journals:

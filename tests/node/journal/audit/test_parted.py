@@ -22,15 +22,15 @@ def resumed() -> Records:
     made = Recorded()
     log, journal = made.logs[1], made.journals[1]
     steps: dict[int, Callable[[], Any]] = {
-        5: lambda: log.session_parted(WHY),
+        5: lambda: log.session_suspended(WHY),
         6: lambda: log.session_resumed(1),
         10: journal.roll,
         11: lambda: log.session_resumed(1),  # its Resumed was lost; the old one seemed alive
         15: lambda: made.pair.a.core.rekey(made.pair.now),
-        16: lambda: log.session_parted(""),
+        16: lambda: log.session_suspended(""),
         17: journal.next_segment,
         18: lambda: log.session_resumed(2),
-        24: lambda: log.session_parted("x" * 9_999),
+        24: lambda: log.session_suspended("x" * 9_999),
     }
     for number in range(25):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
