@@ -64,7 +64,7 @@ class AccountsHere:
     def peer(self, node_id: NodeId) -> Peer | None:
         """The session over which a node is reached, if it is."""
         live = self._accounts.session(node_id)
-        if live is None or not live.is_open or live.is_parted:
+        if live is None or not live.is_open or live.is_suspended:
             return None
         return cast(Peer, live.remote)
 

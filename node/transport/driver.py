@@ -47,7 +47,7 @@ class Core(Protocol):
         """Whether the transport is to be closed."""
 
     @property
-    def is_parted(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether it goes on without its transport, which is to be closed, and waits for
         another."""
 

@@ -69,7 +69,7 @@ async def keep_direct(peer: Peer, by: int, draw: Callable[[], float] = random_fr
         return live.ended is not None
 
     def is_tunnelled() -> bool:
-        return bool(live.path) and not live.is_parted
+        return bool(live.path) and not live.is_suspended
 
     failures, tried = 0, 0.0
     while True:

@@ -290,7 +290,7 @@ class Member:
         a transport is given may go down with it, so that it is not given to one."""
         while True:
             peer = await self._subscription.ready()
-            if not peer.is_parted:
+            if not peer.is_suspended:
                 return peer
             await _not_parted(peer)
 
@@ -314,4 +314,4 @@ class Member:
 
 async def _not_parted(peer: Peer) -> None:
     """Wait until its session goes on, or is over."""
-    await peer.live.changes.until(lambda: not peer.is_parted)
+    await peer.live.changes.until(lambda: not peer.is_suspended)

@@ -23,7 +23,7 @@ from parley._node.apps.codes.code import (
 from parley._node.errors import NotTrustedError, StreamResetError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
-from parley._node.protocol.handshake import known
+from parley._node.protocol.handshake import expect
 from parley._node.protocol.rate_limit import Rate
 from parley._node.remote.remote import Remote
 from parley._node.remote.stream import Stream
@@ -259,7 +259,7 @@ def _session(peer: Peer, code: Code) -> tuple[NodeId, bytes]:
     if agreed is None or agreed.suite is None or peer.node_id is None:
         raise NotTrustedError(f"cannot use a code with {peer}: the connection is not encrypted")
     hash = agreed.suite.hash_algorithm
-    context = code.context(hash, known(agreed.exporter), known(agreed.session_id))
+    context = code.context(hash, expect(agreed.exporter), expect(agreed.session_id))
     return peer.node_id, context
 
 
