@@ -297,7 +297,7 @@ def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -
         "fitting": len(fitting),
         "streams": sum(len(peer.streams) for peer in peers),
         "running": sum(peer.running_calls for peer in peers),
-        "parted": sum(peer.is_parted for peer in peers),
+        "parted": sum(peer.is_suspended for peer in peers),
         "rows": rows,
     }
 
@@ -334,7 +334,7 @@ def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
         "role": shown(peer.role),
         "encrypted": peer.encrypted,
         "dialled": peer.core.initiator,
-        "parted": peer.is_parted,
+        "parted": peer.is_suspended,
         "resumes": peer.resumes,
         "streams": len(peer.streams),
         "running": peer.running_calls,
