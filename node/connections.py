@@ -32,7 +32,7 @@ from parley._node.peer.peer import Peer
 from parley._node.peer.reconnecting import random_fraction
 from parley._node.protocol.config_types import require_number
 from parley._node.registrar import Registrar
-from parley._node.remote.resuming import Dial, Redialling
+from parley._node.remote.resumer import Dial, SessionResumer
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend, Listener
 from parley._node.transport.driver import Driver
@@ -138,7 +138,7 @@ class Connections(Registrar):
         """Let the session of a peer that was dialled go on over these addresses of the same node,
         too; AddressError, ConfigError as `connect`."""
         dials = [self._dial(address) for address in map(Address.parse, addresses)]
-        if isinstance(peer.live.redialling, Redialling):
+        if isinstance(peer.live.redialling, SessionResumer):
             peer.live.redialling.add(dials)
 
     def serve_tunnels(
@@ -216,7 +216,9 @@ class Connections(Registrar):
         peer = self._peer(policy, "stream", initiator=True, resumable=redial is not None)
         if redial is not None:
             dials = [stream_dial(redial, backend)]
-            peer.live.redialling = Redialling(peer.live, dials, proof(peer, self._anew("stream")))
+            peer.live.redialling = SessionResumer(
+                peer.live, dials, proof(peer, self._anew("stream"))
+            )
         await open_over(peer, stream)
         return peer
 

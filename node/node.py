@@ -33,10 +33,10 @@ from parley._node.protocol.observer import Observer
 from parley._node.remote.session_table import SessionTable
 from parley._node.transport.backend import Backend, Clock
 from parley._node.transport.callables import require_callable
-from parley._node.transport.conditions import Changes, turn_of
+from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.driver import Driver
-from parley._node.transport.metrics import LoopReadings
-from parley._node.transport.task_scope import Ground
+from parley._node.transport.metrics import LoopCollector
+from parley._node.transport.task_scope import TaskScope
 from parley._node.trust.admission import Admission, address_key
 from parley._node.trust.decision import Deciding
 from parley._node.trust.policies import AcceptHook, AnyPeer, Decider, TrustPolicy
@@ -119,8 +119,8 @@ class Node(Changing):
         self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
         # In the order of their acceptance: among the peers of one address the oldest goes first.
         self._half_open: FairSlots[Peer] = FairSlots(lambda peer: 0.0, idle=0.0)
-        self._changes = Changes(lambda: self._running().waiter())
-        self._ground = Ground("the node", clock)
+        self._changes = Condition(lambda: self._running().waiter())
+        self._ground = TaskScope("the node", clock)
         self._endings = ConnectionLog()
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
@@ -129,7 +129,7 @@ class Node(Changing):
             self.config, self._peers, self._admission, self._sessions, self._held, self._once
         )
         self.metrics.add(self._readings.families)
-        self._loop_readings = LoopReadings(self._running, self.metrics)
+        self._loop_readings = LoopCollector(self._running, self.metrics)
         if journal is not None:
             self.metrics.add(journal.families)
 
@@ -259,7 +259,7 @@ class Node(Changing):
         for peers in self._inner_first():
             for peer in peers:
                 peer.live.drop(CloseCode.GOING_AWAY)
-            await turn_of(self._running())  # what they say has to be on its way
+            await yield_to_loop(self._running())  # what they say has to be on its way
         with anyio.move_on_after(HASTY_TIMEOUT):
             await self._changes.until(lambda: not self._peers)
 

@@ -21,7 +21,7 @@ from parley._node.peer.subscription import Subscription
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.session_table import SessionTable
-from parley._node.remote.stream import Inbox, Stream, StreamEvent
+from parley._node.remote.stream import ReceiveQueue, Stream, StreamEvent
 from parley._node.server.federation import Federation
 from parley._node.testing.proxy import FaultyProxy
 from parley._node.transport.address import Address
@@ -74,12 +74,12 @@ def reviews_of(node: Node) -> Reviews:
     return node._reviews
 
 
-def received_bytes_of(stream: Stream) -> Inbox[bytes]:
+def received_bytes_of(stream: Stream) -> ReceiveQueue[bytes]:
     """Return the received bytes that nothing has read yet."""
     return stream._bytes
 
 
-def received_events_of(stream: Stream) -> Inbox[StreamEvent]:
+def received_events_of(stream: Stream) -> ReceiveQueue[StreamEvent]:
     """Return the received events that nothing has read yet."""
     return stream._events
 

@@ -18,7 +18,7 @@ from parley._node.bus.redis.format import DOCUMENTED, DOCUMENTED_PER_API, LIGHTB
 from parley._node.bus.store import Store
 from parley._node.errors import AddressError, ConfigError
 from parley._node.logs import needs_extra
-from parley._node.transport.task_scope import Ground
+from parley._node.transport.task_scope import TaskScope
 
 REDIS_SCHEMES: Final = ("redis", "rediss", "redis+unix")
 _EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., redis+unix:///PATH"
@@ -60,7 +60,7 @@ async def open_bus(
             cannot be opened.
     """
     store, settings = open_store(url, config)
-    ground = Ground("the bus")
+    ground = TaskScope("the bus")
     backend = await ground.enter()
     try:
         bus = Bus(store, settings, loop=lambda: backend)

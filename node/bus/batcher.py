@@ -19,7 +19,7 @@ from parley._node.bus.errors import (
     InvalidEventError,
 )
 from parley._node.errors import ParleyError
-from parley._node.transport.conditions import turn_of
+from parley._node.transport.conditions import yield_to_loop
 from parley._node.transport.loop import Loop, Waiter
 
 # Errors that one item alone may have caused, and that say that nothing was done. After any other
@@ -131,7 +131,7 @@ class Batcher(Generic[Item, Answer]):
                 self._start()  # for what there was no room for
                 await self._ask(taken)
                 self._is_due = True
-                await turn_of(self._loop)  # callers that were answered go together again
+                await yield_to_loop(self._loop)  # callers that were answered go together again
         except get_cancelled_exc_class():
             while self._shares:
                 self._shares.popleft().waiter.wake()  # the loop ends

@@ -26,8 +26,8 @@ from parley._node.bus.model import (
 )
 from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes
-from parley._node.transport.task_scope import Job
+from parley._node.transport.conditions import Condition
+from parley._node.transport.task_scope import SingleTask
 
 
 class Store(Protocol):
@@ -169,8 +169,8 @@ class LazyStore:
         self.is_closed = False
         self.closed_because = "the bus is closed"
         self._loop = loop
-        self._changes = Changes(lambda: loop().waiter())
-        self._opening: Job | None = None
+        self._changes = Condition(lambda: loop().waiter())
+        self._opening: SingleTask | None = None
         self._error: ParleyError | None = None
 
     @property
@@ -184,7 +184,7 @@ class LazyStore:
             self.require_not_closed()
             opening = self._opening
             if opening is None:
-                opening = self._opening = Job(self.loop, self._changes)
+                opening = self._opening = SingleTask(self.loop, self._changes)
             # In a task of its own: the first caller may be cancelled while others wait.
             opening.start(self._open)
             await self._changes.until(lambda: not opening.running)

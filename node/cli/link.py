@@ -23,7 +23,7 @@ from parley._node.peer.link import Link
 from parley._node.peer.peer import Peer
 from parley._node.peer.reconnecting import is_lasting
 from parley._node.protocol.codes import CloseCode
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 
 # The links' own, which has a line for each dial that failed.
 _log: Final = logging.getLogger("parley.link")
@@ -196,7 +196,7 @@ class LinkNews:
         await self._tell(text, "connected", **described(peer), seconds=seconds)
         return peer
 
-    async def _until(self, changes: Changes, condition: Callable[[], bool]) -> None:
+    async def _until(self, changes: Condition, condition: Callable[[], bool]) -> None:
         """Wait for `condition`, but no longer than patience lasts."""
         left = None
         if self._patience is not None and self._since is not None:

@@ -16,7 +16,7 @@ import anyio
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.discovery.announcement import FoundNode, require_name
-from parley._node.discovery.mdns import own_loop
+from parley._node.discovery.mdns import thread_loop
 from parley._node.errors import AddressError, ConfigError, UnreachableError
 from parley._node.logs import needs_extra
 from parley._node.transport.address import Address
@@ -68,7 +68,7 @@ async def announce(
     mdns = _mdns()
     require_name(name)
     _require_interfaces(interfaces)
-    async with own_loop() as loop:
+    async with thread_loop() as loop:
         announcer = mdns.Announcer(node.node_id, name, interfaces, server=server, slot=slot)
         try:
             if not await loop.run(announcer.start, _listeners(node)):
@@ -95,7 +95,7 @@ async def find(
     """
     mdns = _mdns()
     _require_search(seconds, interfaces)
-    async with own_loop() as loop:
+    async with thread_loop() as loop:
         found, left_out = await loop.run(mdns.browse, seconds, interfaces, slot)
     if left_out:
         logger.warning(
@@ -131,7 +131,7 @@ async def resolve(
         )
     mdns = _mdns()
     _require_search(seconds, interfaces)
-    async with own_loop() as loop:
+    async with thread_loop() as loop:
         found: FoundNode | None = await loop.run(mdns.ask_for, node_id, seconds, interfaces)
     if found is None:
         raise UnreachableError(f"nobody on the local network announces {node_id}")

@@ -248,7 +248,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class OwnLoop:
+class ThreadLoop:
     """Runs coroutines in the other thread's loop."""
 
     __slots__ = ("_portal",)
@@ -273,12 +273,12 @@ class OwnLoop:
 
 
 @asynccontextmanager
-async def own_loop() -> AsyncIterator[OwnLoop]:
+async def thread_loop() -> AsyncIterator[ThreadLoop]:
     """A loop that lives until the block is left, by which time its thread has ended."""
     thread = start_blocking_portal("asyncio")
     portal = await to_thread.run_sync(thread.__enter__)
     try:
-        yield OwnLoop(portal)
+        yield ThreadLoop(portal)
     finally:
         with CancelScope(shield=True):
             await to_thread.run_sync(thread.__exit__, None, None, None)

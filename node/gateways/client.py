@@ -19,8 +19,8 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import CLOSE_LINGER
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
-from parley._node.transport.task_scope import Ground
-from parley._node.transport.transport import StreamOutlet
+from parley._node.transport.task_scope import TaskScope
+from parley._node.transport.transport import StreamTransport
 
 G = TypeVar("G", bound=Guest)
 
@@ -57,7 +57,7 @@ class DialectClient(ReconnectingClient[G]):
         super().__init__(f"client of {self._place}", pauses)
         self._timeout = timeout
         self._redials = pauses is not None
-        self._ground = Ground("the client")
+        self._ground = TaskScope("the client")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._place}>"
@@ -170,7 +170,7 @@ class DialectClient(ReconnectingClient[G]):
                 with anyio.fail_after(self._timeout):
                     await self.backend.connect(self._target, lambda: guest.driver)
             else:
-                StreamOutlet(self._target, guest.driver, self.backend)
+                StreamTransport(self._target, guest.driver, self.backend)
         except BaseException as error:
             guest.drop()
             if isinstance(error, TimeoutError):

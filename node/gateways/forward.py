@@ -24,7 +24,7 @@ from parley._node.peer.reconnecting import RetryLoop, random_fraction
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.transport.address import Address
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 from parley._node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.forward")
@@ -77,7 +77,7 @@ class Forward:
         self._said = ""  # why there is no link, as the log has it
         self._without = 0.0
         self._since = 0.0  # when the link came or went
-        self._changes = Changes(lambda: node.backend.waiter())
+        self._changes = Condition(lambda: node.backend.waiter())
         self._redial = RetryLoop(self._attempt, self._again, pauses=pauses, draw=draw)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import Remote
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 from parley._node.transport.driver import Driver
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
@@ -66,7 +66,7 @@ class Guest(ABC):
         self._violations = violations
         self._ended: ConnectionEnded | None = None
         self._gone = False
-        self._changes = Changes(backend.waiter)
+        self._changes = Condition(backend.waiter)
         self.driver = Driver(
             core, backend, self._take_all, self._next_deadline, self._handle_deadline
         )

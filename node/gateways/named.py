@@ -45,7 +45,7 @@ from parley._node.registrar import Registrar
 from parley._node.remote.emission import Emission
 from parley._node.remote.requests import NamedEvent
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import left_after, turn_of
+from parley._node.transport.conditions import wait_within, yield_to_loop
 from parley._node.transport.loop import Runner
 
 logger = logging.getLogger("parley.gateway")
@@ -56,7 +56,7 @@ FORMATS: Final[tuple[FormatName, ...]] = ("msgpack", "json", "raw")
 
 
 @dataclass(frozen=True, slots=True)
-class NamedTerms:
+class NamedOptions:
     """What one side brings to a connection: the `handlers` for events of the other side, the
     `format` of our events and replies unless told, and `limits`."""
 
@@ -72,7 +72,7 @@ class NamedTerms:
         flavour: FlavourName,
         format: FormatName,
         limits: DialectLimits | None,
-    ) -> "NamedTerms":
+    ) -> "NamedOptions":
         """Check what a user gave.
 
         Raises:
@@ -99,7 +99,7 @@ class NamedPeer(Guest):
         self,
         backend: Backend,
         name: str,
-        terms: NamedTerms,
+        terms: NamedOptions,
         *,
         on_over: Callable[["NamedPeer"], None] | None = None,
         total: MemoryBudget | None = None,
@@ -307,7 +307,7 @@ class NamedReplies:
         self._said += len(data) + EVENT_COST
         if self._said > TURN_SIZE:
             self._said = 0
-            await turn_of(self._peer.backend)
+            await yield_to_loop(self._peer.backend)
 
 
 class NamedEmitter:
@@ -330,7 +330,7 @@ class NamedEmitter:
         """Wait while too much waits to be written; CallTimeout if it takes too long."""
         if self.has_room:
             return timeout
-        return await left_after(self._peer.driver.room, timeout, self.backend.now)
+        return await wait_within(self._peer.driver.room, timeout, self.backend.now)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
         """Send an event to which no reply is wanted."""
@@ -393,7 +393,7 @@ class NamedGateway(DialectServer[NamedPeer]):
         limits: DialectLimits | None = None,
     ) -> None:
         self.node = node
-        self._terms = terms = NamedTerms.of(node.handlers, flavour, format, limits)
+        self._terms = terms = NamedOptions.of(node.handlers, flavour, format, limits)
         self.flavour = terms.flavour
         self.format = terms.format
         self.limits = terms.limits
@@ -472,7 +472,7 @@ class NamedClient(DialectClient[NamedPeer]):
         """
         super().__init__(address, timeout, pauses)
         self.offering = offering or Registrar(NodeConfig(), lambda: self._ground.backend)
-        self._terms = NamedTerms.of(self.offering.handlers, flavour, format, limits)
+        self._terms = NamedOptions.of(self.offering.handlers, flavour, format, limits)
 
     @property
     def peer(self) -> NamedPeer:

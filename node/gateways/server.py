@@ -22,7 +22,7 @@ from parley._node.protocol.limits import CLOSE_LINGER
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend, Listener
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 from parley._node.transport.driver import Driver
 from parley._node.trust.admission import address_key
 
@@ -35,7 +35,7 @@ CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 access = logging.getLogger("parley.access")
 
 
-class Gateway:
+class PlaintextListener:
     """The listening addresses of one dialect, by which `most_clients` may be connected.
 
     `accept` makes a driver for each connection, and is told where it comes from. Remote addresses
@@ -157,9 +157,9 @@ class DialectServer(ABC, Generic[G]):
         self.account = MemoryBudget(memory)
         self._what = what
         self._most_clients = clients
-        self._gateway: Gateway | None = None
+        self._gateway: PlaintextListener | None = None
         self._guests: dict[Driver, G] = {}
-        self._changes = Changes(lambda: self.backend.waiter())
+        self._changes = Condition(lambda: self.backend.waiter())
 
     # Where it listens, and who is connected.
 
@@ -201,7 +201,7 @@ class DialectServer(ABC, Generic[G]):
         """Start; raises ParleyError if it is running already, or its node is not."""
         if self._gateway is not None:
             raise ParleyError(f"{self._what} is running already")
-        self._gateway = Gateway(
+        self._gateway = PlaintextListener(
             await self._enter(),
             self._accept,
             self._most_clients,
@@ -269,7 +269,7 @@ class DialectServer(ABC, Generic[G]):
             self._gateway.left(guest.driver)
         self._changes.notify()
 
-    def _running(self) -> Gateway:
+    def _running(self) -> PlaintextListener:
         if self._gateway is None:
             raise ParleyError(f"{self._what} is not running: use `async with`")
         return self._gateway

@@ -22,7 +22,7 @@ from parley._node.remote import access_log as access
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call
-from parley._node.transport.conditions import turn_of
+from parley._node.transport.conditions import yield_to_loop
 from parley._node.transport.loop import Waiter
 
 logger = logging.getLogger("parley.peer")
@@ -198,7 +198,7 @@ async def send_items(
             yielded += len(payload) + EVENT_COST
             if yielded > TURN_SIZE:
                 yielded = 0
-                await turn_of(live.backend)
+                await yield_to_loop(live.backend)
     return ResultCode.ACCEPTED, None
 
 
@@ -210,7 +210,7 @@ async def run_items(live: LiveConnection, items: AsyncGenerator[Any, Any]) -> Ou
             yielded += EVENT_COST
             if yielded > TURN_SIZE:
                 yielded = 0
-                await turn_of(live.backend)
+                await yield_to_loop(live.backend)
     return ResultCode.ACCEPTED, None
 
 

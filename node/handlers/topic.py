@@ -31,7 +31,7 @@ from parley._node.protocol.event_types import EPOCH_SIZE
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call, Request
 from parley._node.transport.callables import require_callable
-from parley._node.transport.conditions import Changes, turn_of
+from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.loop import Loop
 
 
@@ -176,7 +176,7 @@ class Topic(Generic[N]):
         self._state = state
         self._state_failures = RateLimitedLogger()
         self._flush_due = False
-        self._changes = Changes(lambda: loop().waiter())
+        self._changes = Condition(lambda: loop().waiter())
         self._fanout.on_room = self._changes.notify
         self._feeds: set[Feed] = set()  # also those that are finishing
         self._taps: dict[Tap, None] = {}
@@ -448,7 +448,7 @@ class Topic(Generic[N]):
         """Let the loop turn; then wait while subscribers are at their mark."""
         fanout = self._fanout
         fanout.flush()
-        await turn_of(self._loop())
+        await yield_to_loop(self._loop())
         if not fanout.crowded or not self._patience:
             fanout.give_up()
             return

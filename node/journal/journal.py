@@ -35,7 +35,7 @@ from parley._node.journal.session_log import SessionLog
 from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import MetricFamily, family
 from parley._node.transport.backend import Backend
-from parley._node.transport.transport import Gate
+from parley._node.transport.transport import WriteBarrier
 
 logger = logging.getLogger("parley.journal")
 
@@ -239,7 +239,7 @@ class Journal:
         self._run, self._taken = None, False
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> WriteBarrier:
         """Where connections wait while the buffer is full, or for the disk (`fsync="always"`)."""
         run = self._run
         if run is None:

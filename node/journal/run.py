@@ -21,7 +21,7 @@ from parley._node.journal.segment_writer import NEVER, RecordBuffer, SegmentWrit
 from parley._node.journal.segments import lock_name, parse_name, run_start
 from parley._node.transport.backend import Backend
 from parley._node.transport.loop import Waiter
-from parley._node.transport.transport import Gate
+from parley._node.transport.transport import WriteBarrier
 
 SOFTWARE: Final = "parley"
 
@@ -53,9 +53,9 @@ class Run:
         self.buffer = buffer = RecordBuffer()
         buffer.watched = self._holding
         if self._holding:
-            self.gate = Gate(lambda: buffer.appended, lambda: buffer.synced)
+            self.gate = WriteBarrier(lambda: buffer.appended, lambda: buffer.synced)
         else:
-            self.gate = Gate()
+            self.gate = WriteBarrier()
         self.writer = SegmentWriter(
             buffer,
             settings,

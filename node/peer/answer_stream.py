@@ -19,7 +19,7 @@ from parley._node.messaging.outgoing_requests import Asking, ChunkInbox, Outgoin
 from parley._node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.remote.live_connection import LiveConnection
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 
 
 class AnswerStream(Generic[D]):
@@ -54,7 +54,7 @@ class AnswerStream(Generic[D]):
         self._inbox: ChunkInbox | None = None
         self._closed = False
         self._began = 0.0
-        self._changes = Changes(live.backend.waiter)
+        self._changes = Condition(live.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:

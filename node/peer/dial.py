@@ -13,11 +13,11 @@ from parley._node.errors import ConfigError, HandshakeError, UnreachableError
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.states import State
-from parley._node.remote.resuming import DIAL_TIMEOUT, Dial, Prove, Redialling
+from parley._node.remote.resumer import DIAL_TIMEOUT, Dial, Prove, SessionResumer
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
-from parley._node.transport.transport import StreamOutlet
+from parley._node.transport.transport import StreamTransport
 from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy, decider
 
 
@@ -70,7 +70,7 @@ async def open_peer(
     """Dial until one of the ways leads to an answer, and do the handshake there; raises as
     `Node.connect`. `anew` makes another peer, in case that the session is not known any more."""
     backend = peer.backend
-    redialling = peer.live.redialling = Redialling(peer.live, dials, proof(peer, anew))
+    redialling = peer.live.redialling = SessionResumer(peer.live, dials, proof(peer, anew))
     with given_up(peer):
         with anyio.move_on_after(timeout) as scope:
             redialling.next = await _dial(peer, dials, backend.now() + timeout)
@@ -95,7 +95,7 @@ async def _dial(peer: Peer, dials: Sequence[Dial], until: float) -> int:
 
 async def open_over(peer: Peer, stream: ByteStream) -> None:
     """Do the handshake over a byte stream, on either side; raises as `Node.connect`."""
-    StreamOutlet(stream, peer.driver, peer.backend)
+    StreamTransport(stream, peer.driver, peer.backend)
     with given_up(peer):
         await peer.live.opened()
 
@@ -109,7 +109,7 @@ def stream_dial(redial: Callable[[], Awaitable[ByteStream]], backend: Backend) -
         if driver is None:
             await anyio.aclose_forcefully(stream)
         else:
-            StreamOutlet(stream, driver, backend)
+            StreamTransport(stream, driver, backend)
 
     return dial
 

@@ -41,7 +41,7 @@ from parley._node.protocol.states import State
 from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import turn_of
+from parley._node.transport.conditions import yield_to_loop
 from parley._node.trust.policies import AcceptHook, TrustPolicy, decider, one_only
 
 if TYPE_CHECKING:
@@ -382,7 +382,7 @@ class Link(ReconnectingClient[Peer], LinkRequests):
         if graceful and self._usable() is not None:
             await self.close_buses()
         self._finish()
-        await turn_of(self.backend)  # what was begun a moment ago has to run to be ended
+        await yield_to_loop(self.backend)  # what was begun a moment ago has to run to be ended
 
     def redial(self) -> None:
         """The network has changed: make a new transport for the session now or, while the link is

@@ -27,8 +27,8 @@ from parley._node.peer.subscription import Batches, OnMalformed, Subscription, c
 from parley._node.protocol.codes import ResultCode
 from parley._node.transport.backend import Backend
 from parley._node.transport.callables import require_callable
-from parley._node.transport.conditions import Changes, left_after, pause
-from parley._node.transport.task_scope import Job
+from parley._node.transport.conditions import Condition, pause, wait_within
+from parley._node.transport.task_scope import SingleTask
 
 
 class LinkSessions(Protocol):
@@ -135,8 +135,8 @@ class LinkSubscription(Generic[D]):
         self._told, self._read_any = True, False
         self._error: Exception | None = None
         self._left = False
-        self._job: Job | None = None
-        self._changes = Changes(lambda: link.backend.waiter())
+        self._job: SingleTask | None = None
+        self._changes = Condition(lambda: link.backend.waiter())
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:
@@ -205,7 +205,7 @@ class LinkSubscription(Generic[D]):
                 has ended it. ParleyError: it isn't entered yet.
         """
         self._require_begun()
-        await left_after(
+        await wait_within(
             lambda: self._changes.until(lambda: self.is_over or self._is_subscribed),
             timeout,
             self._link.backend.now,
@@ -238,7 +238,7 @@ class LinkSubscription(Generic[D]):
         except BaseException:
             link.parted(self)
             raise
-        self._job = Job(link.backend, self._changes)
+        self._job = SingleTask(link.backend, self._changes)
         self._job.start(self._keep)
         return self
 

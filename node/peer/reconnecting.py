@@ -29,10 +29,10 @@ from parley._node.protocol.errors import LocalProtocolError, ProtocolError
 from parley._node.remote.emission import Emitter
 from parley._node.transport.backend import Backend
 from parley._node.transport.callables import require_callable
-from parley._node.transport.conditions import Changes, is_async, left_after, pause_until
+from parley._node.transport.conditions import Condition, is_async, pause_until, wait_within
 from parley._node.transport.driver import Driver
 from parley._node.transport.loop import Runner
-from parley._node.transport.task_scope import Job
+from parley._node.transport.task_scope import SingleTask
 
 logger = logging.getLogger("parley.link")
 
@@ -170,10 +170,10 @@ class RetryLoop:
         self._draw = draw
         self._established: float | None = None
         self._loop: Backend | None = None
-        self._job: Job | None = None
+        self._job: SingleTask | None = None
         self._finishing = False
         self._at_once = False
-        self._changes = Changes(lambda: self._running().waiter())
+        self._changes = Condition(lambda: self._running().waiter())
 
     @property
     def is_over(self) -> bool:
@@ -187,7 +187,7 @@ class RetryLoop:
             raise ParleyError("it is dialling already")
         self._loop, self.failures = loop, 0
         self._finishing, self._established = False, None
-        self._job = Job(loop, self._changes)
+        self._job = SingleTask(loop, self._changes)
         self._job.start(self._run)
 
     def established(self) -> None:
@@ -301,7 +301,7 @@ class ReconnectingClient(ABC, Generic[C]):
         self.sessions = 0
         self.attempts = 0
         self.pause = 0.0
-        self.changes = Changes(lambda: self.backend.waiter())
+        self.changes = Condition(lambda: self.backend.waiter())
         self._what = what
         self._loop: Backend | None = None
         self._current: C | None = None
@@ -383,7 +383,7 @@ class ReconnectingClient(ABC, Generic[C]):
             elif current.driver.has_room:
                 return current, timeout
             else:
-                timeout = await left_after(current.driver.room, timeout, self.backend.now)
+                timeout = await wait_within(current.driver.room, timeout, self.backend.now)
 
     @abstractmethod
     def over_error(self) -> ParleyError:
@@ -440,7 +440,7 @@ class ReconnectingClient(ABC, Generic[C]):
             raise LocalProtocolError(f"{MOST_WAITING:,} wait for the connection already")
         self._waiting += 1
         try:
-            left = await left_after(
+            left = await wait_within(
                 lambda: self.changes.until(lambda: self._usable() is not None or self.is_over),
                 timeout,
                 self.backend.now,

@@ -47,7 +47,7 @@ from parley._node.protocol.limits import ANSWER_PATIENCE, EVENT_COST, ONCE_RESUL
 from parley._node.remote.access_log import log_refused
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.requests import Call, CallHandler, NamedEvent
-from parley._node.transport.conditions import turn_of
+from parley._node.transport.conditions import yield_to_loop
 
 logger = logging.getLogger("parley.peer")
 
@@ -602,7 +602,7 @@ class NativeReplies:
         self._said += len(body) + EVENT_COST
         if self._said > TURN_SIZE:
             self._said = 0
-            await turn_of(live.backend)
+            await yield_to_loop(live.backend)
 
     async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Reply with each of what the handler yields."""

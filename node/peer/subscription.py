@@ -33,7 +33,7 @@ from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolErr
 from parley._node.protocol.reports import StreamReset
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.callables import require_callable
-from parley._node.transport.conditions import Changes, left_after
+from parley._node.transport.conditions import Condition, wait_within
 
 # Windows of the stream by which a subscription can be behind the fastest.
 MOST_BEHIND = 2
@@ -216,7 +216,7 @@ class Subscription(Generic[D]):
         self._over = False
         self._error: StreamResetError | PeerClosedError | None = None
         self._lost_at_end = 0
-        self._changes = Changes(live.backend.waiter)
+        self._changes = Condition(live.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
     @property
@@ -321,7 +321,7 @@ class Subscription(Generic[D]):
         asked, changes, timeout = self._topics.asked, self._live.changes, self._timeout
         if self.topic in asked:
             # Whether this one can join is known once the other is accepted, refused or cancelled.
-            timeout = await left_after(
+            timeout = await wait_within(
                 lambda: changes.until(lambda: self.topic not in asked),
                 timeout,
                 self._live.backend.now,

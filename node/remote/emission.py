@@ -22,7 +22,7 @@ from parley._node.messaging.named_events import UNREAD, OutgoingEmit, Reply, che
 from parley._node.messaging.payloads import Payload
 from parley._node.protocol.codes import LOST, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 from parley._node.transport.loop import Loop
 
 # Seconds that `reply` waits unless it says otherwise; `replies` where nothing ends them.
@@ -180,7 +180,7 @@ class Replies:
         self._emission = emission
         self._emitter = emission._emitter
         self._timeout = timeout
-        self._changes = Changes(self._emitter.backend.waiter)
+        self._changes = Condition(self._emitter.backend.waiter)
         self._emit = OutgoingEmit(self._changes.notify)
         self._begun = False
         self._closed = False

@@ -23,7 +23,7 @@ from parley._node.protocol.states import State
 from parley._node.remote import access_log as access
 from parley._node.remote.remote import Remote
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes, left_after
+from parley._node.transport.conditions import Condition, wait_within
 from parley._node.transport.driver import Driver
 from parley._node.transport.loop import Waiter
 
@@ -79,7 +79,7 @@ class RoundTrip:
         self._smoothed += (seconds - self._smoothed) / 8
 
 
-class Redials(Protocol):
+class Resumer(Protocol):
     """What makes new transports for a session that was dialled here."""
 
     def begin(self) -> None:
@@ -176,7 +176,7 @@ class LiveConnection:
         self.gone = False
         self.draining = False
         self.rekeys = [0, 0]
-        self.changes = Changes(backend.waiter)
+        self.changes = Condition(backend.waiter)
         self.on_change: Callable[[], None] = lambda: None
         self.resumes = 0
         self.asks_anew = True
@@ -184,7 +184,7 @@ class LiveConnection:
         self.parted_for = 0.0
         self.found_by: tuple[bytes, ...] = ()
         self.unknown = False
-        self.redialling: Redials | None = None
+        self.redialling: Resumer | None = None
         self.became: LiveConnection | None = None
         self.made_at = backend.now()
         self._parted_at = 0.0
@@ -239,7 +239,7 @@ class LiveConnection:
         """
         if self.driver.has_room:
             return timeout
-        return await left_after(self.driver.room, timeout, self.backend.now)
+        return await wait_within(self.driver.room, timeout, self.backend.now)
 
     # Stream 0.
 

@@ -1,8 +1,6 @@
-"""A stream of a connection: bytes (anyio's `ByteStream`, over 2/5 Data) next to events of
-the application, some of which ask and are answered by async id.
+"""A stream of a connection: a byte stream and typed events, some of them requests.
 
-What waits here ends with the stream, at once, with its code. What came is kept by `Inbox`, which
-request an answer belongs to by `StreamRequests`.
+When the stream ends, everything that waits on it fails immediately with the stream's code.
 """
 
 from collections import deque
@@ -26,7 +24,7 @@ from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.protocol.reports import EventReceived
 from parley._node.remote.live_connection import LiveConnection
-from parley._node.transport.conditions import Changes, left_after
+from parley._node.transport.conditions import Condition, wait_within
 from parley._node.transport.loop import Waiter
 
 # One Data event at most, so that no stream's turn is long (section 8): what one flush takes.
@@ -40,7 +38,7 @@ T = TypeVar("T")
 READS_PER_TURN: Final = 64
 
 
-class Inbox(Generic[T]):
+class ReceiveQueue(Generic[T]):
     """Things of one kind, in their order, for one reader at a time.
 
     `end` is what the reader meets after the last of them, an exception or its type; None
@@ -130,7 +128,7 @@ SMALL_EVENTS_SIZE = 32 * 1024
 EVENTS_PER_TURN = 16
 
 
-class StreamRoom:
+class SendLimiter:
     """The room of a stream. `check` raises once nothing may be sent any more."""
 
     __slots__ = ("_check", "_live", "_queued", "_since", "_stream", "_turn", "_writer")
@@ -252,7 +250,7 @@ class StreamEvent:
         self.async_id = event.async_id
         self._request = request
         self._cells: Mapping[int, Value] | None = None
-        self._changes: Changes | None = None
+        self._changes: Condition | None = None
 
     def __repr__(self) -> str:
         number = f" #{self.async_id}" if self.async_id else ""
@@ -291,7 +289,7 @@ class StreamEvent:
         request = self._request
         if request is not None and not request.over:
             if self._changes is None:
-                self._changes = Changes(self.stream.live.backend.waiter)
+                self._changes = Condition(self.stream.live.backend.waiter)
                 request.on_over = self._changes.notify
             await self._changes.until(lambda: request.over)
 
@@ -375,15 +373,15 @@ class Stream(ByteStream):
         self.label = label
         self.answers = answers
         self.carries = carries
-        self._bytes: Inbox[bytes] = Inbox(live, stream_id)
-        self._events: Inbox[StreamEvent] = Inbox(live, stream_id)
+        self._bytes: ReceiveQueue[bytes] = ReceiveQueue(live, stream_id)
+        self._events: ReceiveQueue[StreamEvent] = ReceiveQueue(live, stream_id)
         self._position = 0  # how much of the first bytes was taken
         self._eof = False
         self._finished = False
         self._closed = False
         self._error: StreamResetError | PeerClosedError | None = None
         self._sending = anyio.ResourceGuard("sending to")
-        self._room = StreamRoom(live, stream_id, self._require_sendable)
+        self._room = SendLimiter(live, stream_id, self._require_sendable)
 
     @property
     def has_ended(self) -> bool:
@@ -509,7 +507,7 @@ class Stream(ByteStream):
                 "answers; open it with answers="
             )
         if not self._room.is_free:
-            timeout = await left_after(self._room.wait, timeout, self.live.backend.now)
+            timeout = await wait_within(self._room.wait, timeout, self.live.backend.now)
         self._require_sendable()
         if self._eof:
             raise self._unanswered()

@@ -18,7 +18,7 @@ from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from parley._node.remote.stream import Stream
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes, pause
+from parley._node.transport.conditions import Condition, pause
 from parley._node.transport.loop import Timer
 
 logger = logging.getLogger("parley.federation")
@@ -39,10 +39,10 @@ class DirectoryDriver:
         self._wall_ms = wall_ms
         self._addresses = addresses
         self._announced: list[str] = []
-        self.changes = Changes(lambda: self._running().waiter())
+        self.changes = Condition(lambda: self._running().waiter())
         self._loop: Backend | None = None
         self._timer: Timer | None = None
-        self._senders: dict[NodeId, Changes] = {}
+        self._senders: dict[NodeId, Condition] = {}
         self._streams: dict[NodeId, Stream] = {}
         self._clocks = RateLimitedLogger()
         self._refused = RateLimitedLogger()
@@ -99,7 +99,7 @@ class DirectoryDriver:
                 stream.reset(CloseCode.REFUSED)
                 return
             before.reset()
-        changes = self._senders[neighbour] = Changes(stream.live.backend.waiter)
+        changes = self._senders[neighbour] = Condition(stream.live.backend.waiter)
         self._streams[neighbour] = stream
         self.directory.begin_exchange(neighbour)
         try:
@@ -138,7 +138,7 @@ class DirectoryDriver:
         except (PeerClosedError, anyio.ClosedResourceError):
             pass  # the link is down, or another stream took its place
 
-    async def _send(self, neighbour: NodeId, stream: Stream, changes: Changes) -> None:
+    async def _send(self, neighbour: NodeId, stream: Stream, changes: Condition) -> None:
         with suppress(StreamResetError, PeerClosedError, anyio.ClosedResourceError):
             while self._senders.get(neighbour) is changes:  # else it is another stream's to send
                 event = self.directory.next_event(neighbour)

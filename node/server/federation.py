@@ -33,7 +33,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
 from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.live_connection import LiveConnection
-from parley._node.remote.resuming import DIAL_TIMEOUT
+from parley._node.remote.resumer import DIAL_TIMEOUT
 from parley._node.server.directory_driver import DirectoryDriver
 from parley._node.server.findings import FederationFinding, findings
 from parley._node.server.followed_topics import Follows

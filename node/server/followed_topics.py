@@ -31,8 +31,8 @@ from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ProtocolError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote.remote import Remote
-from parley._node.transport.conditions import pause, turn_of
-from parley._node.transport.task_scope import Job
+from parley._node.transport.conditions import pause, yield_to_loop
+from parley._node.transport.task_scope import SingleTask
 from parley._node.tunnels.session_pool import Reach, SharedSessions
 
 logger = logging.getLogger("parley.server")
@@ -67,7 +67,7 @@ class FollowedTopic(Topic[Any]):
         self.is_ending = False
         self._elsewhere = elsewhere
         self._sessions = sessions
-        self._job = Job(node.backend, self._changes)
+        self._job = SingleTask(node.backend, self._changes)
         self._opening = 0  # those who wait for the publisher's answer, or have just had it
         self._is_begun = False  # the publisher has accepted once
         self._is_live = False  # it has, over a session that is there
@@ -255,7 +255,7 @@ class FollowedTopic(Topic[Any]):
         `patience` seconds, as if they had been published here. Slow ones hold up nobody else, and
         one that is alone loses nothing."""
         fanout = self._fanout
-        await turn_of(self._loop())
+        await yield_to_loop(self._loop())
         fanout.crowded |= self._stuck()
         await self._changes.until(lambda: not fanout.crowded >= fanout.feeds.keys())
         await self._within(self._patience, lambda: all(one.lagging for one in fanout.crowded))

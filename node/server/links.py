@@ -17,7 +17,7 @@ from parley._node.remote.stream import Stream
 from parley._node.server.directory_driver import DirectoryDriver
 from parley._node.settings.tables import FederationSettings
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 from parley._node.transport.loop import Runner
 
 logger = logging.getLogger("parley.federation")
@@ -60,7 +60,7 @@ class ServerLink:
         self._places = AddressList(addresses[0], addresses[1:]) if addresses else None
         self._dial: DialServer | None = None
         self._loop: Backend | None = None
-        self._changes = Changes(lambda: self._running().waiter())
+        self._changes = Condition(lambda: self._running().waiter())
         self._redial = RetryLoop(self._attempt, self._failed, pauses=pauses, draw=draw)
         self._watcher: Runner | None = None
 

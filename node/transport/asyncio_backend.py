@@ -1,7 +1,4 @@
-"""`Backend` and `Outlet` on asyncio (and uvloop): protocols and raw futures, no task for each peer.
-
-Cancellation comes as anyio has it on asyncio, through the task that waits.
-"""
+"""The backend on asyncio and uvloop: protocols and futures, without a task for each connection."""
 
 import asyncio
 import logging
@@ -23,18 +20,18 @@ from parley._node.errors import UnreachableError
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept, Listener
 from parley._node.transport.driver import Driver
-from parley._node.transport.fair_reads import Line
-from parley._node.transport.loop import Begun, Running
+from parley._node.transport.fair_reads import FairScheduler
+from parley._node.transport.loop import Cancellable, TaskStart
 from parley._node.transport.memory import MemoryListener, connect_memory
 from parley._node.transport.sockets import (
     SocketFile,
+    check_socket_scheme,
     claim_unix_path,
     connect_error,
     listen_error,
     remote_name,
-    require_socket,
 )
-from parley._node.transport.transport import Attached, Served
+from parley._node.transport.transport import Attached, TransportProtocol
 
 logger = logging.getLogger("parley.transport")
 
@@ -75,11 +72,11 @@ class AsyncioWaiter(asyncio.Future[None]):
         return self
 
 
-class AsyncioOutlet(asyncio.Protocol):
+class AsyncioTransport(asyncio.Protocol):
     """A socket as asyncio serves it: callbacks in, writes out."""
 
     def __init__(
-        self, accept: Callable[[str], Attached | None], living: "set[AsyncioOutlet]"
+        self, accept: Callable[[str], Attached | None], living: "set[AsyncioTransport]"
     ) -> None:
         self._accept = accept
         self._living = living
@@ -87,7 +84,7 @@ class AsyncioOutlet(asyncio.Protocol):
         self._writing = True
         self._paused = False  # by the driver
         self._waits_for_turn = False
-        self._served: Served | None = None
+        self._served: TransportProtocol | None = None
         self.taken = False  # there was a driver for it
 
     # asyncio's side.
@@ -145,7 +142,7 @@ class AsyncioOutlet(asyncio.Protocol):
 
     # The driver's side.
 
-    def serve(self, served: Served | None) -> None:
+    def serve(self, served: TransportProtocol | None) -> None:
         """Another driver from now on, or none."""
         self._served = served
 
@@ -223,12 +220,12 @@ class AsyncioBackend:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.outlets: set[AsyncioOutlet] = set()
+        self.outlets: set[AsyncioTransport] = set()
         # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
         self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
         self.soon = self._loop.call_soon
         self.waiter = partial(AsyncioWaiter, loop=self._loop)
-        self.line = Line(self.now, self.soon)
+        self.line = FairScheduler(self.now, self.soon)
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
         """Call back in the loop, asked by another thread."""
@@ -243,7 +240,7 @@ class AsyncioBackend:
         """A raw task, kept until it is done."""
         return self._keep(self._loop.create_task(cast(Any, function(*arguments))))
 
-    def begin(self, begun: Iterable[Begun]) -> None:
+    def begin(self, begun: Iterable[TaskStart]) -> None:
         """Run each in a task, which starts immediately from Python 3.12 on."""
         for function, one in begun:
             steps = _run_for(function, one)
@@ -276,11 +273,11 @@ class AsyncioBackend:
         if address.scheme == "memory":
             await connect_memory(address, accept, self)
             return
-        require_socket(address)
-        made: list[AsyncioOutlet] = []
+        check_socket_scheme(address)
+        made: list[AsyncioTransport] = []
 
-        def make() -> AsyncioOutlet:
-            made.append(AsyncioOutlet(lambda _: accept(), self.outlets))
+        def make() -> AsyncioTransport:
+            made.append(AsyncioTransport(lambda _: accept(), self.outlets))
             return made[-1]
 
         try:
@@ -302,10 +299,10 @@ class AsyncioBackend:
         """Listen on `address`."""
         if address.scheme == "memory":
             return MemoryListener(address, accept, self)
-        require_socket(address)
+        check_socket_scheme(address)
 
-        def make() -> AsyncioOutlet:
-            return AsyncioOutlet(accept, self.outlets)
+        def make() -> AsyncioTransport:
+            return AsyncioTransport(accept, self.outlets)
 
         try:
             if address.scheme == "unix":
@@ -320,7 +317,7 @@ class AsyncioBackend:
         return AsyncioListener(server, address.with_port(_port(server)))
 
     async def _serve(
-        self, make: Callable[[], AsyncioOutlet], host: str, port: int
+        self, make: Callable[[], AsyncioTransport], host: str, port: int
     ) -> asyncio.Server:
         server = await self._loop.create_server(make, host, port, backlog=ACCEPTED)
         if not port and len(server.sockets) > 1:
@@ -375,7 +372,7 @@ class AsyncioBackend:
             )
 
 
-async def _run_for(function: Callable[[Any], Awaitable[object]], one: Running) -> None:
+async def _run_for(function: Callable[[Any], Awaitable[object]], one: Cancellable) -> None:
     # Not before: a task that is cancelled before its first step would not clean up.
     one.runner = asyncio.current_task()
     await function(one)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from parley._node.transport.address import Address
 from parley._node.transport.driver import Driver
-from parley._node.transport.fair_reads import Line
+from parley._node.transport.fair_reads import FairScheduler
 from parley._node.transport.loop import Loop, Runner, Timer
 from parley._node.transport.transport import Attached
 
@@ -69,7 +69,7 @@ class ClockedBackend:
         self._backend = backend
         self._clock = clock
         self.now = clock.now
-        self.line = Line(self.now, self.soon)  # no turn is too long while the clock stands
+        self.line = FairScheduler(self.now, self.soon)  # no turn is too long while the clock stands
         self.waiter = backend.waiter
         self.begin = backend.begin
 

@@ -26,20 +26,20 @@ def is_async(function: object) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(called)
 
 
-class Woken(Protocol):
+class Wakeable(Protocol):
     """Who is told that something may have changed."""
 
     def wake(self) -> None:
         """Look again; a second time is fine."""
 
 
-class Rooms:
+class WriteWaiters:
     """Those who wait for room at one place; `waits` counts how often one began to."""
 
     __slots__ = ("waiters", "waits")
 
     def __init__(self) -> None:
-        self.waiters: list[Woken] = []
+        self.waiters: list[Wakeable] = []
         self.waits = 0
 
     async def wait(self, waiter: "Waiter") -> None:
@@ -59,7 +59,7 @@ class Rooms:
             waiter.wake()
 
 
-class Changes:
+class Condition:
     """The changes of one thing. `waiter` makes a wait (`Backend.waiter`)."""
 
     __slots__ = ("_waiter", "waiters")
@@ -87,7 +87,7 @@ class Changes:
                 self.waiters.discard(waiter)
 
 
-async def turn_of(loop: "Loop") -> None:
+async def yield_to_loop(loop: "Loop") -> None:
     """Let everything else that can run do so once."""
     waiter = loop.waiter()
     loop.soon(waiter.wake)
@@ -105,7 +105,7 @@ async def pause(loop: "Loop", seconds: float) -> None:
 
 
 async def pause_until(
-    loop: "Loop", seconds: float, changes: Changes, condition: Callable[[], bool]
+    loop: "Loop", seconds: float, changes: Condition, condition: Callable[[], bool]
 ) -> None:
     """Wait for so long, by the loop's own clock, or until `condition`, of which `changes` tell."""
     over = False
@@ -122,7 +122,7 @@ async def pause_until(
         timer.cancel()
 
 
-async def left_after(
+async def wait_within(
     wait: Callable[[], Awaitable[None]], timeout: float | None, now: Callable[[], float]
 ) -> float | None:
     """Wait within a request's `timeout` in seconds; returns what is left of it.

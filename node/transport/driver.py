@@ -12,13 +12,13 @@ from parley._crypto.identity import NodeId
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import FLUSH_SIZE
 from parley._node.protocol.send_queue import Waker
-from parley._node.transport.conditions import Rooms
-from parley._node.transport.fair_reads import ROUND_TIME, WHOLE, Turns
-from parley._node.transport.loop import Begun, Loop, Timer
-from parley._node.transport.transport import OPEN, Gate, Outlet
+from parley._node.transport.conditions import WriteWaiters
+from parley._node.transport.fair_reads import ROUND_TIME, WHOLE, ReadBuffer
+from parley._node.transport.loop import Loop, TaskStart, Timer
+from parley._node.transport.transport import OPEN, Transport, WriteBarrier
 
 
-class Waiting(Protocol):
+class SendBuffer(Protocol):
     """What waits to be written."""
 
     @property
@@ -34,7 +34,7 @@ class Waiting(Protocol):
         """Told when something is queued, or is otherwise to be done."""
 
 
-class Core(Protocol):
+class SansIOProtocol(Protocol):
     """One connection's core. `happened` are the reports that `reports` will return; with
     `ended` the transport is to be closed."""
 
@@ -56,7 +56,7 @@ class Core(Protocol):
         """Whether it sends less than its transport takes."""
 
     @property
-    def outbox(self) -> Waiting:
+    def outbox(self) -> SendBuffer:
         """What waits to be written."""
 
     @property
@@ -105,7 +105,7 @@ NEVER: Final = float("inf")
 LEAST_PAUSE: Final = 0.001
 
 
-class Alarm:
+class LazyTimer:
     """Calls `rung` at the time of its `set`. `at` is what it is set to, `earliest` what it may be
     set to: a deadline that stays where it was although it was handled must not spin."""
 
@@ -163,7 +163,7 @@ class Driver:
     written, callers wait in `room`. What came is taken in turns (`fair_reads`): the core
     does some of it, its reports are handed on, and so forth until the time is up. Nothing is read
     while anything waits for that. While `gate`, set before the transport is there, is shut, the
-    core gets and gives nothing, and its time stands still. What is put in `to_begin` (`Line`) while
+    core gets and gives nothing, and its time stands still. What is put in `to_begin` while
     reports are handed on begins when all of them were. A parted core goes on with the transport of
     another driver (`hand_over`). `path` is its way through a federation; `blame` is to be called if
     nothing, or nothing of the other side, comes by that.
@@ -199,7 +199,7 @@ class Driver:
 
     def __init__(
         self,
-        core: Core,
+        core: SansIOProtocol,
         loop: Loop,
         on_reports: Callable[[list[Any]], None],
         next_deadline: Callable[[], float],
@@ -208,14 +208,14 @@ class Driver:
         self.core, self._loop = core, loop
         self._on_reports = on_reports
         self._next_deadline, self._handle_deadline = next_deadline, handle_deadline
-        self.high_water, self.turns, self.rooms = HIGH_WATER, Turns(), Rooms()
-        self.gate: Gate = OPEN
-        self._outlet: Outlet | None = None
+        self.high_water, self.turns, self.rooms = HIGH_WATER, ReadBuffer(), WriteWaiters()
+        self.gate: WriteBarrier = OPEN
+        self._outlet: Transport | None = None
         self.writable = self._paused = self._flush_due = False
-        self.to_begin: list[Begun] = loop.line.to_begin
+        self.to_begin: list[TaskStart] = loop.line.to_begin
         self._busy = False  # reports are being handed on, and none may overtake another
         self._eof_came = self._eof_written = self._closed = self.was_connected = False
-        self._alarm, self._grace_until = Alarm(loop, self._rung), -NEVER
+        self._alarm, self._grace_until = LazyTimer(loop, self._rung), -NEVER
         self.path: tuple[NodeId, ...] = ()
         self.blame: Callable[[], None] = lambda: None
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
@@ -224,7 +224,7 @@ class Driver:
 
     # From the outlet.
 
-    def connected(self, outlet: Outlet) -> None:
+    def connected(self, outlet: Transport) -> None:
         """The transport is there."""
         if self._closed:  # given up while it was being dialled
             outlet.close()

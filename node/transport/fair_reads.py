@@ -20,7 +20,7 @@ TURN_TIME: Final = 0.00025
 ROUND_TIME: Final = 8 * TURN_TIME
 
 
-class Turns:
+class ReadBuffer:
     """The bytes of one connection. `waiting` says that some are kept, `due` that it stands in
     the line, `size` how many of its bytes are given at a time; `had` is the line's own
     measure of what it took. `came` and `went` count its bytes in and out."""
@@ -57,11 +57,11 @@ class Turns:
         self._kept, self._at, self.waiting = b"", 0, False
 
 
-class TurnTaker(Protocol):
+class ScheduledReader(Protocol):
     """A connection that may stand in a line."""
 
     @property
-    def turns(self) -> Turns:
+    def turns(self) -> ReadBuffer:
         """What it has had."""
 
     def take_turn(self, end: float) -> None:
@@ -69,7 +69,7 @@ class TurnTaker(Protocol):
         join again if there is more."""
 
 
-class Line:
+class FairScheduler:
     """The connections of one loop of which more came than one turn takes. In each turn of
     the loop they share `ROUND_TIME`, however many they are. While it is not `crowded`, one that
     comes may take all of that at once.
@@ -99,7 +99,7 @@ class Line:
     def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], object]):
         self._now = now
         self._soon = soon
-        self._waiting: list[tuple[float, int, TurnTaker]] = []
+        self._waiting: list[tuple[float, int, ScheduledReader]] = []
         self._numbers = count()  # of two that had as much, the one that came first
         self._time = 0.0
         self._due = False
@@ -109,7 +109,7 @@ class Line:
         self.handing_on = 0  # how many connections are, one in the other
         self.to_begin: list[Any] = []
 
-    def lets_pass(self, turns: Turns) -> float:
+    def lets_pass(self, turns: ReadBuffer) -> float:
         """For how many seconds one that does not stand here may take a turn at once; 0 if it
         has to join."""
         if self._full:
@@ -118,7 +118,7 @@ class Line:
             return ROUND_TIME
         return TURN_TIME if turns.had <= self._time else 0.0
 
-    def charge(self, turns: Turns, took: float) -> None:
+    def charge(self, turns: ReadBuffer, took: float) -> None:
         """One took a turn of so many seconds."""
         self._time = max(turns.had, self._time)
         turns.had = self._time + took
@@ -127,7 +127,7 @@ class Line:
             self._full = self.crowded = True
             self._call_soon()
 
-    def join(self, one: TurnTaker) -> None:
+    def join(self, one: ScheduledReader) -> None:
         """Have `one` take a turn, once."""
         turns = one.turns
         turns.due = self.crowded = True

@@ -7,7 +7,7 @@ to thirteen; everything else is anyio's.
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Protocol
 
-from parley._node.transport.fair_reads import Line
+from parley._node.transport.fair_reads import FairScheduler
 
 
 class Waiter(Protocol):
@@ -37,7 +37,7 @@ class Runner(Protocol):
         """Cancel it; it goes on until it has cleaned up."""
 
 
-class Running(Protocol):
+class Cancellable(Protocol):
     """The request or event that a coroutine handles. `runner` is set to the object that cancels
     it."""
 
@@ -45,7 +45,7 @@ class Running(Protocol):
 
 
 # A coroutine function, and what it is given.
-Begun = tuple[Callable[[Any], Coroutine[Any, Any, object]], Running]
+TaskStart = tuple[Callable[[Any], Coroutine[Any, Any, object]], Cancellable]
 
 
 class Loop(Protocol):
@@ -53,7 +53,7 @@ class Loop(Protocol):
     which more came than one turn takes."""
 
     @property
-    def line(self) -> Line:
+    def line(self) -> FairScheduler:
         """The line of all connections on this loop."""
 
     def now(self) -> float:
@@ -68,7 +68,7 @@ class Loop(Protocol):
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call back at `when` of `now`."""
 
-    def begin(self, begun: Iterable[Begun]) -> None:
+    def begin(self, begun: Iterable[TaskStart]) -> None:
         """Run coroutine functions in tasks. On asyncio from Python 3.12 on they run immediately
         until they first wait. They must not raise."""
 

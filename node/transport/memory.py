@@ -21,7 +21,7 @@ from parley._node.errors import UnreachableError
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept
 from parley._node.transport.loop import Loop
-from parley._node.transport.transport import Attached, StreamOutlet
+from parley._node.transport.transport import Attached, StreamTransport
 
 DEFAULT_BUFFER_SIZE: Final = 65_536
 
@@ -216,7 +216,7 @@ class MemoryListener:
         """Serve the end of a connection; False if it is not wanted."""
         driver = self._accept(REMOTE_NAME)
         if driver is not None:
-            StreamOutlet(stream, driver, self._loop)
+            StreamTransport(stream, driver, self._loop)
         return driver is not None
 
 
@@ -233,6 +233,6 @@ async def connect_memory(
     if driver is None:
         raise UnreachableError(f"{place} is not needed any more")
     ours, theirs = memory_pair()
-    StreamOutlet(ours, driver, loop)
+    StreamTransport(ours, driver, loop)
     if not listener.connected(theirs):
         await theirs.aclose()

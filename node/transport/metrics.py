@@ -24,7 +24,7 @@ from parley._node.transport.loop import Timer
 PERIOD: Final = 0.25
 
 
-class LoopReadings:
+class LoopCollector:
     """The loop of one node, which `running` gives, or raises ParleyError."""
 
     def __init__(self, running: Callable[[], Backend], metrics: Metrics) -> None:

@@ -21,7 +21,7 @@ def remote_name(peer: object) -> str:
     return "unix"
 
 
-def require_socket(address: Address) -> None:
+def check_socket_scheme(address: Address) -> None:
     """Raise AddressError for an address that names no socket: a tunnel is dialled by a node."""
     if address.scheme == "via":
         raise AddressError(

@@ -14,11 +14,11 @@ from anyio.lowlevel import current_token
 
 from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend, Clock, ClockedBackend
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 from parley._node.transport.loop import Loop
 
 
-class Ground:
+class TaskScope:
     """The backend that runs the tasks of one object; errors name the object as `what`.
 
     `clock` replaces the clock of the event loop.
@@ -76,9 +76,9 @@ async def own_task_group(what: str) -> AsyncIterator[TaskGroup]:
     On asyncio the block may be left in another task than it was entered in. An exception of a task
     ends the group, and is raised when the block is left.
     """
-    ground = Ground(what)
+    ground = TaskScope(what)
     backend = await ground.enter()
-    changes = Changes(backend.waiter)
+    changes = Condition(backend.waiter)
     opened: list[TaskGroup] = []
     failures: list[Exception] = []
     ended = False
@@ -134,7 +134,7 @@ def current_backend(task_group: TaskGroup | None) -> Backend:
     raise ParleyError(f"neither asyncio nor trio but {name} is running")
 
 
-class Job:
+class SingleTask:
     """A task that can be started again once it has ended. `changes` is notified when it ends.
 
     `start` and `cancel` may be called in callbacks of the event loop. anyio's cancel scopes may not
@@ -143,7 +143,7 @@ class Job:
 
     __slots__ = ("_cancelled", "_changes", "_loop", "_scope", "running")
 
-    def __init__(self, loop: Loop, changes: Changes) -> None:
+    def __init__(self, loop: Loop, changes: Condition) -> None:
         self._loop = loop
         self._changes = changes
         self._scope: anyio.CancelScope | None = None

@@ -1,7 +1,7 @@
-"""What many connections wait at together: a journal whose buffer is full, or not yet on disk.
+"""Transports as drivers see them, and the barrier at which they wait for a journal.
 
-While a gate is shut, nothing is read for the cores behind it and nothing leaves them; what may
-leave only once it is on record, `HeldOutlet` holds until then. Positions are numbers that rise.
+While a barrier is closed, the connections behind it neither read nor write. `BufferedTransport`
+holds written bytes until the journal has stored the records about them.
 """
 
 import logging
@@ -19,7 +19,7 @@ HELD_SIZE: Final = 256 * 1024
 NEVER: Final = 1 << 62
 
 
-class Served(Protocol):
+class TransportProtocol(Protocol):
     """Whoever is told what a transport brings: a driver."""
 
     def received(self, data: bytes) -> None:
@@ -32,17 +32,17 @@ class Served(Protocol):
         """Bytes are taken again."""
 
 
-class Attached(Served, Protocol):
+class Attached(TransportProtocol, Protocol):
     """Whoever a transport is made for."""
 
-    def connected(self, outlet: "Outlet") -> None:
+    def connected(self, outlet: "Transport") -> None:
         """The transport is there."""
 
 
-class Outlet(Protocol):
+class Transport(Protocol):
     """The transport as the driver sees it."""
 
-    def serve(self, served: Served | None) -> None:
+    def serve(self, served: TransportProtocol | None) -> None:
         """From now on tell `served` what comes, and nobody with None."""
 
     def write(self, data: bytes) -> bool:
@@ -61,7 +61,7 @@ class Outlet(Protocol):
         """Go on reading."""
 
 
-class Gate:
+class WriteBarrier:
     """One gate for all connections of a node; all of it in the loop's thread.
 
     `recorded` and `safe`, where given, are asked how far the record goes and how much of
@@ -79,7 +79,7 @@ class Gate:
         self._recorded = recorded
         self._safe = safe
         self._waiting: dict[Callable[[], None], None] = {}
-        self.holding: dict[HeldOutlet, None] = {}  # what holds anything
+        self.holding: dict[BufferedTransport, None] = {}  # what holds anything
 
     def shut(self) -> None:
         """Have everybody wait."""
@@ -100,12 +100,12 @@ class Gate:
         """Do not call `resume`."""
         self._waiting.pop(resume, None)
 
-    def guarded(self, outlet: Outlet, on_room: Callable[[], None]) -> Outlet:
+    def guarded(self, outlet: Transport, on_room: Callable[[], None]) -> Transport:
         """`outlet`, or one that holds back for it what is not safe yet; `on_room` is called
         when that takes bytes again."""
         if self._recorded is None or self._safe is None:
             return outlet
-        return HeldOutlet(self, outlet, on_room)
+        return BufferedTransport(self, outlet, on_room)
 
     def recorded(self) -> int:
         """How far the record goes."""
@@ -127,18 +127,18 @@ class Gate:
         self.reopen()
 
 
-OPEN: Final = Gate()
+OPEN: Final = WriteBarrier()
 
 
-class HeldOutlet:
+class BufferedTransport:
     """An outlet whose bytes leave when what they were recorded at is safe."""
 
     __slots__ = ("_eof", "_full", "_gate", "_held", "_on_room", "_outlet", "_size")
 
     def __init__(
         self,
-        gate: Gate,
-        outlet: Outlet,
+        gate: WriteBarrier,
+        outlet: Transport,
         on_room: Callable[[], None],
     ) -> None:
         self._gate = gate
@@ -160,7 +160,7 @@ class HeldOutlet:
         self._full = self._size >= HELD_SIZE
         return not self._full
 
-    def serve(self, served: Served | None) -> None:
+    def serve(self, served: TransportProtocol | None) -> None:
         """Serve another; what is held for the last one is lost, and was never said."""
         self._forget()
         if served is not None:
@@ -220,12 +220,12 @@ WRITE_BUFFER = 256 * 1024
 _BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
-class StreamOutlet:
+class StreamTransport:
     """Serves a driver over one stream, which ends with it unless it is handed to another."""
 
     def __init__(self, stream: ByteStream, driver: Attached, loop: Loop) -> None:
         self._stream = stream
-        self._served: Served | None = driver
+        self._served: TransportProtocol | None = driver
         self._loop = loop
         self._queue: deque[bytes] = deque()
         self._queued = 0
@@ -242,7 +242,7 @@ class StreamOutlet:
 
     # The driver's side.
 
-    def serve(self, served: Served | None) -> None:
+    def serve(self, served: TransportProtocol | None) -> None:
         """Another driver from now on, or none."""
         self._served = served
 

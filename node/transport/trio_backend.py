@@ -17,18 +17,18 @@ from parley._node.errors import UnreachableError
 from parley._node.logs import RateLimitedLogger
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept, Listener
-from parley._node.transport.fair_reads import Line
-from parley._node.transport.loop import Begun
+from parley._node.transport.fair_reads import FairScheduler
+from parley._node.transport.loop import TaskStart
 from parley._node.transport.memory import MemoryListener, connect_memory
 from parley._node.transport.sockets import (
     SocketFile,
+    check_socket_scheme,
     claim_unix_path,
     connect_error,
     listen_error,
     remote_name,
-    require_socket,
 )
-from parley._node.transport.transport import Attached, StreamOutlet
+from parley._node.transport.transport import Attached, StreamTransport
 
 logger = logging.getLogger("parley.transport")
 
@@ -85,7 +85,7 @@ class TrioBackend:
         self.scopes: set[anyio.CancelScope] = set()
         self._empty: trio.Event | None = None
         self.now = trio.current_time
-        self.line = Line(self.now, self.soon)
+        self.line = FairScheduler(self.now, self.soon)
 
     def waiter(self) -> TrioWaiter:
         """A new wait."""
@@ -109,7 +109,7 @@ class TrioBackend:
 
         return self.spawn(ring)
 
-    def begin(self, begun: Iterable[Begun]) -> None:
+    def begin(self, begun: Iterable[TaskStart]) -> None:
         """A task for each: trio lets nobody take its steps."""
         for function, one in begun:
             one.runner = self.spawn(function, one)
@@ -142,7 +142,7 @@ class TrioBackend:
         if address.scheme == "memory":
             await connect_memory(address, accept, self)
             return
-        require_socket(address)
+        check_socket_scheme(address)
         stream: ByteStream
         try:
             if address.scheme == "unix":
@@ -155,13 +155,13 @@ class TrioBackend:
         if driver is None:
             await anyio.aclose_forcefully(stream)
             raise UnreachableError(f"{address.without_node_id()} is not needed any more")
-        StreamOutlet(stream, driver, self)
+        StreamTransport(stream, driver, self)
 
     async def listen(self, address: Address, accept: Accept) -> Listener:
         """Listen on `address`."""
         if address.scheme == "memory":
             return MemoryListener(address, accept, self)
-        require_socket(address)
+        check_socket_scheme(address)
         listeners: Sequence[SocketListener]
         try:
             if address.scheme == "unix":
@@ -223,7 +223,7 @@ class TrioBackend:
         if driver is None:
             await anyio.aclose_forcefully(stream)
         else:
-            StreamOutlet(stream, driver, self)
+            StreamTransport(stream, driver, self)
 
     async def aclose(self) -> None:
         """Cancel the tasks and wait until they are gone."""

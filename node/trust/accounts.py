@@ -18,7 +18,7 @@ from parley._node.handlers.registry import Handlers
 from parley._node.protocol.codes import CloseCode
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes, pause_until
+from parley._node.transport.conditions import Condition, pause_until
 from parley._node.transport.loop import Runner
 from parley._node.trust.known_peers import (
     LOOK,
@@ -72,7 +72,7 @@ class HostedAccounts:
             ids = [_node_id(text) for text in setting]
         self.accounts: Accounts[LiveConnection] = Accounts(ids, servers)
         self._runner: Runner | None = None
-        self._changes: Changes  # of which nothing ever tells: it only waits for the next look
+        self._changes: Condition  # of which nothing ever tells: it only waits for the next look
 
     def __repr__(self) -> str:
         return f"<HostedAccounts: {self.accounts!r}>"
@@ -87,7 +87,7 @@ class HostedAccounts:
         if file is not None:
             # Of its own: handlers that keep all threads busy must not keep anybody out.
             threads = CapacityLimiter(1)
-            self._changes = Changes(loop.waiter)
+            self._changes = Condition(loop.waiter)
             file.reviewed = file.seen = await in_thread(threads, file.stamp)
             found = await in_thread(threads, lambda: _read(file.known_peers))
             if not isinstance(found, frozenset):

@@ -13,7 +13,7 @@ from anyio import CapacityLimiter
 
 from parley._node.errors import APPLICATION_ERRORS, KnownPeersError, NotTrustedError, ParleyError
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes, pause_until, turn_of
+from parley._node.transport.conditions import Condition, pause_until, yield_to_loop
 from parley._node.transport.loop import Runner
 from parley._node.trust.decision import Deciding
 from parley._node.trust.known_peers import LOOK, UNREADABLE, WatchedFile, in_thread
@@ -36,7 +36,7 @@ class Reviews:
     ) -> None:
         self._everybody = everybody
         self._loop = loop
-        self.changes = Changes(lambda: loop().waiter())
+        self.changes = Condition(lambda: loop().waiter())
         self.runner: Runner | None = None
         self._asked_for = self._done = 0
         self._hooks = 0  # that are being asked
@@ -170,7 +170,7 @@ class Reviews:
                     refusals = [NotTrustedError(text)] * len(some)
             else:
                 refusals = _refusals(policy, some)
-                await turn_of(loop)
+                await yield_to_loop(loop)
             if file is not None:
                 if waits and await in_thread(threads, file.stamp) != file.seen:
                     return

@@ -15,7 +15,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event_types import TUNNEL_ANSWER
-from parley._node.remote.resuming import Dial
+from parley._node.remote.resumer import Dial
 from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
 from parley._node.tunnels.tunnel_transport import TunnelOutlet

@@ -22,7 +22,7 @@ from parley._node.peer.reconnecting import random_fraction
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event_types import TRACE_SIZE
-from parley._node.remote.resuming import Dial
+from parley._node.remote.resumer import Dial
 from parley._node.trust.policies import AcceptHook, TrustPolicy
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.policy import AccountSwitch, Switch

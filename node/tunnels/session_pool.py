@@ -12,7 +12,7 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event_types import TRACE_SIZE
-from parley._node.remote.resuming import DIAL_TIMEOUT, Dial
+from parley._node.remote.resumer import DIAL_TIMEOUT, Dial
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.tunnels.dial import dial_tunnel, tunnel_dial

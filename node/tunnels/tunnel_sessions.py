@@ -24,7 +24,7 @@ from parley._node.peer.addresses import AddressList
 from parley._node.peer.peer import Peer
 from parley._node.peer.reconnecting import random_fraction
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.remote.resuming import Dial
+from parley._node.remote.resumer import Dial
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import pause_until

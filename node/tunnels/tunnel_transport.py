@@ -16,7 +16,7 @@ from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
-from parley._node.transport.transport import Served
+from parley._node.transport.transport import TransportProtocol
 
 # Pieces of one tunnel in the queues of its connection.
 WAITING_PIECES: Final = 4
@@ -172,7 +172,7 @@ class TunnelOutlet:
         self.path = path
         self.on_closed: Callable[[], None] = lambda: None
         self.blame: Callable[[], None] = lambda: None
-        self._served: Served | None = None
+        self._served: TransportProtocol | None = None
         self._writer = TunnelWriter(stream, self._has_room)
         self._held: list[bytes] = []
         self._used = 0  # of the credit, by what came and what is held
@@ -193,7 +193,7 @@ class TunnelOutlet:
 
     # The driver's side.
 
-    def serve(self, served: Served | None) -> None:
+    def serve(self, served: TransportProtocol | None) -> None:
         """Another driver from now on, or none."""
         self._served = served
 

@@ -22,7 +22,7 @@ from parley import Node, NodeConfig, Peer, Stream
 from parley._crypto.identity import Identity
 from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
 from parley._node.transport.backend import Backend
-from parley._node.transport.task_scope import Ground
+from parley._node.transport.task_scope import TaskScope
 from parley._node.trust.policies import AcceptHook, AnyPeer, TrustPolicy
 from tests.node.tuned import tuned
 
@@ -74,7 +74,7 @@ async def meeting(
 @asynccontextmanager
 async def ground() -> AsyncIterator[Backend]:
     """A loop for what is no node; nothing of it is left."""
-    ours = Ground("the test")
+    ours = TaskScope("the test")
     backend = await ours.enter()
     try:
         yield backend

@@ -22,7 +22,7 @@ from tests.reference.dialects.named import NamedEvent
 from tests.reference.dialects.relay import BROADCAST, RelayMessage
 from tests.reference.dialects.simproto import Message, request
 
-Gate = SimProtoGateway | NamedGateway | Relay
+AnyGateway = SimProtoGateway | NamedGateway | Relay
 GATES: Final = ("simproto", "named", "relay")
 # What a page can make a browser send, up to the body, which it chooses.
 HEADS: Final = (
@@ -33,7 +33,7 @@ HEADS: Final = (
 
 
 @asynccontextmanager
-async def gate(kind: str) -> AsyncIterator[Gate]:
+async def gate(kind: str) -> AsyncIterator[AnyGateway]:
     """A gateway of that kind, which listens nowhere yet."""
     if kind == "relay":
         async with Relay() as relay:

@@ -18,8 +18,8 @@ from parley._node.bus.event import BusEvent, Word
 from parley._node.bus.identifiers import DEAD
 from parley._node.bus.retry import StoreRetry
 from parley._node.logs import RateLimitedLogger, one_line
-from parley._node.transport.conditions import Changes
-from parley._node.transport.task_scope import Job
+from parley._node.transport.conditions import Condition
+from parley._node.transport.task_scope import SingleTask
 
 # Seconds that an acknowledgement waits for others to go with.
 GATHER: Final = 0.01
@@ -37,8 +37,8 @@ class Ledger:
         self._terms = seat.terms
         self._retry = retry
         self._recorded = recorded
-        self._changes = Changes(loop.waiter)
-        self._job = Job(loop, self._changes)
+        self._changes = Condition(loop.waiter)
+        self._job = SingleTask(loop, self._changes)
         self._ids: list[str] = []
         self._armed = False
         self.error: BusError | None = None

@@ -30,9 +30,9 @@ from parley._node.bus.retry import TRANSIENT, StoreRetry
 from parley._node.data_types import E_co
 from parley._node.errors import APPLICATION_ERRORS, MalformedDataError, ParleyError
 from parley._node.logs import one_line
-from parley._node.transport.conditions import Changes, turn_of
+from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.loop import Timer
-from parley._node.transport.task_scope import Job
+from parley._node.transport.task_scope import SingleTask
 
 # Events fetched at first; twice as many each time that they were taken within `QUICK` seconds, up
 # to `batch`; half as many if it took longer than `SLOW`, so that others get some.
@@ -67,15 +67,15 @@ class GroupConsumer:
         self._supply = supply
         self._schemas = schemas
         self._retry = StoreRetry(loop, seat.what)
-        self._changes = Changes(loop.waiter)
-        self._fetching = Job(loop, self._changes)
+        self._changes = Condition(loop.waiter)
+        self._fetching = SingleTask(loop, self._changes)
         self._half: list[BusEvent] = []  # what follows `ready`, of the same batch
         self._later: list[BusEvent] = []  # what follows that
         self._unseen: list[Delivery] = []  # what follows that, not looked at yet
         self._count = min(FIRST_FETCH, terms.batch)
         self._taken_at = loop.now()  # the batch in `ready`
         self._beat_timer: Timer | None = None
-        self._beating = Job(loop, self._changes)
+        self._beating = SingleTask(loop, self._changes)
         self._seen: tuple[float, int, int] = (0.0, 0, 0)
         self._returning: list[str] = []  # what `stop` is yet to give back
 
@@ -96,7 +96,7 @@ class GroupConsumer:
         ledger.flush()
         if not self._half:
             self._judge_pace(self._loop.now() - self._taken_at)
-        await turn_of(self._loop)
+        await yield_to_loop(self._loop)
         while not self.ready:
             if self.failure is not None:
                 raise self.failure

@@ -18,9 +18,9 @@ from parley._node.bus.event import BusEvent
 from parley._node.bus.retry import TRANSIENT, StoreRetry, jitter
 from parley._node.errors import APPLICATION_ERRORS
 from parley._node.logs import RateLimitedLogger, one_line
-from parley._node.transport.conditions import Changes, pause
+from parley._node.transport.conditions import Condition, pause
 from parley._node.transport.loop import Loop
-from parley._node.transport.task_scope import Job
+from parley._node.transport.task_scope import SingleTask
 
 logger = logging.getLogger("parley.bus")
 
@@ -62,13 +62,13 @@ class Crew:
         self._begin = begin
         self._ended = ended
         self._what = f"{duty.terms.stream} for {duty.terms.group}"
-        self._changes = Changes(loop.waiter)
+        self._changes = Condition(loop.waiter)
         self._closing = False
         self._consumer: GroupConsumer | None = None
         self._failures = RateLimitedLogger(FAILURES, FAILURES_PER_SECOND)
         self._at_work: list[BusEvent | None] = [None] * duty.concurrency
-        self._workers = [Job(loop, self._changes) for _ in range(duty.concurrency)]
-        self._overseer = Job(loop, self._changes)
+        self._workers = [SingleTask(loop, self._changes) for _ in range(duty.concurrency)]
+        self._overseer = SingleTask(loop, self._changes)
         self._overseer.start(self._oversee)
 
     async def close(self, timeout: float) -> None:

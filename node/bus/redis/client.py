@@ -22,7 +22,7 @@ from parley._node.bus.redis.errors import bus_error, is_missing_group, is_no_ans
 from parley._node.bus.redis.scripts import GroupKeys, Script
 from parley._node.errors import ParleyError
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 
 Word: TypeAlias = str | bytes | int | float
 Commands: TypeAlias = Sequence[tuple[Word, ...]]
@@ -55,7 +55,7 @@ class RedisClient:
         self._address = address
         self._timeout = timeout
         self._waiting = waiting
-        self._changes = Changes(loop.waiter)
+        self._changes = Condition(loop.waiter)
         self._shared: RedisLink | None = None
         self._connecting = False
         self._failure: ParleyError | None = None

@@ -22,7 +22,7 @@ from parley._node.bus.redis.errors import bus_error, is_missing_group
 from parley._node.bus.redis.scripts import DUE_CHANNEL, RELEASE, TAKE, GroupKeys, keys_of
 from parley._node.errors import ConfigError
 from parley._node.logs import RateLimitedLogger
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 from parley._node.transport.loop import Loop
 
 # Events in hand that are remembered for a group; beyond that the oldest are forgotten. Only events
@@ -432,7 +432,7 @@ class _Question:
     __slots__ = ("answer", "changes", "error", "over")
 
     def __init__(self, loop: Loop) -> None:
-        self.changes = Changes(loop.waiter)
+        self.changes = Condition(loop.waiter)
         self.over = False
         self.answer: Any = None
         self.error: Exception | None = None

@@ -40,7 +40,7 @@ from parley._node.protocol.memory_budget import (
 from parley._node.remote import access_log as access
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.stream import Stream, StreamEvent
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 
 logger = logging.getLogger("parley.bus")
 
@@ -95,7 +95,7 @@ class BusSession:
         self._share = share
         self._leftovers = leftovers
         self._failures = failures
-        self._changes = Changes(stream.live.backend.waiter)
+        self._changes = Condition(stream.live.backend.waiter)
         self._running = 0
         self._in_hand = 0  # bytes of requests worked on, and of answers not sent
         self._waits: set[anyio.CancelScope] = set()

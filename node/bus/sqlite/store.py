@@ -45,7 +45,7 @@ from parley._node.bus.sqlite.worker import (
     WorkQueue,
 )
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes
+from parley._node.transport.conditions import Condition
 
 # Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
 PATIENCE: Final = 10.0
@@ -257,7 +257,7 @@ class Running:
         self.readers = Readers(loop, self.queue)
         self._loop = loop
         self._ended = False
-        self._changes = Changes(loop.waiter)
+        self._changes = Condition(loop.waiter)
         self.worker = Worker(database, config, self.queue, self._on_done, self._on_ended)
         self.worker.start()
 

@@ -46,7 +46,7 @@ COPIED_SIZE: Final = 4_096
 TURN_EVENTS: Final = 64
 
 
-class NamedIntake:
+class EventParser:
     """Hands each event to `take`, in order. `running` counts those whose handlers run; they are
     charged to `account`.
 
@@ -181,7 +181,7 @@ class NamedCore(ForeignCore):
         self._next_id = FIRST_ID
         self._waiting: dict[int, OutgoingEmit] = {}
         self._deadlines: Deadlines[OutgoingEmit] = Deadlines()
-        self._intake = NamedIntake(flavour, limits, self._take, self.account)
+        self._intake = EventParser(flavour, limits, self._take, self.account)
 
     # For the driver.
 

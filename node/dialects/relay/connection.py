@@ -23,7 +23,7 @@ from parley._node.dialects.relay.codec import (
     is_client_uuid,
     not_connected,
 )
-from parley._node.dialects.relay.router import Piece, RelayCrowd, RelayMember, Router
+from parley._node.dialects.relay.router import Piece, RelayMember, Router, WaitingSenders
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.memory_budget import FRAMES_WEIGHT, SHARE, MemoryBudget
 
@@ -52,7 +52,7 @@ class _Everyone(Enum):
     ELSE = "all but the sender"
 
 
-class Sorter:
+class MessageSorter:
     """Sorts what one client sends; `uuid` is its own, and errors go to `client`.
 
     `held` is how many bytes of earlier receives an incomplete message keeps; `postponed` is
@@ -301,7 +301,7 @@ class Sorter:
         self._start = self.postponed = b""
 
 
-class RelayShell(Protocol):
+class RelayDriver(Protocol):
     """The driver of a connection, for when another connection's batch has reached its core."""
 
     def flush(self) -> None:
@@ -350,16 +350,16 @@ class RelayConnection(ForeignCore):
         super().__init__(now, limits.write_buffer, account)
         self.outbox = self._slices = SliceQueue(limits.write_buffer, account)
         self.uuid = b""
-        self.shell: RelayShell | None = None
+        self.shell: RelayDriver | None = None
         self._router = router
         self._limits = limits
-        self._sorter: Sorter | None = None
+        self._sorter: MessageSorter | None = None
         self._uuid_start = b""
         self._uuid_deadline = now + limits.uuid_timeout
         self._crowded_size = limits.write_buffer // CROWDED_PART
         self._caught_up_size = limits.write_buffer // CAUGHT_UP_PART
-        self._crowd = RelayCrowd(limits.patience)  # senders that wait for it
-        self._crowds: dict[RelayCrowd, None] = {}  # where it waits
+        self._crowd = WaitingSenders(limits.patience)  # senders that wait for it
+        self._crowds: dict[WaitingSenders, None] = {}  # where it waits
         self._waited = False  # so that it was not read, which is not idleness
 
     @property
@@ -367,7 +367,7 @@ class RelayConnection(ForeignCore):
         """Whether all that came is sorted, and no recipient has to be waited for."""
         return self._sorter is None or not (self._crowds or self._sorter.postponed)
 
-    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> RelayCrowd | None:
+    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> WaitingSenders | None:
         """Take messages for this client, as a `Member`."""
         if self.closing:
             return None
@@ -392,7 +392,7 @@ class RelayConnection(ForeignCore):
         self._router.crowded[self.uuid] = self._crowd
         return self._crowd
 
-    def go_on(self, crowd: RelayCrowd) -> None:
+    def go_on(self, crowd: WaitingSenders) -> None:
         """A client need not be waited for any more, as a `WaitingSender`."""
         self._crowds.pop(crowd, None)
         if not self._crowds:
@@ -434,7 +434,7 @@ class RelayConnection(ForeignCore):
         """Whether senders are to wait for it."""
         return self._slices.size > self._crowded_size or not self.account.has_room()
 
-    def _sort(self, sorter: Sorter, data: bytes, at: int, now: float) -> None:
+    def _sort(self, sorter: MessageSorter, data: bytes, at: int, now: float) -> None:
         """Distribute what `data` has from `at` on, unless it is for a crowded client."""
         if sorter.postponed:
             data, sorter.postponed = sorter.postponed + data, b""
@@ -460,7 +460,7 @@ class RelayConnection(ForeignCore):
             if uuid == target or (target == BROADCAST and uuid != self.uuid):
                 self._wait_in(crowd, now)
 
-    def _wait_in(self, crowd: RelayCrowd, now: float) -> None:
+    def _wait_in(self, crowd: WaitingSenders, now: float) -> None:
         crowd.join(self, now)
         self._crowds[crowd] = None
 
@@ -472,7 +472,7 @@ class RelayConnection(ForeignCore):
         else:
             self._crowd.moved(now)
 
-    def _let_in(self, uuid: bytes, now: float) -> Sorter | None:
+    def _let_in(self, uuid: bytes, now: float) -> MessageSorter | None:
         """The first 16 bytes have come: accept them as the client's UUID, or refuse it."""
         if not is_client_uuid(uuid):
             code = RelayCode.INVALID_UUID
@@ -481,7 +481,7 @@ class RelayConnection(ForeignCore):
         else:
             self.uuid = uuid
             self._router.join(uuid, self)
-            self._sorter = Sorter(uuid, self, self._router, self._limits.longest_frame)
+            self._sorter = MessageSorter(uuid, self, self._router, self._limits.longest_frame)
             self.happened.append(ClientIdentified())
             return self._sorter
         # An invalid UUID cannot be addressed: that error goes to the nil UUID.

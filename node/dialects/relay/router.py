@@ -14,11 +14,11 @@ Piece = bytes | memoryview
 class WaitingSender(Protocol):
     """A client that is not read because its messages have to wait."""
 
-    def go_on(self, crowd: "RelayCrowd") -> None:
+    def go_on(self, crowd: "WaitingSenders") -> None:
         """The senders of a crowd need not wait any more."""
 
 
-class RelayCrowd:
+class WaitingSenders:
     """The senders that wait until one client has read more.
 
     `waiting` are the senders; `since` is when the client last took anything, or when the first
@@ -73,7 +73,7 @@ class RelayCrowd:
 class RelayMember(Protocol):
     """A recipient of messages."""
 
-    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> RelayCrowd | None:
+    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> WaitingSenders | None:
         """Take complete messages, in one piece or several, of which each may be a slice of
         what was received; the buffers behind them have `held` bytes in all.
 
@@ -96,7 +96,7 @@ class Router:
     def __init__(self, *, feedback: bool = True) -> None:
         self.feedback = feedback
         self.members: dict[bytes, RelayMember] = {}
-        self.crowded: dict[bytes, RelayCrowd] = {}
+        self.crowded: dict[bytes, WaitingSenders] = {}
         self.undeliverable = 0
         self.dropped = 0
 
@@ -118,7 +118,7 @@ class Router:
             del self.members[uuid]
             self.crowded.pop(uuid, None)
 
-    def give_up(self, crowds: Collection[RelayCrowd]) -> None:
+    def give_up(self, crowds: Collection[WaitingSenders]) -> None:
         """Let no sender wait for these members any more."""
         for uuid, crowd in list(self.crowded.items()):
             if crowd in crowds:

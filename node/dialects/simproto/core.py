@@ -40,7 +40,7 @@ from parley._node.protocol.reports import PongReceived
 COPIED_SIZE: Final = 4_096
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Whoever made a request of ours."""
 
     def responded(self, payload: memoryview) -> None:
@@ -90,7 +90,7 @@ class SimProtoCore(ForeignCore):
         self.on_free: Callable[[], None] | None = None  # called when a dialog of ours is over
         self._splitter = FrameSplitter(1, HeadReader(limits.longest_frame).measure)
         self.next_id = 1
-        self._asked: dict[int, tuple[Asker, float]] = {}  # by id, the oldest first
+        self._asked: dict[int, tuple[Requester, float]] = {}  # by id, the oldest first
         self._owed: dict[int, int] = {}  # their requests: bytes of memory by id
         self._deaf_until = NEVER  # too much is owed to read on, and may be until then
         self.heard = now
@@ -106,7 +106,7 @@ class SimProtoCore(ForeignCore):
         """How many more requests of ours may wait for their responses."""
         return self.limits.requests - len(self._asked)
 
-    def ask(self, kind: int, topic: str, data: bytes, now: float, asker: Asker) -> int:
+    def ask(self, kind: int, topic: str, data: bytes, now: float, asker: Requester) -> int:
         """Begin a dialog with a request packet; returns its id.
 
         Raises:

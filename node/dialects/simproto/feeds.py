@@ -26,14 +26,14 @@ ON_THE_WAY: Final = 64 * 1024
 KEPT_PART: Final = 4
 
 
-class Pumped(Protocol):
+class DialogUser(Protocol):
     """A feed that waits for a dialog."""
 
     def pump(self) -> None:
         """Send what may go now."""
 
 
-class DialogRoom:
+class DialogScheduler:
     """The dialogs of one connection that may begin now."""
 
     __slots__ = ("_callers", "_core", "_feeds", "_most_notes", "_notes")
@@ -41,7 +41,7 @@ class DialogRoom:
     def __init__(self, core: SimProtoCore) -> None:
         self._core = core
         self._callers: dict[Callable[[], None], None] = {}
-        self._feeds: dict[Pumped, None] = {}
+        self._feeds: dict[DialogUser, None] = {}
         dialogs = core.limits.requests
         self._most_notes = max(1, dialogs - dialogs // KEPT_PART)
         self._notes = 0  # on their way
@@ -66,7 +66,7 @@ class DialogRoom:
 
     # Feeds.
 
-    def take(self, feed: Pumped) -> bool:
+    def take(self, feed: DialogUser) -> bool:
         """Take a dialog for a note; False if none is free: `feed` is pumped when its turn
         comes."""
         if self._notes < self._most_notes and self._core.free_dialogs > 0:
@@ -84,12 +84,12 @@ class DialogRoom:
         """Whether a feed that could go on should wait for its turn."""
         return bool(self._feeds or self._callers)
 
-    def queue(self, feed: Pumped) -> None:
+    def queue(self, feed: DialogUser) -> None:
         """Pump `feed` when its turn comes."""
         self._feeds[feed] = None
         self._core.on_free = self._freed
 
-    def forget(self, feed: Pumped) -> None:
+    def forget(self, feed: DialogUser) -> None:
         """`feed` has nothing more to send."""
         self._feeds.pop(feed, None)
 
@@ -131,7 +131,7 @@ class NotePublisher(Protocol):
     """What publishes to the other side of a connection."""
 
     core: SimProtoCore
-    room: DialogRoom
+    room: DialogScheduler
 
     def now(self) -> float:
         """The time."""

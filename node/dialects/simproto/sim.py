@@ -17,7 +17,7 @@ from parley._node.dialects.simproto.codec import (
     NOTIFY,
 )
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
-from parley._node.dialects.simproto.feeds import DialogRoom, SimProtoFeed
+from parley._node.dialects.simproto.feeds import DialogScheduler, SimProtoFeed
 from parley._node.dialects.simproto.requests import (
     SimProtoIncoming,
     SimProtoOutgoing,
@@ -260,7 +260,7 @@ class Sim:
         self.outgoing = SimProtoOutgoing(core)
         self.incoming = SimProtoIncoming(core, find, run, stop, self._unsubscribe)
         self.subscriptions = Subscriptions(core, self.outgoing)
-        self.room = DialogRoom(core)
+        self.room = DialogScheduler(core)
 
     def take(self, report: RequestReceived | UnsubscribeAnswered, now: float) -> None:
         """Take a report of the core."""

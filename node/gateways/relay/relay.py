@@ -20,7 +20,7 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote import access_log as access
 from parley._node.transport.backend import Backend
-from parley._node.transport.task_scope import Ground
+from parley._node.transport.task_scope import TaskScope
 
 logger = logging.getLogger("parley.gateway")
 
@@ -36,7 +36,7 @@ class Relay(DialectServer["RelayGuest"]):
     def __init__(self, *, limits: DialectLimits | None = None, feedback: bool = True) -> None:
         self.limits = limits or DialectLimits()
         self._router = Router(feedback=feedback)
-        self._ground = Ground("the relay")
+        self._ground = TaskScope("the relay")
         self._drops = RateLimitedLogger()
         super().__init__("the relay", self.limits.clients, self.limits.memory)
 

@@ -16,7 +16,7 @@ from parley._node.config import NodeConfig
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.gateways.client import CONNECT_TIMEOUT, DialectClient
-from parley._node.gateways.simproto.connection import SimProtoTerms
+from parley._node.gateways.simproto.connection import SimProtoOptions
 from parley._node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer
 from parley._node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
 from parley._node.protocol.codes import CloseCode
@@ -52,7 +52,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         """
         super().__init__(target, timeout, pauses)
         self.offering = offering or Registrar(NodeConfig(), lambda: self._ground.backend)
-        self._terms = SimProtoTerms(limits or DialectLimits(), self.offering, values)
+        self._terms = SimProtoOptions(limits or DialectLimits(), self.offering, values)
 
     @classmethod
     def over(

@@ -9,11 +9,11 @@ from parley._node.dialects.values import RESTS, Rest
 from parley._node.errors import ConfigError
 from parley._node.gateways.guest import Guest
 from parley._node.registrar import Registrar
-from parley._node.transport.conditions import left_after
+from parley._node.transport.conditions import wait_within
 
 
 @dataclass(frozen=True, slots=True)
-class SimProtoTerms:
+class SimProtoOptions:
     """What one side brings to a connection: its `limits`, the `offering` that the other side
     may call and subscribe to, and the form of `values` that are neither bytes nor text.
 
@@ -32,7 +32,7 @@ class SimProtoTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class SimProtoLink:
+class SimProtoConnection:
     """A connection to `guest`: its core, its sim layer, and the form of `values`."""
 
     guest: Guest
@@ -52,7 +52,7 @@ class SimProtoLink:
         Raises:
             CallTimeout: it took longer.
         """
-        return await left_after(self._room, timeout, self.guest.backend.now)
+        return await wait_within(self._room, timeout, self.guest.backend.now)
 
     async def _room(self) -> None:
         driver, turns = self.guest.driver, self.sim.room

@@ -15,7 +15,7 @@ from anyio.abc import ByteStream
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
 from parley._node.gateways.server import DialectServer
-from parley._node.gateways.simproto.connection import SimProtoTerms
+from parley._node.gateways.simproto.connection import SimProtoOptions
 from parley._node.gateways.simproto.peer import SimProtoPeer
 from parley._node.handlers.permissions import Allow
 from parley._node.node import Node
@@ -24,7 +24,7 @@ from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.remote.remote import Remote
 from parley._node.remote.stream import Stream
 from parley._node.transport.backend import Backend
-from parley._node.transport.transport import StreamOutlet
+from parley._node.transport.transport import StreamTransport
 
 # The label of native streams that carry SimProto.
 LABEL = "simproto"
@@ -48,7 +48,7 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
     ) -> None:
         self.node = node
         self.limits = limits or DialectLimits()
-        self._terms = SimProtoTerms(self.limits, node, values)
+        self._terms = SimProtoOptions(self.limits, node, values)
         super().__init__("the gateway", self.limits.clients, self.limits.memory)
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ def offer_simproto(
         ParleyError: the label has a handler, or is reserved. ConfigError: there is no such
             form of `values`.
     """
-    terms = SimProtoTerms(limits or DialectLimits(), node, values)
+    terms = SimProtoOptions(limits or DialectLimits(), node, values)
     there: Counter[Remote | None] = Counter()
 
     def came(guest: SimProtoPeer) -> None:
@@ -129,7 +129,7 @@ def offer_simproto(
 async def _serve(
     stream: ByteStream,
     backend: Backend,
-    terms: SimProtoTerms,
+    terms: SimProtoOptions,
     came: Callable[[SimProtoPeer], None],
     went: Callable[[SimProtoPeer], None],
     total: MemoryBudget | None = None,
@@ -143,7 +143,7 @@ async def _serve(
     peer = SimProtoPeer(backend, name, terms, carrier=carrier, total=total)
     came(peer)
     try:
-        StreamOutlet(stream, peer.driver, backend)
+        StreamTransport(stream, peer.driver, backend)
         await peer.gone()
     finally:
         went(peer)

@@ -17,7 +17,7 @@ from parley._node.dialects.simproto.sim import Sim
 from parley._node.dialects.values import ConversionError, to_bytes
 from parley._node.errors import CallRefused, NotSpokenError
 from parley._node.gateways.guest import Guest
-from parley._node.gateways.simproto.connection import SimProtoLink, SimProtoTerms
+from parley._node.gateways.simproto.connection import SimProtoConnection, SimProtoOptions
 from parley._node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
 from parley._node.handlers.invoke import FAILED, Outcome, decide, run_handler
 from parley._node.handlers.registry import Entry
@@ -66,7 +66,7 @@ class SimProtoService:
         self,
         peer: Guest,
         core: SimProtoCore,
-        terms: SimProtoTerms,
+        terms: SimProtoOptions,
         on_answered: Callable[[], None],
     ) -> None:
         self._peer = peer
@@ -245,7 +245,7 @@ class SimProtoPeer(Guest):
         self,
         backend: Backend,
         name: str,
-        terms: SimProtoTerms,
+        terms: SimProtoOptions,
         *,
         carrier: LiveConnection | None = None,
         on_gone: Callable[[Guest], None] | None = None,
@@ -259,7 +259,7 @@ class SimProtoPeer(Guest):
         self.driver.high_water = terms.limits.write_buffer
         self.service = SimProtoService(self, core, terms, self._answered)
         self.sim = self.service.sim
-        self.link = SimProtoLink(self, core, self.sim, terms.values)
+        self.link = SimProtoConnection(self, core, self.sim, terms.values)
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
 
     # What to ask of it.

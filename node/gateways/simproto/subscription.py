@@ -25,13 +25,13 @@ from parley._node.errors import (
     received_refusal,
 )
 from parley._node.gateways.guest import Guest
-from parley._node.gateways.simproto.connection import SimProtoLink
+from parley._node.gateways.simproto.connection import SimProtoConnection
 from parley._node.logs import one_line
 from parley._node.peer.link_subscription import PASSING, PAUSES
 from parley._node.peer.reconnecting import Connector, random_fraction
 from parley._node.protocol.codes import LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError
-from parley._node.transport.conditions import Changes, pause
+from parley._node.transport.conditions import Condition, pause
 
 logger = logging.getLogger("parley.gateway")
 
@@ -48,10 +48,10 @@ class SimProtoNotes:
     """From one subscribing, which is done once, to its end; `window` as for
     `SimProtoPeer.subscribe`."""
 
-    def __init__(self, link: SimProtoLink, topic: str, window: int) -> None:
+    def __init__(self, link: SimProtoConnection, topic: str, window: int) -> None:
         self.topic = topic
         self._link = link
-        self._changes = Changes(link.guest.backend.waiter)
+        self._changes = Condition(link.guest.backend.waiter)
         patience = link.core.limits.answer_timeout / 2
         self.queue = NoteQueue(window, patience, self._acknowledge, self._changes.notify)
         self._error: StreamResetError | PeerClosedError | None = None
@@ -150,7 +150,7 @@ class SimProtoPublisher(Protocol):
     """The other side of one connection."""
 
     @property
-    def link(self) -> SimProtoLink:
+    def link(self) -> SimProtoConnection:
         """The connection."""
 
 
@@ -187,7 +187,7 @@ class SimProtoSubscription:
         self._window = window
         self._begun = self._left = False
         self._lost = 0  # connections
-        self._link: SimProtoLink | None = None  # the last one
+        self._link: SimProtoConnection | None = None  # the last one
         self._notes: SimProtoNotes | None = None  # over that; None: it was read to its end
         self._again: anyio.CancelScope | None = None  # while it is subscribed to again
         self._reading = anyio.ResourceGuard("reading from")

@@ -58,7 +58,7 @@ async def relay(offer: Offer) -> AsyncIterator[Relay]:
         yield relay
 
 
-class Served:
+class Service:
     """A server at one address; `server` is the one that runs, if any does. Each has a task of its
     own among `tasks`."""
 
@@ -111,10 +111,10 @@ class Served:
 async def serving(
     make: Callable[[Offer], AbstractAsyncContextManager[DialectServer[Any]]],
     offer: Offer = offer,
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[Service]:
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
-            served = Served(tasks, make, offer)
+            served = Service(tasks, make, offer)
             await served.start()
             yield served
             await served.stop()

@@ -23,7 +23,7 @@ from tests.reference.dialects.simproto import Message, read_message, read_respon
 LIMIT = 1 << 24
 
 
-class Served(NamedTuple):
+class SimProtoPair(NamedTuple):
     """A node, its gateway, a client, and what the gateway has of that."""
 
     node: Node
@@ -76,7 +76,7 @@ async def served(
     limits: DialectLimits | None = None,
     client_limits: DialectLimits | None = None,
     **options: Any,
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[SimProtoPair]:
     """A gateway with `limits` and a client that is connected, over tcp or unix."""
     with anyio.fail_after(PATIENCE), TemporaryDirectory() as directory:
         place = "tcp://127.0.0.1:0" if transport == "tcp" else f"unix://{directory}/socket"
@@ -88,7 +88,7 @@ async def served(
             address = await gateway.listen(place)
             async with SimProtoClient(address, limits=client_limits) as client:
                 await eventually(lambda: bool(gateway.peers))
-                yield Served(node, gateway, client, gateway.peers[0], address)
+                yield SimProtoPair(node, gateway, client, gateway.peers[0], address)
 
 
 class Raw:

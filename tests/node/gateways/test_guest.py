@@ -12,7 +12,7 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.transport.memory import memory_pair
-from parley._node.transport.transport import StreamOutlet
+from parley._node.transport.transport import StreamTransport
 from parley.dialects import Guest
 from tests.node.dialects.test_core import Parrot
 from tests.node.network import ground
@@ -44,7 +44,7 @@ async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]
         here, there = memory_pair()
         core = Parrot(backend.now(), 1_000, MemoryBudget(1 << 30))
         guest = Bird(core=core, backend=backend, name="a nest", on_gone=gone.append)
-        StreamOutlet(here, guest.driver, backend)
+        StreamTransport(here, guest.driver, backend)
         async with there:
             yield guest, there, gone
 

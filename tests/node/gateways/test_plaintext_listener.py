@@ -9,7 +9,7 @@ import pytest
 
 from parley._node.dialects.core import NEVER
 from parley._node.errors import AddressError, InsecureAddressError, UnreachableError
-from parley._node.gateways.server import Gateway, is_local
+from parley._node.gateways.server import PlaintextListener, is_local
 from parley._node.logs import LINES
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.transport.address import Address
@@ -20,9 +20,9 @@ from tests.node.network import eventually, ground
 
 
 @asynccontextmanager
-async def gateway(most: int = 8) -> AsyncIterator[Gateway]:
+async def gateway(most: int = 8) -> AsyncIterator[PlaintextListener]:
     async with ground() as backend:
-        made = Gateway(
+        made = PlaintextListener(
             backend,
             _accepting(backend, lambda: made),
             most,
@@ -34,7 +34,9 @@ async def gateway(most: int = 8) -> AsyncIterator[Gateway]:
         await made.stop_listening()
 
 
-def _accepting(backend: Backend, gateway: Callable[[], Gateway]) -> Callable[[str], Driver]:
+def _accepting(
+    backend: Backend, gateway: Callable[[], PlaintextListener]
+) -> Callable[[str], Driver]:
     def accept(name: str) -> Driver:
         core = Parrot(backend.now(), 1_000, MemoryBudget(1 << 30))
         driver = Driver(core, backend, lambda reports: None, lambda: NEVER, lambda now: None)

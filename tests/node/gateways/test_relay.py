@@ -7,7 +7,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from parley._node.dialects.relay.connection import Sorter
+from parley._node.dialects.relay.connection import MessageSorter
 from parley._node.errors import (
     AddressError,
     ConfigError,
@@ -181,14 +181,14 @@ async def test_left_by_an_error_it_drops_its_clients() -> None:
 
 async def test_a_mistake_of_ours_ends_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     async with relaying() as (relay, address), clients_of(relay, address, 2) as (one, two):
-        right = Sorter.sort
+        right = MessageSorter.sort
 
-        def wrong(self: Sorter, data: bytes, at: int, batch: object) -> str:
+        def wrong(self: MessageSorter, data: bytes, at: int, batch: object) -> str:
             if self._uuid == one.uuid.bytes:
                 raise ZeroDivisionError
             return right(self, data, at, batch)  # type: ignore[arg-type]  # what it was given
 
-        monkeypatch.setattr(Sorter, "sort", wrong)
+        monkeypatch.setattr(MessageSorter, "sort", wrong)
         await one.broadcast(b"x")
         with pytest.raises(RelayRefusedError) as caught:
             await read(one)

@@ -6,18 +6,18 @@ import pytest
 from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.simproto.peer import SimProtoPeer
 from parley._node.protocol.codes import CloseCode
-from tests.node.gateways.simproto_sides import Served, raw, served
+from tests.node.gateways.simproto_sides import SimProtoPair, raw, served
 from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
 
 
-def guest(sides: Served) -> SimProtoPeer:
+def guest(sides: SimProtoPair) -> SimProtoPeer:
     (peer,) = set(sides.gateway.peers) - {sides.back}
     return peer
 
 
-async def others_are_served(sides: Served) -> None:
+async def others_are_served(sides: SimProtoPair) -> None:
     assert await sides.client.call("echo", b"still") == b"still"
     assert sides.client.is_open
 

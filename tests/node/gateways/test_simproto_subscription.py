@@ -210,7 +210,7 @@ def news(node: Node) -> None:
         return f"{request.data!r} {count[0]}"
 
 
-def topic_of(server: restarts.Served) -> Any:
+def topic_of(server: restarts.Service) -> Any:
     return server.server.node.topics["news"]
 
 

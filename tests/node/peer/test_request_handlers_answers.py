@@ -13,7 +13,7 @@ from parley._lbm.codec import encode
 from parley._node.node import Node
 from parley._node.peer.request_handlers import SLICE
 from parley._node.protocol.codes import CALL, MAIN_STREAM, SIM, ResultCode
-from parley._node.transport.loop import Begun
+from parley._node.transport.loop import TaskStart
 from tests.node.network import Meeting, eventually, introduce, new_node
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +203,7 @@ async def test_a_call_that_ends_before_the_first_step_of_its_handler(
     live = met.back.live
     held, begin = live.core.account.held, live.backend.begin
 
-    def begin_and_end(begun: Iterable[Begun]) -> None:
+    def begin_and_end(begun: Iterable[TaskStart]) -> None:
         begin(begun)
         if end == "lost":
             live.lost("a test")

@@ -8,8 +8,8 @@ import pytest
 from anyio import ClosedResourceError, EndOfStream, create_task_group
 
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.remote.stream import READS_PER_TURN, Inbox
-from parley._node.transport.conditions import Rooms
+from parley._node.remote.stream import READS_PER_TURN, ReceiveQueue
+from parley._node.transport.conditions import WriteWaiters
 from parley._node.transport.task_scope import current_backend
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ class Shell:
         self.full = False
         self.credit = True
         self.writable = True
-        self.rooms = Rooms()
+        self.rooms = WriteWaiters()
         backend = current_backend(tasks)
         core = SimpleNamespace(
             consume=lambda stream, cost: self.consumed.append(cost),
@@ -60,7 +60,7 @@ class Shell:
 async def test_what_waits_at_the_end_is_read_or_dropped(drop: bool) -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
-        inbox: Inbox[str] = Inbox(shell.peer, 3)
+        inbox: ReceiveQueue[str] = ReceiveQueue(shell.peer, 3)
         inbox.put("a", 65)
         inbox.finish(EndOfStream, drop=False)
         inbox.finish(ClosedResourceError(), drop=drop)
@@ -76,7 +76,7 @@ async def test_what_waits_at_the_end_is_read_or_dropped(drop: bool) -> None:
 async def test_a_reader_of_small_parts_lets_others_run() -> None:
     """One thing may be read as many bytes: it is reads that are counted."""
     async with create_task_group() as tasks:
-        inbox: Inbox[bytes] = Inbox(Shell(tasks).peer, 3)
+        inbox: ReceiveQueue[bytes] = ReceiveQueue(Shell(tasks).peer, 3)
         inbox.put(bytes(1000), 1064)
         ran: list[int] = []
         reads = 0

@@ -10,7 +10,7 @@ from parley._node.remote.stream import (
     SMALL_EVENTS_SIZE,
     WAITING_EVENTS,
     WAITING_SMALL_EVENTS,
-    StreamRoom,
+    SendLimiter,
 )
 from tests.node.network import settled, started
 from tests.node.remote.test_stream_inbox import Shell
@@ -18,12 +18,12 @@ from tests.node.remote.test_stream_inbox import Shell
 pytestmark = pytest.mark.anyio
 
 
-def is_free(room: StreamRoom) -> bool:
+def is_free(room: SendLimiter) -> bool:
     """Its word of the moment."""
     return room.is_free
 
 
-def has_waiting(room: StreamRoom) -> bool:
+def has_waiting(room: SendLimiter) -> bool:
     """Its word of the moment."""
     return room.has_waiting
 
@@ -35,7 +35,7 @@ def always() -> None:
 async def test_room_is_given_in_the_order_of_asking() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
-        room = StreamRoom(shell.peer, 3, always)
+        room = SendLimiter(shell.peer, 3, always)
         shell.waiting = WAITING_EVENTS - 1
         await room.wait()
         order: list[int] = []
@@ -79,7 +79,7 @@ async def test_nobody_waits_for_what_may_not_be_sent() -> None:
             if over:
                 raise EndOfStream
 
-        room = StreamRoom(shell.peer, 3, check)
+        room = SendLimiter(shell.peer, 3, check)
         shell.waiting = WAITING_SMALL_EVENTS
         waits = [await started(tasks, room.wait) for _ in range(3)]
         over.append(True)
@@ -100,7 +100,7 @@ async def test_nobody_waits_for_what_may_not_be_sent() -> None:
 async def test_more_small_events_may_wait_than_large_ones() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
-        room = StreamRoom(shell.peer, 3, always)
+        room = SendLimiter(shell.peer, 3, always)
         free = []
         for waiting in range(WAITING_SMALL_EVENTS + 2):
             shell.waiting = waiting
@@ -121,7 +121,7 @@ async def test_more_small_events_may_wait_than_large_ones() -> None:
 async def test_while_too_much_waits_only_what_can_be_written_is_queued() -> None:
     async with create_task_group() as tasks:
         shell = Shell(tasks)
-        room = StreamRoom(shell.peer, 3, always)
+        room = SendLimiter(shell.peer, 3, always)
         shell.full = True
         assert is_free(room)
         shell.waiting = 1  # as if it had been queued
@@ -151,7 +151,7 @@ async def test_who_waits_for_the_transport_learns_of_the_streams_end() -> None:
             if over:
                 raise EndOfStream
 
-        room = StreamRoom(shell.peer, 3, check)
+        room = SendLimiter(shell.peer, 3, check)
         shell.full, shell.writable = True, False
         sent = await started(tasks, room.wait)
         assert (sent, len(shell.rooms.waiters)) == ([], 1)
@@ -164,7 +164,7 @@ async def test_who_waits_for_the_transport_learns_of_the_streams_end() -> None:
 async def test_who_always_has_room_lets_others_run() -> None:
     """A reader with a great window that reads as fast as we write leaves room for ever."""
     async with create_task_group() as tasks:
-        room = StreamRoom(Shell(tasks).peer, 3, always)
+        room = SendLimiter(Shell(tasks).peer, 3, always)
         ran: list[int] = []
         events = 0
 

@@ -16,7 +16,7 @@ from parley._node.peer.login import log_in, log_out
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import ResultCode
 from parley._node.remote.requests import Call
-from parley._node.remote.resuming import Dial
+from parley._node.remote.resumer import Dial
 from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
 from parley._node.tunnels.policy import AccountSwitch
 from tests.node.network import config

@@ -16,10 +16,10 @@ from parley._node.transport.asyncio_backend import (
     LONG_READ,
     WRITE_BUFFER,
     AsyncioBackend,
-    AsyncioOutlet,
+    AsyncioTransport,
 )
 from parley._node.transport.driver import Driver
-from parley._node.transport.task_scope import Ground
+from parley._node.transport.task_scope import TaskScope
 from tests.node.network import PATIENCE, eventually, settled
 
 pytestmark = pytest.mark.anyio
@@ -134,7 +134,7 @@ async def test_closing_does_not_wait_for_who_does_not_read() -> None:
 
 
 async def test_a_flood_lets_others_have_their_turn() -> None:
-    class Turns(Noted):
+    class ReadBuffer(Noted):
         """Notes in which turn of the loop much came."""
 
         def __init__(self) -> None:
@@ -147,14 +147,14 @@ async def test_a_flood_lets_others_have_their_turn() -> None:
             if len(data) >= LONG_READ:
                 self.came.append(self.turn)
 
-    def count(driver: Turns) -> None:
+    def count(driver: ReadBuffer) -> None:
         driver.turn += 1
         if len(driver.data) < len(flood):
             loop.call_soon(count, driver)
 
     loop, flood = asyncio.get_running_loop(), bytes(16 << 20)
     backend = AsyncioBackend()
-    driver, other = await joined(backend, Turns())
+    driver, other = await joined(backend, ReadBuffer())
     with other:
         loop.call_soon(count, driver)
         with fail_after(5):
@@ -226,7 +226,7 @@ async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
 ) -> None:
     monkeypatch.setattr(asyncio_backend, "CLOSE_PATIENCE", 0.02)
     backend = AsyncioBackend()
-    backend.outlets.add(AsyncioOutlet(lambda _: None, backend.outlets))
+    backend.outlets.add(AsyncioTransport(lambda _: None, backend.outlets))
     with fail_after(5):
         await backend.aclose()
     assert "1 sockets were not closed" in caplog.text
@@ -258,7 +258,7 @@ async def test_a_task_that_ignores_cancellation_is_named_and_left(
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int) -> None:
-    ground = Ground("x")
+    ground = TaskScope("x")
     backend = await ground.enter()
     begun, ended = asyncio.Event(), asyncio.Event()
 

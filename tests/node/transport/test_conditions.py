@@ -7,7 +7,7 @@ from anyio import create_task_group, fail_after, move_on_after
 
 from parley._node.testing import FakeClock
 from parley._node.transport.backend import ClockedBackend
-from parley._node.transport.conditions import Changes, is_async, pause, pause_until
+from parley._node.transport.conditions import Condition, is_async, pause, pause_until
 from parley._node.transport.task_scope import current_backend
 from tests.node.network import settled, started
 
@@ -31,12 +31,12 @@ def test_what_is_called_as_a_coroutine_is_told() -> None:
 async def test_what_is_so_is_not_waited_for() -> None:
     async with create_task_group() as tasks:
         with fail_after(1):
-            await Changes(current_backend(tasks).waiter).until(lambda: True)
+            await Condition(current_backend(tasks).waiter).until(lambda: True)
 
 
 async def test_each_waits_for_its_own_condition() -> None:
     async with create_task_group() as tasks:
-        changes = Changes(current_backend(tasks).waiter)
+        changes = Condition(current_backend(tasks).waiter)
         state = 0
         low = await started(tasks, lambda: changes.until(lambda: state >= 1))
         high = await started(tasks, lambda: changes.until(lambda: state >= 2))
@@ -56,7 +56,7 @@ async def test_each_waits_for_its_own_condition() -> None:
 
 async def test_who_gives_up_is_forgotten() -> None:
     async with create_task_group() as tasks:
-        changes = Changes(current_backend(tasks).waiter)
+        changes = Condition(current_backend(tasks).waiter)
         with move_on_after(0.005):
             await changes.until(lambda: False)
         assert not changes.waiters
@@ -80,7 +80,7 @@ async def test_a_pause_ends_when_what_it_waits_for_is_so() -> None:
     async with create_task_group() as tasks:
         clock = FakeClock()
         loop = ClockedBackend(current_backend(tasks), clock)
-        changes, so = Changes(loop.waiter), False
+        changes, so = Condition(loop.waiter), False
         waiting = await started(tasks, lambda: pause_until(loop, 5.0, changes, lambda: so))
         changes.notify()
         await settled()
@@ -103,7 +103,7 @@ async def test_a_pause_ends_although_the_timer_is_early(anyio_backend: object) -
     """Timers of uvloop count whole milliseconds."""
     async with create_task_group() as tasks:
         loop = current_backend(tasks)
-        changes = Changes(loop.waiter)
+        changes = Condition(loop.waiter)
         with fail_after(5):
             for number in range(100):
                 await pause_until(loop, 0.001 + number / 1e5, changes, lambda: False)

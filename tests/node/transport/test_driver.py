@@ -20,10 +20,10 @@ from parley._node.transport.driver import (
     LOW_WATER_PART,
     Driver,
 )
-from parley._node.transport.fair_reads import ROUND_TIME, Line, Turns
-from parley._node.transport.loop import Begun
+from parley._node.transport.fair_reads import ROUND_TIME, FairScheduler, ReadBuffer
+from parley._node.transport.loop import TaskStart
 from parley._node.transport.task_scope import current_backend
-from parley._node.transport.transport import Served
+from parley._node.transport.transport import TransportProtocol
 from tests.node.network import started
 
 NEVER = float("inf")
@@ -45,9 +45,9 @@ class FakeLoop:
     def __init__(self) -> None:
         self.time = 100.0
         self.due: list[Callable[[], None]] = []
-        self.line = Line(self.now, self.soon)
+        self.line = FairScheduler(self.now, self.soon)
         self.timers: list[FakeTimer] = []
-        self.begun: list[Begun] = []
+        self.begun: list[TaskStart] = []
 
     def now(self) -> float:
         return self.time
@@ -63,7 +63,7 @@ class FakeLoop:
     def set_timers(self) -> list[float]:
         return [timer.when for timer in self.timers if not timer.cancelled]
 
-    def begin(self, begun: Iterable[Begun]) -> None:
+    def begin(self, begun: Iterable[TaskStart]) -> None:
         self.begun += begun
 
     def turn(self) -> None:
@@ -146,9 +146,9 @@ class FakeOutlet:
     def __init__(self) -> None:
         self.done: list[Any] = []
         self.more = True
-        self.served: Served | None = None
+        self.served: TransportProtocol | None = None
 
-    def serve(self, served: Served | None) -> None:
+    def serve(self, served: TransportProtocol | None) -> None:
         self.served = served
 
     def write(self, data: bytes) -> bool:
@@ -282,8 +282,8 @@ def test_what_reports_set_off_begins_after_all_of_them_also_of_an_outer_connecti
     """Those of a connection through a tunnel are handed on amid those of the one around it."""
     outer = Scene()
     inner = Scene(cast(Backend, outer.loop))
-    handler = cast(Begun, "a handler")
-    begun_amid_reports: list[Begun] = []
+    handler = cast(TaskStart, "a handler")
+    begun_amid_reports: list[TaskStart] = []
 
     def inner_reports() -> None:
         inner.driver.to_begin.append(handler)
@@ -472,7 +472,7 @@ def test_reports_are_handed_on_before_the_transport_is_closed_in_a_crowded_line(
     scene.connect()
     closed: list[list[Report]] = []
     scene.driver.on_closed = lambda: closed.append(list(scene.reports))
-    scene.loop.line.charge(Turns(), ROUND_TIME)  # another connection took all of this turn
+    scene.loop.line.charge(ReadBuffer(), ROUND_TIME)  # another connection took all of this turn
     scene.core.ended = True
     scene.core.happened = [FINISHED]
     scene.driver.received(b"x")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley._node.transport.transport import Gate
+from parley._node.transport.transport import WriteBarrier
 from tests.node.transport.test_driver import FINISHED, FakeOutlet, Scene
 
 
@@ -143,7 +143,7 @@ def test_reports_are_handed_on_without_a_transport() -> None:
 @pytest.mark.parametrize("safe", [False, True])
 def test_a_gate_holds_for_the_new_transport_what_it_held_for_the_last(safe: bool) -> None:
     position = {"recorded": 1, "safe": 1 if safe else 0}
-    gate = Gate(lambda: position["recorded"], lambda: position["safe"])
+    gate = WriteBarrier(lambda: position["recorded"], lambda: position["safe"])
     scene, giver = Parting(), Scene()
     scene.driver.gate = giver.driver.gate = gate
     scene.core.chunks = [b"first"]

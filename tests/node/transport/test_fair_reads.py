@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley._node.transport.fair_reads import ROUND_TIME, TURN_TIME, Line, Turns
+from parley._node.transport.fair_reads import ROUND_TIME, TURN_TIME, FairScheduler, ReadBuffer
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 9), st.integers(0, 9))
 def test_what_was_put_is_taken_in_its_order(
     pieces: list[bytes], size: int, taken_between: int
 ) -> None:
-    turns = Turns()
+    turns = ReadBuffer()
     taken = b""
     for piece in pieces:
         turns.put(piece)
@@ -31,7 +31,7 @@ def test_what_was_put_is_taken_in_its_order(
 
 @pytest.mark.parametrize("how", ["never put", "taken", "forgotten"])
 def test_nothing_waits_that_is_not_kept(how: str) -> None:
-    turns = Turns()
+    turns = ReadBuffer()
     if how != "never put":
         turns.put(b"some")
     if how == "taken":
@@ -47,7 +47,7 @@ class Worker:
 
     def __init__(self, scene: "Loop", name: str, steps: int, cost: float) -> None:
         self.scene, self.name, self.steps, self.cost = scene, name, steps, cost
-        self.turns = Turns()
+        self.turns = ReadBuffer()
 
     def take_turn(self, end: float) -> None:
         start = self.scene.time
@@ -76,7 +76,7 @@ class Loop:
         self.time = 5.0
         self.done: list[str] = []
         self.due: list[Callable[[], None]] = []
-        self.line = Line(lambda: self.time, self.due.append)
+        self.line = FairScheduler(lambda: self.time, self.due.append)
 
     def turn(self) -> None:
         """One turn of the loop."""

@@ -33,7 +33,7 @@ class TickingLoop(FakeLoop):
             callback()
 
 
-class Served:
+class ServedConnection:
     """A core with a driver; `numbers` are those of the events that were handed on."""
 
     def __init__(self, side: Side, loop: TickingLoop) -> None:
@@ -69,7 +69,7 @@ def flood(pair: Pair, *, sealed: bool, count: int = EVENTS) -> bytes:
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_flood_is_taken_step_by_step_and_others_come_between(sealed: bool) -> None:
     loop, pair, other = TickingLoop(), open_pair(), open_pair()
-    hostile, good = Served(pair.b, loop), Served(other.b, loop)
+    hostile, good = ServedConnection(pair.b, loop), ServedConnection(other.b, loop)
     step = 1 if sealed else STEP_COST
     count = 100 * step
     hostile.driver.received(flood(pair, sealed=sealed, count=count))
@@ -93,7 +93,7 @@ def test_what_comes_with_the_proof_is_taken_in_turns_too() -> None:
     pair.b.answer = None
     for sender in (pair.a, pair.b):
         pair.carry(sender)
-    served = Served(pair.b, loop)
+    served = ServedConnection(pair.b, loop)
     served.driver.received(pair.a.take(pair.now) + flood(pair, sealed=True, count=100))
     assert served.identified
     assert served.outlet.done == ["pause"]

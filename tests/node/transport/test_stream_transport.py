@@ -11,7 +11,7 @@ from anyio.abc import ByteStream, TaskGroup
 from parley._node.transport.backend import Backend
 from parley._node.transport.memory import MemoryStream, memory_pair
 from parley._node.transport.task_scope import current_backend
-from parley._node.transport.transport import WRITE_BUFFER, StreamOutlet
+from parley._node.transport.transport import WRITE_BUFFER, StreamTransport
 from tests.node.network import eventually, settled
 from tests.node.transport.test_asyncio_backend import Noted
 
@@ -35,7 +35,7 @@ async def backend(tasks: TaskGroup) -> AsyncIterator[Backend]:
 def served(backend: Backend) -> tuple[Noted, MemoryStream]:
     ours, theirs = memory_pair()
     driver = Noted()
-    outlet = StreamOutlet(ours, driver.as_driver, backend)
+    outlet = StreamTransport(ours, driver.as_driver, backend)
     assert driver.outlet is outlet
     return driver, theirs
 
@@ -151,7 +151,7 @@ async def test_an_odd_failure_is_an_end_and_logged(
     backend: Backend, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream, driver = Odd(what), Noted()
-    StreamOutlet(stream, driver.as_driver, backend)
+    StreamTransport(stream, driver.as_driver, backend)
     if what == "send":
         driver.outlet.write(b"x")
     elif what == "send_eof":
@@ -165,7 +165,7 @@ async def test_an_odd_failure_is_an_end_and_logged(
 @pytest.mark.parametrize("what", ["send", "send_eof"])
 async def test_a_stuck_stream_is_closed(backend: Backend, what: str) -> None:
     stream, driver = Odd("nothing"), Noted()
-    StreamOutlet(stream, driver.as_driver, backend)
+    StreamTransport(stream, driver.as_driver, backend)
     if what == "send":
         driver.outlet.write(b"x")
     else:
@@ -209,7 +209,7 @@ async def test_what_a_stream_gave_may_be_overwritten(backend: Backend) -> None:
     """A part of it may be the beginning of a frame, and is kept."""
     ours, theirs = memory_pair()
     driver = Keeping()
-    StreamOutlet(Reusing(ours._outgoing, ours._incoming), driver.as_driver, backend)
+    StreamTransport(Reusing(ours._outgoing, ours._incoming), driver.as_driver, backend)
     await theirs.send(b"first")
     await eventually(lambda: len(driver.pieces) == 1)
     await theirs.send(b"other")

@@ -9,8 +9,8 @@ from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
 from parley._node.transport.backend import Backend
-from parley._node.transport.conditions import Changes
-from parley._node.transport.task_scope import Job, current_backend
+from parley._node.transport.conditions import Condition
+from parley._node.transport.task_scope import SingleTask, current_backend
 from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ async def backend(anyio_backend: str) -> AsyncIterator[Backend]:
 async def test_it_starts_in_a_callback_that_knows_no_loop(backend: Backend) -> None:
     """A callback of a program that uses `asyncio.run` has an empty context, as here."""
     steps: list[str] = []
-    job = Job(backend, Changes(backend.waiter))
+    job = SingleTask(backend, Condition(backend.waiter))
 
     async def work() -> None:
         steps.append("started")
@@ -39,7 +39,7 @@ async def test_it_starts_in_a_callback_that_knows_no_loop(backend: Backend) -> N
 
 
 async def test_one_that_is_cancelled_before_its_first_step_ends(backend: Backend) -> None:
-    job = Job(backend, Changes(backend.waiter))
+    job = SingleTask(backend, Condition(backend.waiter))
     ended: list[str] = []
 
     async def work() -> None:

@@ -3,13 +3,13 @@
 import pytest
 
 from parley._node.transport.driver import GATE_GRACE
-from parley._node.transport.transport import HELD_SIZE, Gate
+from parley._node.transport.transport import HELD_SIZE, WriteBarrier
 from tests.node.transport.test_driver import FakeOutlet, Scene
 
 
-def gated() -> tuple[Scene, Gate]:
+def gated() -> tuple[Scene, WriteBarrier]:
     """A connected driver behind a gate."""
-    scene, gate = Scene(), Gate()
+    scene, gate = Scene(), WriteBarrier()
     scene.driver.gate = gate
     scene.connect()
     scene.core.told.clear()
@@ -22,7 +22,7 @@ def told(scene: Scene, what: str) -> list[object]:
 
 
 def test_who_waits_goes_on_once_and_in_order() -> None:
-    gate, went = Gate(), []
+    gate, went = WriteBarrier(), []
 
     def first() -> None:
         went.append(1)
@@ -120,7 +120,7 @@ class Record:
 
     def __init__(self) -> None:
         self.recorded = self.safe = 0
-        self.gate = Gate(lambda: self.recorded, lambda: self.safe)
+        self.gate = WriteBarrier(lambda: self.recorded, lambda: self.safe)
         self.outlet = FakeOutlet()
         self.rooms = 0
         self.held = self.gate.guarded(self.outlet, self.room)
@@ -131,7 +131,7 @@ class Record:
 
 def test_without_a_record_nothing_is_held() -> None:
     outlet = FakeOutlet()
-    assert Gate().guarded(outlet, lambda: None) is outlet
+    assert WriteBarrier().guarded(outlet, lambda: None) is outlet
 
 
 def test_bytes_leave_in_order_when_their_record_is_safe() -> None:

@@ -31,7 +31,7 @@ from parley._node.peer.addresses import RESOLVERS
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.remote.resuming import Redialling
+from parley._node.remote.resumer import SessionResumer
 from parley._node.tunnels import home_server as home_module
 from parley._node.tunnels import session_pool as publishers
 from parley._node.tunnels.dial import dial_tunnel
@@ -372,7 +372,7 @@ async def test_a_node_that_is_nowhere_near(
     two = await place.two(resume=30.0)
     peer = await two.reach(also=[f"unix://{tmp_path}/nobody"], discover=True)
     redialling = peer.live.redialling
-    assert isinstance(redialling, Redialling)
+    assert isinstance(redialling, SessionResumer)
     await eventually(lambda: bool(asked) and redialling._runner is None)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"
     assert (peer.resumes, redialling.next) == (0, 0)  # if it is lost, a tunnel is the first

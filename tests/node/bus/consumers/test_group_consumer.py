@@ -9,8 +9,8 @@ from parley._node.bus.config import BusConfig
 from parley._node.bus.consumers import group_consumer
 from parley._node.bus.consumers.group_consumer import FIRST_FETCH
 from parley._node.bus.dead_letters import LONGEST_ERROR
-from parley._node.transport.conditions import Changes
-from parley._node.transport.task_scope import Job
+from parley._node.transport.conditions import Condition
+from parley._node.transport.task_scope import SingleTask
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, ground, settled
@@ -95,7 +95,7 @@ async def test_two_may_say_that_it_is_done(anyio_backend: str) -> None:
 
 async def test_a_job_ends_whenever_that_is_asked(anyio_backend: str) -> None:
     async with ground() as loop:
-        job, told = Job(loop, Changes(loop.waiter)), []
+        job, told = SingleTask(loop, Condition(loop.waiter)), []
 
         async def work() -> None:
             try:

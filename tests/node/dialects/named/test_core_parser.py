@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, Flavour
-from parley._node.dialects.named.core import NamedIntake
+from parley._node.dialects.named.core import EventParser
 from parley._node.protocol.memory_budget import MemoryBudget
 from tests.node.dialects.named.events import FLAVOURS, ask, on_wire
 
@@ -21,7 +21,7 @@ class Taker:
     def __init__(self, flavour: Flavour, limits: DialectLimits) -> None:
         self.taken: list[BromineEvent] = []
         self.turns = 0
-        self.intake = NamedIntake(flavour, limits, self.take, MemoryBudget(limits.client_memory))
+        self.intake = EventParser(flavour, limits, self.take, MemoryBudget(limits.client_memory))
 
     def take(self, event: BromineEvent) -> None:
         self.taken.append(event)
@@ -76,6 +76,6 @@ def test_it_may_be_cleared_by_what_comes_of_an_event(flavour: Flavour) -> None:
         taken.append(event)
         intake.clear()
 
-    intake = NamedIntake(flavour, DialectLimits(), take, MemoryBudget(1 << 20))
+    intake = EventParser(flavour, DialectLimits(), take, MemoryBudget(1 << 20))
     intake.feed(on_wire(ask(), flavour) * 3)
     assert (len(taken), intake.holds_back) == (1, False)

@@ -14,7 +14,7 @@ from parley._node.dialects.relay.codec import (
     encode_error,
     encode_message,
 )
-from parley._node.dialects.relay.connection import Batch, RelayConnection, Sorter
+from parley._node.dialects.relay.connection import Batch, MessageSorter, RelayConnection
 from parley._node.dialects.relay.router import RelayMember, Router
 from parley._node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.relay.hall import Hall, faults, messages, written
@@ -40,7 +40,7 @@ def sorted_out(vector: Vector, piece: int) -> tuple[dict[bytes, bytes], bool]:
         members[uuid] = RelayConnection(router, LIMITS, 0.0)
         router.join(uuid, members[uuid])
     own = unhex(vector.get("uuid", PAIR[0]))
-    sorter = Sorter(own, members[own], router, vector.get("limit", LIMIT))
+    sorter = MessageSorter(own, members[own], router, vector.get("limit", LIMIT))
     got = dict.fromkeys(members, b"")
     for at in range(0, len(data), piece):
         batch: Batch = {}

@@ -2,14 +2,14 @@
 
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import RESPONSE, serialise_message
-from parley._node.dialects.simproto.feeds import DialogRoom
+from parley._node.dialects.simproto.feeds import DialogScheduler
 from tests.node.dialects.simproto.sides import Side
 
 
 class Feed:
     """Sends a note whenever it may."""
 
-    def __init__(self, room: DialogRoom, name: str, log: list[str]) -> None:
+    def __init__(self, room: DialogScheduler, name: str, log: list[str]) -> None:
         self.room = room
         self.name = name
         self.log = log
@@ -20,7 +20,7 @@ class Feed:
             self.room.queue(self)  # it has more
 
 
-def filled(dialogs: int) -> tuple[Side, DialogRoom]:
+def filled(dialogs: int) -> tuple[Side, DialogScheduler]:
     """A side all of whose dialogs wait for a response."""
     side = Side(DialectLimits(requests=dialogs))
     for _ in range(dialogs):

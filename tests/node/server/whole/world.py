@@ -18,7 +18,7 @@ from parley._node.errors import UnreachableError
 from parley._node.node import Node
 from parley._node.peer.dial import stream_dial
 from parley._node.remote.requests import Call
-from parley._node.remote.resuming import Dial
+from parley._node.remote.resumer import Dial
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import FederationSettings
 from parley._node.testing.faults import FaultyLink

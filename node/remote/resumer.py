@@ -37,7 +37,7 @@ DIAL_TIMEOUT: Final = 5.0
 STEADY: Final = 1.0
 
 
-class Redialling:
+class SessionResumer:
     """The new transports of one session, which `dials` are tried for in turn; `next` is the
     number of the first, and so of the one that worked last.
 
