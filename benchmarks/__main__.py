@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from benchmarks import paths, report
-from benchmarks.cases import CASES
+from benchmarks import paths, rounds
 from benchmarks.machine import machine
-from benchmarks.rounds import Against, rounds
+from benchmarks.task import CASES
 from parley.errors import ConfigError
 from parley.settings import load_settings
 
@@ -62,14 +61,14 @@ def main() -> None:
                 print(json.dumps({"case": PATHS, **row}) if given.json else paths.line(row))
             continue
         task = CASES[name].lasting(given.seconds)
-        against: Against | None = ("baseline", task)
+        against: rounds.Against | None = ("baseline", task)
         if settings:
             against = "ours", replace(task, settings=settings)
         elif given.ours_only:
             against = None
-        done = rounds(task, given.rounds, given.backend, against=against, quiet=given.quiet)
-        row = report.row(name, CASES[name], done, name_of_other)
-        print(json.dumps(row) if given.json else report.line(row), flush=True)
+        done = rounds.rounds(task, given.rounds, given.backend, against=against, quiet=given.quiet)
+        row = rounds.row(name, CASES[name], done, name_of_other)
+        print(json.dumps(row) if given.json else rounds.line(row), flush=True)
 
 
 def _variables(settings: Iterable[str]) -> dict[str, str]:
@@ -87,7 +86,7 @@ def _begin(found: dict[str, Any], name_of_other: str, *, as_json: bool) -> None:
         print(json.dumps({"machine": found}), flush=True)
     else:
         print(", ".join(f"{name} {value}" for name, value in found.items()))
-        print(report.headings(name_of_other), flush=True)
+        print(rounds.headings(name_of_other), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,183 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Any, Final
+from time import perf_counter
+from typing import Any, Final, TypeAlias
 
 import anyio
 
-from benchmarks.clients import WORKS
-from benchmarks.sides import Side
-from benchmarks.task import Order, SideName
+from benchmarks.sides import Client, Connection, Pipelined, Side, StreamConnection
+from benchmarks.task import Order, SideName, Task, Work
 from parley._node.transport.backend import keep_freed_memory
+
+WARM_UP = 20
+# Seconds that the last notes may take, and without any note until the rest is lost.
+LAST_NOTES = 12.0
+SILENCE = 1.0
+
+Line: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+Measure: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+
+
+async def calls(client: Client, task: Task, line: Line) -> Measure:
+    """`count` calls in flight over all connections."""
+    opened = [await client.open() for _ in range(task.connections)]
+    return await _calls(opened, task)
+
+
+async def streams(client: Client, task: Task, line: Line) -> Measure:
+    """64 events in flight that ask for one each, over `count` streams of one connection."""
+    connection = await client.open()
+    if not isinstance(connection, StreamConnection):
+        raise TypeError("this side has no streams")
+    return await _calls(connection.open_streams(task.connections), task)
+
+
+async def _calls(opened: list[Connection], task: Task) -> Measure:
+    payload = task.payload
+    for connection in opened if len(opened) > 1 else opened * WARM_UP:
+        if await connection.call(payload) != payload:
+            raise ValueError("an answer that is not what was sent")
+
+    async def measure() -> dict[str, Any]:
+        done = 0
+        start = perf_counter()
+        end = start + task.seconds
+
+        async def worker(mine: list[Connection]) -> None:
+            nonlocal done
+            while perf_counter() < end:
+                for connection in mine:
+                    await connection.call(payload)
+                    done += 1
+
+        if task.count == 1 and len(opened) == 1:
+            call = opened[0].call
+            while perf_counter() < end:
+                await call(payload)
+                done += 1
+        elif isinstance(opened[0], Pipelined):
+            done = await opened[0].pipeline(payload, task.count, end)
+        else:
+            async with anyio.create_task_group() as workers:
+                for index in range(task.count):
+                    mine = opened[index :: task.count] or [opened[index % len(opened)]]
+                    workers.start_soon(worker, mine)
+        return {"operations": done, "value": done / (perf_counter() - start)}
+
+    return measure
+
+
+async def notes(client: Client, task: Task, line: Line) -> Measure:
+    """Deliveries from the first to the last; the server publishes meanwhile."""
+    count = 0
+    first = last = 0.0
+
+    def received(more: int) -> None:
+        nonlocal count, first, last
+        last = perf_counter()
+        if not count:
+            first = last
+        count += more
+
+    await client.subscribe(task.count, received)
+    await anyio.sleep(min(1.5, task.seconds))  # a connection rests after a second
+
+    async def measure() -> dict[str, Any]:
+        published = (await line())["sent"]
+        wanted = published * task.count
+        stop = perf_counter() + LAST_NOTES
+        seen, since = -1, perf_counter()
+        while count < wanted and perf_counter() < stop:
+            await anyio.sleep(0.05)
+            if count != seen:
+                seen, since = count, perf_counter()
+            elif perf_counter() - since > SILENCE:
+                break
+        lost = 1 - count / wanted if wanted else 0.0
+        return {"operations": count, "value": count / (last - first or 1.0), "lost": lost}
+
+    return measure
+
+
+async def bulk(client: Client, task: Task, line: Line) -> Measure:
+    """Megabytes (10^6) a second in pieces of `size` bytes, until the other side has them."""
+    connection = await client.open()
+    chunk = task.payload
+
+    async def measure() -> dict[str, Any]:
+        pieces = 0
+        start = perf_counter()
+        end = start + task.seconds
+        while perf_counter() < end:
+            await connection.send(chunk)
+            pieces += 1
+        got = await connection.sent()
+        if got != pieces * task.size:
+            raise RuntimeError(f"sent {pieces * task.size} bytes, {got} arrived")
+        return {"operations": pieces, "value": got / (perf_counter() - start) / 1e6}
+
+    return measure
+
+
+async def handshakes(client: Client, task: Task, line: Line) -> Measure:
+    """Dial, handshake, one call, close: one after another."""
+
+    async def handshake() -> None:
+        connection = await client.open()
+        await connection.call(b"x")
+        await connection.aclose()
+
+    await handshake()
+
+    async def measure() -> dict[str, Any]:
+        done = 0
+        start = perf_counter()
+        end = start + task.seconds
+        while perf_counter() < end:
+            await handshake()
+            done += 1
+        return {"operations": done, "value": done / (perf_counter() - start)}
+
+    return measure
+
+
+async def idle(client: Client, task: Task, line: Line) -> Measure:
+    """`count` connections that made one call each; the server's memory is looked at then."""
+    first = await client.open()
+    await first.call(b"x")
+    await first.aclose()
+    await anyio.sleep(min(0.3, task.seconds))
+    kept: list[Connection] = []
+
+    async def measure() -> dict[str, Any]:
+        for _ in range(task.count):
+            connection = await client.open()
+            await connection.call(b"x")
+            kept.append(connection)
+        await anyio.sleep(min(1.5, task.seconds))  # a connection rests after a second
+        return {"operations": len(kept)}
+
+    return measure
+
+
+WORKS: dict[Work, Callable[[Client, Task, Line], Awaitable[Measure]]] = {
+    "calls": calls,
+    "notes": notes,
+    "bulk": bulk,
+    "handshakes": handshakes,
+    "idle": idle,
+    "streams": streams,
+}
+
 
 SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "ours": ("benchmarks.ours", "Ours"),
     "baseline": ("benchmarks.baseline", "Baseline"),
     "zeromq": ("benchmarks.peers.zeromq_side", "ZeroMQ"),
-    "zeromq-asyncio": ("benchmarks.peers.zeromq_asyncio_side", "ZeroMQAsyncio"),
+    "zeromq-asyncio": ("benchmarks.peers.zeromq_side", "ZeroMQAsyncio"),
     "zenoh": ("benchmarks.peers.zenoh_side", "Zenoh"),
     "nats": ("benchmarks.peers.nats_side", "NATS"),
     "grpc": ("benchmarks.peers.grpc_side", "GRPC"),

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cases import IN_FLIGHT
 from benchmarks.process import most_connections
 from benchmarks.rounds import measure
-from benchmarks.task import SideName, Task
+from benchmarks.task import IN_FLIGHT, SideName, Task
 
 # The largest payload is 1 MiB, with what a call and its answer add.
 SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18, (1 << 20) - (1 << 10))

@@ -9,11 +9,9 @@ from typing import overload
 
 import parley.errors
 from docs import commands_page, errors_page, log_events, settings_page
-from docs.build_reference import OURS, build, find
+from docs.build_reference import OURS, SHOWN, build, find, signatures
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES
-from docs.reference_shown import SHOWN
-from docs.signatures import signatures
 from parley._node.cli.error_catalogue import EXPLANATIONS
 from parley._node.settings import Settings, load_settings
 from parley._node.settings.catalogue import REMOVED, SETTINGS

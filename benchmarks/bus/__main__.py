@@ -20,9 +20,8 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
-from benchmarks.cpu import wait_until_quiet
 from benchmarks.machine import machine
-from benchmarks.process import ChildError, LineProcess
+from benchmarks.process import ChildError, LineProcess, wait_until_quiet
 from parley.bus import open_bus
 from tests.redis_server import RedisServer, redis_program
 

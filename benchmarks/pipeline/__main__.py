@@ -16,10 +16,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from benchmarks.pipeline.following import RATE, follow
+from benchmarks.pipeline.cases import RATE, audit_files, follow, plain_pool, small
 from benchmarks.pipeline.journals import make_journals
-from benchmarks.pipeline.plain import audit_files, plain_pool
-from benchmarks.pipeline.small import small
 from parley._pipeline.bronze import ingest
 from parley._pipeline.gold.cluster import store_of
 from parley._pipeline.jobs import refresh

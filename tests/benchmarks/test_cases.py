@@ -6,11 +6,9 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from benchmarks import report
-from benchmarks.cases import CASES
 from benchmarks.process import Child, ChildError
-from benchmarks.rounds import Round, measure
-from benchmarks.task import Backend, Order, SideName, Task
+from benchmarks.rounds import Round, line, measure, row
+from benchmarks.task import CASES, Backend, Order, SideName, Task
 
 pytestmark = pytest.mark.process
 
@@ -36,10 +34,10 @@ def test_a_case_runs_for_both_sides(name: str) -> None:
         assert found.client_us > 0
         assert found.server_us > 0
         assert found.lost == 0
-    row = json.loads(json.dumps(report.row(name, CASES[name], [Round(ours, baseline)])))
-    assert row["ratio"] == [row["ratio"][0]] * 3
-    assert row["cpu_ratio"][0] > 0
-    assert report.line(row).startswith(name)
+    found = json.loads(json.dumps(row(name, CASES[name], [Round(ours, baseline)])))
+    assert found["ratio"] == [found["ratio"][0]] * 3
+    assert found["cpu_ratio"][0] > 0
+    assert line(found).startswith(name)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -8,9 +8,17 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.peers import __main__ as command
-from benchmarks.peers import report
-from benchmarks.peers.cases import AIMS, OURS, PEER_CASES, PEERS, Peer
-from benchmarks.peers.run import Effort, Findings, measure_side, run
+from benchmarks.peers.run import (
+    AIMS,
+    OURS,
+    PEER_CASES,
+    PEERS,
+    Effort,
+    Findings,
+    Peer,
+    measure_side,
+    run,
+)
 from benchmarks.rounds import Measurement
 
 SHORT, FEW = 0.05, 4
@@ -57,7 +65,7 @@ def findings() -> Findings:
 
 
 def test_ratios_are_of_one_round() -> None:
-    rows = report.rows(findings())
+    rows = command.rows(findings())
     assert json.loads(json.dumps(rows)) == rows
     assert [row["peer"] for row in rows if "peer" in row] == ["baseline", "zenoh"]
     calls = next(row for row in rows if row.get("case") == "calls-64")
@@ -69,14 +77,14 @@ def test_ratios_are_of_one_round() -> None:
 
 def test_aims_are_met_or_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     def met() -> dict[str, bool]:
-        return {row["aim"]: row["met"] for row in report.rows(findings()) if "aim" in row}
+        return {row["aim"]: row["met"] for row in command.rows(findings()) if "aim" in row}
 
-    monkeypatch.setattr(report, "core_is_compiled", lambda: False)
+    monkeypatch.setattr(command, "core_is_compiled", lambda: False)
     assert met() == {"calls-64": True, "notes-1": True, "idle-memory": False}
-    monkeypatch.setattr(report, "core_is_compiled", lambda: True)
+    monkeypatch.setattr(command, "core_is_compiled", lambda: True)
     assert met() == {"calls-64": False, "notes-1": True, "idle-memory": False}
     assert PEERS["baseline"].versions() == ""
-    text = [line for row in report.rows(findings()) for line in report.lines(row)]
+    text = [line for row in command.rows(findings()) for line in command.lines(row)]
     assert "calls-64: 0.85 of TLS streams, aim 1: MISSED" in text
     assert "idle-memory: 17,000, aim 16,384 at most: MISSED" in text
 

@@ -1,7 +1,6 @@
-"""Tasks and orders travel as JSON, whole."""
+"""Tests of benchmarks/task.py: tasks and orders round-trip through JSON."""
 
-from benchmarks.cases import CASES
-from benchmarks.task import Order, Task
+from benchmarks.task import CASES, Order, Task
 
 
 def test_a_task_comes_back_as_it_was() -> None:

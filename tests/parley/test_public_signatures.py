@@ -11,9 +11,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, TypeVar, get_overloads
 
-from docs.build_reference import OURS, find
+from docs.build_reference import OURS, SHOWN, Shown, find
 from docs.reference_pages import PAGES
-from docs.reference_shown import SHOWN, Shown
 
 PUBLIC = {dotted for page in PAGES.values() for dotted in page.names}
 EXPORTED = {dotted.rpartition(".")[2] for dotted in PUBLIC}

@@ -2,10 +2,8 @@
 
 import pytest
 
-from benchmarks import report
-from benchmarks.cases import CASES
-from benchmarks.rounds import Measurement, Round, rounds
-from benchmarks.task import Backend, SideName, Task
+from benchmarks.rounds import Measurement, Round, headings, line, rounds, row
+from benchmarks.task import CASES, Backend, SideName, Task
 
 
 def one(value: float, cpu: float, lost: float = 0.0) -> Measurement:
@@ -22,22 +20,22 @@ ROUNDS = [
 
 
 def test_a_ratio_is_of_one_round() -> None:
-    row = report.row("calls", CASES["calls"], ROUNDS)
-    assert row["ours"]["value"] == 100
-    assert row["ratio"] == [1.0, 0.5, 3.0]
-    assert row["cpu_ratio"] == [1.0, 0.5, 2.0]
+    found = row("calls", CASES["calls"], ROUNDS)
+    assert found["ours"]["value"] == 100
+    assert found["ratio"] == [1.0, 0.5, 3.0]
+    assert found["cpu_ratio"] == [1.0, 0.5, 2.0]
 
 
 def test_what_was_lost_is_said() -> None:
-    row = report.row("calls", CASES["calls"], ROUNDS)
-    assert "lost 25.00% : 0.00%" in report.line(row)
+    found = row("calls", CASES["calls"], ROUNDS)
+    assert "lost 25.00% : 0.00%" in line(found)
 
 
 def test_a_row_says_what_ours_is_held_against() -> None:
-    row = report.row("calls", CASES["calls"], ROUNDS, "resume=0")
-    assert row["beside"] == "resume=0"
-    assert report.headings("resume=0").split()[:3] == ["case", "ours", "resume=0"]
-    assert report.row("calls", CASES["calls"], ROUNDS)["beside"] == "baseline"
+    found = row("calls", CASES["calls"], ROUNDS, "resume=0")
+    assert found["beside"] == "resume=0"
+    assert headings("resume=0").split()[:3] == ["case", "ours", "resume=0"]
+    assert row("calls", CASES["calls"], ROUNDS)["beside"] == "baseline"
 
 
 def test_both_sides_are_first_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +55,7 @@ def test_both_sides_are_first_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ours_alone_has_no_ratio() -> None:
-    row = report.row("calls", CASES["calls"], [Round(one(100, 10), None)])
-    assert "ratio" not in row
-    assert "baseline" not in row
-    assert report.line(row).split()[:3] == ["calls", "100", "calls/s"]
+    found = row("calls", CASES["calls"], [Round(one(100, 10), None)])
+    assert "ratio" not in found
+    assert "baseline" not in found
+    assert line(found).split()[:3] == ["calls", "100", "calls/s"]

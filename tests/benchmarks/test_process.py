@@ -1,4 +1,4 @@
-"""Processor time: ours counts as ours."""
+"""Tests of benchmarks/process.py: processor time is charged to the process that used it."""
 
 import os
 import time
@@ -7,8 +7,8 @@ from time import process_time
 import psutil
 import pytest
 
-from benchmarks import cpu
-from benchmarks.cpu import Meter, busy_seconds, process_seconds, wait_until_quiet
+from benchmarks import process
+from benchmarks.process import Meter, busy_seconds, process_seconds, wait_until_quiet
 
 
 def burn(seconds: float) -> None:
@@ -41,7 +41,7 @@ def test_the_machine_is_busy_at_times() -> None:
 def test_waiting_for_quiet_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
-    monkeypatch.setattr(cpu, "NOISE", -1.0)  # never quiet
+    monkeypatch.setattr(process, "NOISE", -1.0)  # never quiet
     wait_until_quiet(limit=0.0)
     assert waits == []
     wait_until_quiet(limit=0.01)
@@ -51,6 +51,6 @@ def test_waiting_for_quiet_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_quiet_machine_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
-    monkeypatch.setattr(cpu, "NOISE", 1e9)
+    monkeypatch.setattr(process, "NOISE", 1e9)
     wait_until_quiet(limit=60.0)
-    assert waits == [cpu.LOOK]
+    assert waits == [process.LOOK]
