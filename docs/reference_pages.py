@@ -63,7 +63,7 @@ PAGES: Final[dict[str, Page]] = {
         "Console",
         "A page on which an operator sees what a node does, and may do a few things to it.",
         (
-            "parley.console.serving_console",
+            "parley.console.serve_console",
             "parley.console.Console",
             "parley.console.ServedConsole",
         ),

@@ -40,7 +40,7 @@ from parley._node.trust.admission import Rations
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
-    from parley._node.bus.bus_registry import Buses
+    from parley._node.bus.bus_registry import BusRegistry
     from parley._node.bus.config import BusConfig
     from parley._node.bus.remote.authorisation import AllowBus
 
@@ -66,7 +66,7 @@ class Registrar:
         self.handlers = Handlers()
         self.topics: dict[str, Topic[Any]] = {}
         self._loop = loop
-        self._buses: Buses | None = None
+        self._buses: BusRegistry | None = None
         self.metrics = Metrics()
         self.metrics.add(partial(offered_families, self.handlers, self.topics))
 
@@ -428,9 +428,9 @@ class Registrar:
         """
         if self._buses is None:
             # Here: most nodes have none, and would start later for it.
-            from parley._node.bus.bus_registry import Buses
+            from parley._node.bus.bus_registry import BusRegistry
 
-            self._buses = Buses(self._loop, self.handlers)
+            self._buses = BusRegistry(self._loop, self.handlers)
             readings = self._buses.readings
             self.metrics.add(readings.families, readings.refresh)
         return self._buses.get(url, config, allow)

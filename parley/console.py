@@ -4,6 +4,6 @@ from parley._node.logs import extra_required
 
 with extra_required("parley.console", "console"):
     from parley._node.web.console.console import Console
-    from parley._node.web.console.serving import ServedConsole, serving_console
+    from parley._node.web.console.server import ServedConsole, serve_console
 
-__all__ = ["Console", "ServedConsole", "serving_console"]
+__all__ = ["Console", "ServedConsole", "serve_console"]

@@ -84,7 +84,7 @@ class Batcher(Generic[Item, Answer]):
         self._under_way = 0
         self._is_due = False  # what waits is taken in this turn or the next
 
-    async def ask(self, item: Item) -> Answer:
+    async def submit(self, item: Item) -> Answer:
         """The answer; raises what `send` does. After a cancellation it may have been asked.
 
         Raises:
@@ -129,7 +129,7 @@ class Batcher(Generic[Item, Answer]):
                 taken = self._next()
                 self._is_due = False
                 self._start()  # for what there was no room for
-                await self._ask(taken)
+                await self._send_batch(taken)
                 self._is_due = True
                 await yield_to_loop(self._loop)  # callers that were answered go together again
         except get_cancelled_exc_class():
@@ -152,7 +152,7 @@ class Batcher(Generic[Item, Answer]):
             taken.append(self._shares.popleft())
         return taken
 
-    async def _ask(self, shares: list[_Share[Item, Answer]]) -> None:
+    async def _send_batch(self, shares: list[_Share[Item, Answer]]) -> None:
         try:
             answers = await self._send([share.item for share in shares])
             for share, answer in zip(shares, answers, strict=True):
@@ -164,7 +164,7 @@ class Batcher(Generic[Item, Answer]):
         except Exception as error:  # a mistake, too, is told to the callers
             if len(shares) > 1 and isinstance(error, _ONES_OWN):
                 for share in shares:
-                    await self._ask([share])
+                    await self._send_batch([share])
                 return
             for share in shares:
                 share.error, share.is_answered = error, True

@@ -17,11 +17,11 @@ from parley._node.bus.consumers.options import (
     BATCH,
     MAX_ATTEMPTS,
     RECLAIM_AFTER,
-    read_terms,
+    check_options,
     require_count,
 )
-from parley._node.bus.consumers.registry import Roster
-from parley._node.bus.consumers.worker_pool import Duty, Handler
+from parley._node.bus.consumers.registry import ConsumerRegistry
+from parley._node.bus.consumers.worker_pool import Handler, HandlerSpec
 from parley._node.bus.data import Data, Schemas, When, encode_body
 from parley._node.bus.dead_letters import DeadLetter, DeadLetters
 from parley._node.bus.errors import BusError, InvalidEventError
@@ -84,7 +84,7 @@ class Bus:
         self.counters = Counters()
         self.schemas = Schemas()
         self._lazy = LazyStore(store, loop)
-        self._roster = Roster(self._lazy, config, self.schemas, self.counters)
+        self._consumers = ConsumerRegistry(self._lazy, config, self.schemas, self.counters)
 
     def __repr__(self) -> str:
         return f"<Bus on {type(self.store).__name__}>"
@@ -226,10 +226,10 @@ class Bus:
             InvalidEventError: the name, group or start is wrong. ConfigError: a number is, or
                 `returns` is not a type of data.
         """
-        terms = read_terms(self.config, name, group, batch, reclaim_after, max_attempts, start)
+        options = check_options(self.config, name, group, batch, reclaim_after, max_attempts, start)
         if returns is not None:
-            terms = replace(terms, returns=data_type(returns))
-        return self._roster.consumption(terms, group)
+            options = replace(options, returns=data_type(returns))
+        return self._consumers.consumption(options, group)
 
     def handler(
         self,
@@ -258,7 +258,7 @@ class Bus:
                 start is wrong. ConfigError: an option is wrong, or the handler is not a coroutine
                 function.
         """
-        terms = read_terms(self.config, name, group, batch, reclaim_after, max_attempts, start)
+        options = check_options(self.config, name, group, batch, reclaim_after, max_attempts, start)
         require_count("concurrency", concurrency)
         retries = Pauses(first=retry_delay, longest=max_retry_delay)
 
@@ -269,8 +269,8 @@ class Bus:
             what = f"the handler of {name}"
             hint = data_hint(handler_hints(handler, what, BusEvent), BusEvent)
             typed = hint not in (None, Any, dict[str, Any]) and not isinstance(hint, TypeVar)
-            held = replace(terms, returns=data_type(hint)) if typed else terms
-            self._roster.add(Duty(handler, held, group, concurrency, retries))
+            held = replace(options, returns=data_type(hint)) if typed else options
+            self._consumers.add(HandlerSpec(handler, held, group, concurrency, retries))
             return handler
 
         return register
@@ -442,23 +442,23 @@ class Bus:
     def begin(self) -> None:
         """The loop runs: handlers begin. For the owner of the bus; a second time is fine."""
         if not self.is_closed:
-            self._roster.begin()
+            self._consumers.begin()
 
     async def drain(self, timeout: float) -> None:
         """Have the handlers finish what they do, in `timeout` seconds at most; events that they
         had not begun are for others. No handler runs after it."""
-        await self._roster.drain(timeout)
+        await self._consumers.drain(timeout)
 
     async def aclose(self, timeout: float = 0.0, *, because: str = "") -> None:
         """Drain, record what is done, give back what was not begun, and close the store. Whoever
         waits for events meets BusClosedError, which says `because`. A second time is fine."""
         if because and not self.is_closed:
             self._lazy.closed_because = because
-            self._roster.warn(because)
+            self._consumers.warn(because)
         # Also when we are being cancelled: what is done is to be recorded.
         with anyio.CancelScope(shield=True):
-            await self._roster.drain(timeout)
-            await self._roster.close_loops(self._lazy.closed_error())
+            await self._consumers.drain(timeout)
+            await self._consumers.close_loops(self._lazy.closed_error())
             await self._lazy.aclose()
 
     # Inside.

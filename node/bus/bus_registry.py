@@ -29,7 +29,7 @@ PATIENCE = 2.0
 FRESH = 5.0
 
 
-class BusReadings:
+class BusCollector:
     """The buses that `buses` gives; `now` is seconds of a clock that never goes back."""
 
     def __init__(self, buses: Callable[[], Iterable[Bus]], now: Callable[[], float]) -> None:
@@ -79,14 +79,14 @@ class BusReadings:
         yield by_group(catalogue.BUS_DEAD, ((key, group.dead_lettered) for key, group in groups))
 
 
-class Buses:
+class BusRegistry:
     """The buses of one node, in the loop that `loop` gives; `handlers` are the node's."""
 
     def __init__(self, loop: Callable[[], Backend], handlers: Handlers) -> None:
         self._loop = loop
         self._handlers = handlers
         self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
-        self.readings = BusReadings(
+        self.readings = BusCollector(
             lambda: [bus for bus, _ in self._buses.values()], lambda: loop().now()
         )
 

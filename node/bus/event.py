@@ -18,7 +18,7 @@ from parley._node.data_types import DataType, E_co
 from parley._node.errors import ParleyError
 
 
-class Word(Enum):
+class AckState(Enum):
     """The application's word on an event that was handed out."""
 
     NONE = "none"
@@ -26,7 +26,7 @@ class Word(Enum):
     NACK = "nack"
 
 
-class Holder(Protocol):
+class AckTarget(Protocol):
     """The consumer that handed an event out, and takes the application's word on it."""
 
     @property
@@ -46,20 +46,20 @@ class BusEvent(Generic[E_co]):
     `attempt` is how often the group was handed it, this time included: 1 at first; 0 for an event
     of `Bus.history`, which needs no acknowledgement."""
 
-    __slots__ = ("_data", "_holder", "_returns", "attempt", "stored", "word")
+    __slots__ = ("_data", "_returns", "_target", "ack_state", "attempt", "stored")
 
     def __init__(
         self,
         stored: StoredEvent,
         attempt: int = 0,
-        holder: Holder | None = None,
+        holder: AckTarget | None = None,
         data: Any = None,
         returns: DataType[Any] | None = None,
     ) -> None:
         self.stored = stored
         self.attempt = attempt
-        self.word = Word.NONE
-        self._holder = holder
+        self.ack_state = AckState.NONE
+        self._target = holder
         self._data = data
         self._returns = returns
 
@@ -113,7 +113,7 @@ class BusEvent(Generic[E_co]):
     @property
     def group(self) -> str | None:
         """The group that it was handed to; None for an event of `Bus.history`."""
-        return self._holder.group if self._holder is not None else None
+        return self._target.group if self._target is not None else None
 
     async def ack(self) -> None:
         """It is done: recorded when this returns, however long the store takes to answer. A second
@@ -124,11 +124,11 @@ class BusEvent(Generic[E_co]):
                 with it. BusClosedError: the bus, or its consumer, was closed; it may have been
                 recorded. BusError: it could not be recorded, and waiting does not help.
         """
-        if self.word is Word.ACK:
+        if self.ack_state is AckState.ACK:
             return
-        if self.word is Word.NACK:
+        if self.ack_state is AckState.NACK:
             raise NotPendingError(f"{self.stored.id} was refused before")
-        await self._held().acknowledge(self)
+        await self._require_target().acknowledge(self)
 
     async def nack(self, delay: float = 0.0, reason: str = "") -> None:
         """It failed: the group is handed it again in `delay` seconds, or, after the last of its
@@ -138,17 +138,17 @@ class BusEvent(Generic[E_co]):
             NotPendingError: it was acknowledged before, or went to another consumer.
             BusError: it could not be recorded; it comes again once it was idle for long.
         """
-        if self.word is Word.ACK:
+        if self.ack_state is AckState.ACK:
             raise NotPendingError(f"{self.stored.id} was acknowledged before")
-        await self._held().refuse(self, delay, reason)
+        await self._require_target().refuse(self, delay, reason)
 
-    def _held(self) -> Holder:
-        if self._holder is None:
+    def _require_target(self) -> AckTarget:
+        if self._target is None:
             raise ParleyError(
                 f"cannot acknowledge or refuse the event {self.stored.id}: it was read from the "
                 "history, and not delivered to a group"
             )
-        return self._holder
+        return self._target
 
 
 # Events fetched at once, and seconds of one wait for new ones.

@@ -9,7 +9,12 @@ import webbrowser
 from parley._node.cli.output import Output
 from parley._node.cli.serve.command import consoles
 from parley._node.errors import ConfigError, UnreachableError
-from parley._node.web.console.places import ConsolePlace, link_from, places, write_page
+from parley._node.web.console.endpoints import (
+    ConsoleEndpoint,
+    find_consoles,
+    request_link,
+    write_page,
+)
 
 
 def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
@@ -29,13 +34,13 @@ def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
     out.done(link=link, url=place.url, node_id=place.node_id, may_act=act)
 
 
-def _running(port: int | None, *, act: bool) -> list[tuple[ConsolePlace, str]]:
+def _running(port: int | None, *, act: bool) -> list[tuple[ConsoleEndpoint, str]]:
     """The consoles that answer, with a link of each."""
     found = []
-    for place in places(consoles()):
+    for place in find_consoles(consoles()):
         if port is None or place.port == port:
             try:
-                found.append((place, link_from(place, may_act=act)))
+                found.append((place, request_link(place, may_act=act)))
             except UnreachableError:
                 continue  # it ended without a word
     return found

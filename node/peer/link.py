@@ -47,13 +47,13 @@ from parley._node.trust.policies import AcceptHook, TrustPolicy, decider, one_on
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
     from parley._node.bus.config import BusConfig
-    from parley._node.bus.remote.store import LentBuses
+    from parley._node.bus.remote.store import ClientBuses
 
 
 class LinkRequests(LinkSessions):
     """What is asked of a link."""
 
-    _buses: "LentBuses | None" = None
+    _buses: "ClientBuses | None" = None
 
     @overload
     async def call(

@@ -14,8 +14,8 @@ from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusBusyError, BusClosedError, BusUnavailableError
 from parley._node.bus.model import Delivery
 from parley._node.bus.remote import limits
-from parley._node.bus.remote.executor import Place
-from parley._node.bus.remote.store import LentBuses, RemoteStore
+from parley._node.bus.remote.executor import ConsumerKey
+from parley._node.bus.remote.store import ClientBuses, RemoteStore
 from parley._node.errors import CallTimeout, PeerClosedError
 from parley._node.peer.link_subscription import LinkSessions
 from parley._node.peer.peer import Peer
@@ -75,7 +75,7 @@ class LinkStore:
         self._closed = False
         self._peer: Peer | None = None
         self._remote: RemoteStore | None = None  # over its session
-        self._seats: dict[Place, _Seat] = {}
+        self._seats: dict[ConsumerKey, _Seat] = {}
         self._waits: set[anyio.CancelScope] = set()
 
     def __repr__(self) -> str:
@@ -98,8 +98,8 @@ class LinkStore:
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
         place = stream, group, consumer
-        if place not in self._seats and len(self._seats) >= limits.PLACES:
-            raise BusBusyError(f"a bus speaks for {limits.PLACES:,} consumers at most")
+        if place not in self._seats and len(self._seats) >= limits.CONSUMERS:
+            raise BusBusyError(f"a bus speaks for {limits.CONSUMERS:,} consumers at most")
         seat = self._seats.setdefault(place, _Seat())
         async with seat.lock:
             seat.after = after
@@ -227,7 +227,7 @@ class LinkStore:
 
     # Seats.
 
-    async def _seated(self, place: Place) -> RemoteStore:
+    async def _seated(self, place: ConsumerKey) -> RemoteStore:
         """The session that there is, once it knows a consumer and has handed out to it what it
         holds. Where it does not, others have that by now."""
         seat = self._seats[place]
@@ -243,7 +243,10 @@ class LinkStore:
             return remote
 
     async def _hand_out(
-        self, place: Place, count: int, ask: Callable[[RemoteStore], Awaitable[list[Delivery]]]
+        self,
+        place: ConsumerKey,
+        count: int,
+        ask: Callable[[RemoteStore], Awaitable[list[Delivery]]],
     ) -> list[Delivery]:
         remote, seat = await self._seated(place), self._seats[place]
         if seat.owning and not seat.again:
@@ -255,7 +258,7 @@ class LinkStore:
         seat.held.update((delivery.event.id, None) for delivery in found)
         return found
 
-    async def _own(self, seat: _Seat, place: Place, remote: RemoteStore) -> None:
+    async def _own(self, seat: _Seat, place: ConsumerKey, remote: RemoteStore) -> None:
         """Have more of what earlier sessions handed out handed out over this one."""
         found = await self._told(remote.own(*place, AT_ONCE))
         seat.owning = bool(found)
@@ -265,16 +268,16 @@ class LinkStore:
             else:
                 seat.again.append(delivery)
 
-    def _settle(self, place: Place, ids: Iterable[str]) -> None:
+    def _settle(self, place: ConsumerKey, ids: Iterable[str]) -> None:
         held = self._seats[place].held
         for id in ids:
             held.pop(id, None)
 
 
-def lend_over(link: LinkSessions) -> LentBuses:
+def lend_over(link: LinkSessions) -> ClientBuses:
     """What opens buses over a link, and closes them with it."""
 
     async def over() -> str:
         return str(await link.over())
 
-    return LentBuses(link.backend, lambda config: LinkStore(link, config), over)
+    return ClientBuses(link.backend, lambda config: LinkStore(link, config), over)

@@ -39,7 +39,7 @@ from parley._node.trust.policies import Decider
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
     from parley._node.bus.config import BusConfig
-    from parley._node.bus.remote.store import LentBuses
+    from parley._node.bus.remote.store import ClientBuses
 
 
 DEFAULT_TIMEOUT = 30.0
@@ -367,7 +367,7 @@ class Peer(PeerRequests):
         self.interceptors = host.handlers.interceptors
         self.topics = end.topics
         self.streams = end.streams
-        self._buses: LentBuses | None = None
+        self._buses: ClientBuses | None = None
         live.on_change = lambda: on_change(self)
 
     def __repr__(self) -> str:
@@ -490,9 +490,9 @@ class Peer(PeerRequests):
         `config.consumer` is the same."""
         if self._buses is None:
             # Here: most connections have none, and programs start sooner without it.
-            from parley._node.bus.remote.store import lend
+            from parley._node.bus.remote.store import connection_buses
 
-            self._buses = lend(self.live, self.streams)
+            self._buses = connection_buses(self.live, self.streams)
         return self._buses.open(config)
 
     async def ping(self) -> float:

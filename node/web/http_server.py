@@ -327,7 +327,7 @@ AGAIN: Final = 1.0  # seconds to wait after a failed accept
 
 
 @asynccontextmanager
-async def serving(
+async def serve_asgi(
     app: ASGIApp, address: str, *, limits: WebLimits | None = None
 ) -> AsyncIterator[str]:
     """Serve `app` on `HOST:PORT` over HTTP/1.1 inside the block, and yield the URL, such as

@@ -22,7 +22,7 @@ from parley._node.bus.config import BusConfig
 from parley._node.bus.data import Schemas
 from parley._node.bus.model import Counters, Delivery, Published, StoredEvent
 from parley._node.bus.remote import limits
-from parley._node.bus.remote.messages import Given, Join, Publish, Read, Request, encode_request
+from parley._node.bus.remote.messages import EventRow, Join, Publish, Read, Request, encode_request
 from parley._node.bus.remote.service import offer_bus
 from parley._node.bus.store import Store
 from parley._node.config import NodeConfig
@@ -229,7 +229,7 @@ async def places_of_a_bus(met: Meeting) -> None:
 async def publishing_on_a_bus(met: Meeting) -> None:
     """Data that weighs most once it is decoded, while the store is slow."""
     body = '{"a":[' + "[]," * 5_000 + "[]]}"
-    await ask_buses(met, lambda number: Publish([Given("a.b", body, None, 1)]), 60)
+    await ask_buses(met, lambda number: Publish([EventRow("a.b", body, None, 1)]), 60)
 
 
 ATTACKS: Final = (

@@ -9,7 +9,7 @@ import pytest
 
 from parley._node.settings import FederationSettings
 from parley._node.trust.policies import AnyPeer
-from parley.console import Console, serving_console
+from parley.console import Console, serve_console
 from parley.dialects import SimProtoClient, SimProtoGateway
 from parley.errors import BusUnavailableError
 from parley.federation import Federation
@@ -35,7 +35,7 @@ ENTERED: dict[str, Entered] = {
     "gateway": lambda met, _: SimProtoGateway(met.server),
     "client": lambda met, place: SimProtoClient(place.partition("#")[0]),
     "console": lambda met, _: Console(met.server),
-    "page": lambda met, _: serving_console(Console(met.server), "127.0.0.1:0"),
+    "page": lambda met, _: serve_console(Console(met.server), "127.0.0.1:0"),
     "nodes": lambda *_: connected_nodes(),
     "faulty link": lambda *_: FaultyLink(),
     "proxy": lambda *_: FaultyProxy("tcp://127.0.0.1:9"),

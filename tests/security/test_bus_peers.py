@@ -62,7 +62,7 @@ async def test_a_rule_that_never_answers_ends_with_the_connection(
         bus.nodes.peer.core.send(stream.id, 9, BUS, number, payload)
         await eventually(lambda: rights.asked == 1)
         bus.nodes.peer.live.drop(CloseCode.NORMAL)
-        await eventually(lambda: not bus.service.shares)
+        await eventually(lambda: not bus.service.usages)
 
 
 async def test_who_gives_up_does_not_wait_for_the_rule(anyio_backend: str) -> None:
@@ -104,7 +104,7 @@ async def test_a_right_that_is_taken_away_ends_a_long_wait_too(
 async def test_one_stream_speaks_for_so_many_consumers(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PLACES", 2)
+    monkeypatch.setattr(limits, "CONSUMERS", 2)
     async with between() as bus:
         stream = bus.stream()
         for consumer in ("a", "b", "a"):

@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 
 import anyio
 
-from parley._node.bus.consumers.options import Seat, require_delay
+from parley._node.bus.consumers.options import ConsumerContext, require_delay
 from parley._node.bus.dead_letters import LONGEST_ERROR
 from parley._node.bus.errors import BusClosedError, BusError, NotPendingError, as_bus_error
-from parley._node.bus.event import BusEvent, Word
+from parley._node.bus.event import AckState, BusEvent
 from parley._node.bus.identifiers import DEAD
 from parley._node.bus.retry import StoreRetry
 from parley._node.logs import RateLimitedLogger, one_line
@@ -27,14 +27,16 @@ GATHER: Final = 0.01
 MOST_AT_ONCE: Final = 1_000
 
 
-class Ledger:
+class AckBuffer:
     """Events that are done, but have yet to be recorded. `recorded` is told how many were; after
     `error`, which waiting does not help against, nothing more is recorded."""
 
-    def __init__(self, seat: Seat, retry: StoreRetry, recorded: Callable[[int], None]) -> None:
-        self._store = seat.store
-        self._loop = loop = seat.loop
-        self._terms = seat.terms
+    def __init__(
+        self, context: ConsumerContext, retry: StoreRetry, recorded: Callable[[int], None]
+    ) -> None:
+        self._store = context.store
+        self._loop = loop = context.loop
+        self._terms = context.options
         self._retry = retry
         self._recorded = recorded
         self._changes = Condition(loop.waiter)
@@ -82,11 +84,11 @@ class Ledger:
         self.flush()
 
     async def _record(self) -> None:
-        terms, ids = self._terms, self._ids
+        options, ids = self._terms, self._ids
         try:
             while ids:
                 some = ids[:MOST_AT_ONCE]
-                record = partial(self._store.ack, terms.stream, terms.group, some)
+                record = partial(self._store.ack, options.stream, options.group, some)
                 count = await self._retry.insist(record)
                 del ids[: len(some)]
                 self._recorded(count)
@@ -108,31 +110,31 @@ LINES: Final = 100
 LINES_PER_SECOND: Final = 1.0
 
 
-class Outcomes:
+class AckRecorder:
     """The word on the events of one consumer. `due` hears when one that was refused comes
     again, by the loop's clock; `closed` is the error once no more words are taken."""
 
-    def __init__(self, seat: Seat, group: str, due: Callable[[float], None]) -> None:
+    def __init__(self, context: ConsumerContext, group: str, due: Callable[[float], None]) -> None:
         self.group = group
         self.closed: BusClosedError | None = None
-        self._store = seat.store
-        self._loop = seat.loop
-        self._terms = seat.terms
-        self._consumer = seat.name
-        self._counters = seat.counters
+        self._store = context.store
+        self._loop = context.loop
+        self._terms = context.options
+        self._consumer = context.name
+        self._counters = context.counters
         self._due = due
         self._insisting: set[anyio.CancelScope] = set()
         self._told = RateLimitedLogger(LINES, LINES_PER_SECOND)
-        self._retry = StoreRetry(seat.loop, seat.what)
-        self.ledger = Ledger(seat, StoreRetry(seat.loop, seat.what), self._recorded)
+        self._retry = StoreRetry(context.loop, context.what)
+        self.buffer = AckBuffer(context, StoreRetry(context.loop, context.what), self._recorded)
 
     # From the loop or the worker.
 
     def done(self, event: BusEvent) -> None:
         """It is done, unless something was said of it already; recorded soon."""
-        if event.word is Word.NONE:
-            event.word = Word.ACK
-            self.ledger.add(event.stored.id)
+        if event.ack_state is AckState.NONE:
+            event.ack_state = AckState.ACK
+            self.buffer.add(event.stored.id)
 
     async def fail(self, event: BusEvent, delay: float, reason: str) -> None:
         """It failed, unless something was said of it already; returns once that is recorded, as
@@ -141,8 +143,8 @@ class Outcomes:
         Raises:
             BusError: waiting does not help against it; it comes again once it was idle for long.
         """
-        if event.word is Word.NONE:
-            event.word = Word.NACK
+        if event.ack_state is AckState.NONE:
+            event.ack_state = AckState.NACK
             # If it is not pending here any more, another consumer has it by now.
             await self._retry.insist(partial(self._record, event, delay, _bounded(reason)))
 
@@ -150,10 +152,12 @@ class Outcomes:
 
     async def acknowledge(self, event: BusEvent) -> None:
         """`BusEvent.ack`."""
-        terms, ids = self._terms, [event.stored.id]
-        count, again = await self._insist(partial(self._store.ack, terms.stream, terms.group, ids))
+        options, ids = self._terms, [event.stored.id]
+        count, again = await self._insist(
+            partial(self._store.ack, options.stream, options.group, ids)
+        )
         # Another task may have said so meanwhile, or the loop, which has moved on.
-        was_said, event.word = event.word is Word.ACK, Word.ACK
+        was_said, event.ack_state = event.ack_state is AckState.ACK, AckState.ACK
         self._recorded(count)
         if not count and not was_said and not again:
             raise NotPendingError(f"{event.stored.id} is not pending any more")
@@ -164,7 +168,7 @@ class Outcomes:
         if self.closed is not None:
             raise self.closed
         # From here on it is not to be acknowledged, whatever becomes of this.
-        event.word = Word.NACK
+        event.ack_state = AckState.NACK
         record = partial(self._record, event, delay, _bounded(reason))
         was_pending, again = await self._insist(record)
         if not was_pending and not again:
@@ -174,10 +178,10 @@ class Outcomes:
 
     async def set_aside(self, id: str, fault: str) -> None:
         """Keep it from being handed out; raises as the store does."""
-        terms = self._terms
-        if terms.stream.endswith("." + DEAD):
+        options = self._terms
+        if options.stream.endswith("." + DEAD):
             # A dead letter that cannot be read has nowhere to go; the stream keeps it.
-            await self._store.ack(terms.stream, terms.group, [id])
+            await self._store.ack(options.stream, options.group, [id])
         else:
             await self._bury(id, _bounded(fault))
         self._tell(id, fault)
@@ -196,32 +200,32 @@ class Outcomes:
         Raises:
             BusError: it cannot be told.
         """
-        await self.ledger.room(0)
+        await self.buffer.room(0)
 
     async def rest(self) -> None:
         """Tell the store nothing more."""
-        await self.ledger.end()
+        await self.buffer.end()
 
     # Inside.
 
     async def _record(self, event: BusEvent, delay: float, reason: str) -> bool:
         """Whether it was pending with this consumer; if not, nothing is changed."""
-        terms, id = self._terms, event.stored.id
-        if terms.max_attempts is not None and event.attempt >= terms.max_attempts:
+        options, id = self._terms, event.stored.id
+        if options.max_attempts is not None and event.attempt >= options.max_attempts:
             was_pending = await self._bury(id, reason)
             if was_pending:
                 self._tell(id, f"attempt {event.attempt}: {reason}")
         else:
             was_pending = await self._store.nack(
-                terms.stream, terms.group, self._consumer, id, delay, reason
+                options.stream, options.group, self._consumer, id, delay, reason
             )
             self._due(self._loop.now() + delay)
         self._counters.failed += was_pending
         return was_pending
 
     async def _bury(self, id: str, reason: str) -> bool:
-        terms = self._terms
-        letter = await self._store.bury(terms.stream, terms.group, self._consumer, id, reason)
+        options = self._terms
+        letter = await self._store.bury(options.stream, options.group, self._consumer, id, reason)
         if letter is not None:
             self._counters.dead_lettered += 1
         return letter is not None

@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers.options import Seat
+from parley._node.bus.consumers.options import ConsumerContext
 from parley._node.bus.errors import BusRefusedError, BusUnavailableError
 from parley._node.bus.model import Delivery
 from parley._node.transport.loop import Timer
@@ -27,17 +27,17 @@ CLOCK_SLACK: Final = 0.002
 MOST_AWAITED: Final = 1_000
 
 
-class EventSupply:
+class Fetcher:
     """The events of one consumer. One task fetches at a time."""
 
-    def __init__(self, seat: Seat, config: BusConfig) -> None:
-        self._store = seat.store
-        self.loop = loop = seat.loop
-        self._terms = seat.terms
-        self._consumer = seat.name
+    def __init__(self, context: ConsumerContext, config: BusConfig) -> None:
+        self._store = context.store
+        self.loop = loop = context.loop
+        self._terms = context.options
+        self._consumer = context.name
         self._ttl = config.consumer_ttl
         # A consumer that asks for nothing for `consumer_ttl` is forgotten: ask before.
-        self.interval = min(CLAIM_INTERVAL, seat.terms.reclaim_after, self._ttl / 3)
+        self.interval = min(CLAIM_INTERVAL, context.options.reclaim_after, self._ttl / 3)
         self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
         self._claim_due = self._removal_due = loop.now()
         self.awaited: list[float] = []  # a heap: when what was refused here is due
@@ -84,9 +84,9 @@ class EventSupply:
                 return found
 
     async def _handed_out_before(self, count: int) -> list[Delivery]:
-        store, terms, consumer = self._store, self._terms, self._consumer
+        store, options, consumer = self._store, self._terms, self._consumer
         if self._owning:
-            found = await store.own(terms.stream, terms.group, consumer, count)
+            found = await store.own(options.stream, options.group, consumer, count)
             if found:
                 return found
             self._owning = False
@@ -97,14 +97,16 @@ class EventSupply:
         while self.awaited and self.awaited[0] <= now:
             heappop(self.awaited)
         self._claim_due = min([now + self.interval, *self.awaited[:1]])
-        found = await store.claim(terms.stream, terms.group, consumer, count, terms.reclaim_after)
+        found = await store.claim(
+            options.stream, options.group, consumer, count, options.reclaim_after
+        )
         if found:
             self._claim_due = now  # there may be more
         return found
 
     async def _read(self, count: int, wait: float) -> list[Delivery]:
-        terms = self._terms
-        return await self._store.read(terms.stream, terms.group, self._consumer, count, wait)
+        options = self._terms
+        return await self._store.read(options.stream, options.group, self._consumer, count, wait)
 
     async def _read_waiting(self, count: int) -> list[Delivery]:
         wait = self._claim_due - self.loop.now()

@@ -2,7 +2,7 @@
 done.
 
 The store hears that each of them is alive, and at the end what became of it: done, failed
-(`outcomes`), or given back. A loop or workers take the events that are `ready`.
+(`acks`), or given back. A loop or workers take the events that are `ready`.
 """
 
 import logging
@@ -13,9 +13,9 @@ from typing import Any, Final, Generic, Self
 
 import anyio
 
-from parley._node.bus.consumers.acks import Outcomes
-from parley._node.bus.consumers.fetcher import EventSupply
-from parley._node.bus.consumers.options import Seat
+from parley._node.bus.consumers.acks import AckRecorder
+from parley._node.bus.consumers.fetcher import Fetcher
+from parley._node.bus.consumers.options import ConsumerContext
 from parley._node.bus.data import Schemas, decode_body
 from parley._node.bus.errors import (
     BusClosedError,
@@ -24,7 +24,7 @@ from parley._node.bus.errors import (
     InvalidEventError,
     as_bus_error,
 )
-from parley._node.bus.event import BusEvent, Word
+from parley._node.bus.event import AckState, BusEvent
 from parley._node.bus.model import Delivery
 from parley._node.bus.retry import TRANSIENT, StoreRetry
 from parley._node.data_types import E_co
@@ -53,26 +53,26 @@ class GroupConsumer:
     """
 
     def __init__(
-        self, seat: Seat, supply: EventSupply, outcomes: Outcomes, schemas: Schemas
+        self, context: ConsumerContext, fetcher: Fetcher, acks: AckRecorder, schemas: Schemas
     ) -> None:
-        self.seat = seat
-        self.terms = terms = seat.terms
-        self.outcomes = outcomes
+        self.context = context
+        self.options = options = context.options
+        self.acks = acks
         self.at_work: Callable[[], Iterable[BusEvent]] = tuple
         self.free: Callable[[], int] = lambda: 1
         self.ready: list[BusEvent] = []
         self.error: BusError | None = None
-        self._store = seat.store
-        self._loop = loop = seat.loop
-        self._supply = supply
+        self._store = context.store
+        self._loop = loop = context.loop
+        self._fetcher = fetcher
         self._schemas = schemas
-        self._retry = StoreRetry(loop, seat.what)
+        self._retry = StoreRetry(loop, context.what)
         self._changes = Condition(loop.waiter)
         self._fetching = SingleTask(loop, self._changes)
         self._half: list[BusEvent] = []  # what follows `ready`, of the same batch
         self._later: list[BusEvent] = []  # what follows that
         self._unseen: list[Delivery] = []  # what follows that, not looked at yet
-        self._count = min(FIRST_FETCH, terms.batch)
+        self._count = min(FIRST_FETCH, options.batch)
         self._taken_at = loop.now()  # the batch in `ready`
         self._beat_timer: Timer | None = None
         self._beating = SingleTask(loop, self._changes)
@@ -82,7 +82,7 @@ class GroupConsumer:
     @property
     def failure(self) -> BusError | None:
         """Why nothing more comes, if so."""
-        return self.error or self.outcomes.ledger.error
+        return self.error or self.acks.buffer.error
 
     # Taking.
 
@@ -92,16 +92,16 @@ class GroupConsumer:
         Raises:
             BusError: nothing more comes.
         """
-        ledger, most = self.outcomes.ledger, self.terms.batch
-        ledger.flush()
+        buffer, most = self.acks.buffer, self.options.batch
+        buffer.flush()
         if not self._half:
             self._judge_pace(self._loop.now() - self._taken_at)
         await yield_to_loop(self._loop)
         while not self.ready:
             if self.failure is not None:
                 raise self.failure
-            if len(ledger) > most:
-                await ledger.room(most)
+            if len(buffer) > most:
+                await buffer.room(most)
             elif self._half:
                 self._take_half()
             elif self._later:
@@ -116,14 +116,14 @@ class GroupConsumer:
 
     def _judge_pace(self, took: float) -> None:
         if took < QUICK:
-            self._count = min(self._count * 2, self.terms.batch)
+            self._count = min(self._count * 2, self.options.batch)
         elif took > SLOW:
             self._count = max(self._count // 2, 1)
 
     def _take_half(self) -> None:
         self.ready.extend(self._half)
         self._half.clear()
-        if self._count == self.terms.batch and self._loop.now() - self._taken_at < QUICK:
+        if self._count == self.options.batch and self._loop.now() - self._taken_at < QUICK:
             # At this pace the other half is soon used up.
             self._fetching.start(self._fetch, False)
 
@@ -158,27 +158,27 @@ class GroupConsumer:
             raise
 
     async def _fetch_unseen(self, wait: bool) -> None:
-        free = min(self.free(), self.terms.batch)
-        fetched = await self._supply.fetch(max(self._count, free), free, wait=wait)
+        free = min(self.free(), self.options.batch)
+        fetched = await self._fetcher.fetch(max(self._count, free), free, wait=wait)
         fetched.reverse()
         self._unseen = fetched
 
     async def _look_at_unseen(self) -> None:
         """Set aside what may not be handed out; the rest may be taken."""
         unseen, good = self._unseen, []
-        counters, outcomes = self.seat.counters, self.outcomes
+        counters, acks = self.context.counters, self.acks
         try:
             while unseen:
                 stored, attempt = unseen[-1]
                 data, fault = self._read(unseen[-1])
                 if fault:
-                    await outcomes.set_aside(stored.id, fault)
+                    await acks.set_aside(stored.id, fault)
                     unseen.pop()
                     continue
                 unseen.pop()
                 if attempt > 1:
                     counters.retried += 1
-                good.append(BusEvent(stored, attempt, outcomes, data))
+                good.append(BusEvent(stored, attempt, acks, data))
         finally:
             if good:
                 counters.delivered += len(good)
@@ -190,14 +190,14 @@ class GroupConsumer:
     def _read(self, delivery: Delivery) -> tuple[Any, str]:
         """The data of an event, and why it may not be handed out, if so."""
         stored, attempt = delivery
-        most, returns = self.terms.max_attempts, self.terms.returns
+        most, returns = self.options.max_attempts, self.options.returns
         if most is not None and attempt > most:
             return None, f"not processed after {most} attempts"
         try:
             data = decode_body(stored.body)
             if self._schemas:
                 # By the name asked for: another node may call what it hands out anything.
-                self._schemas.check_consumed(self.terms.stream, data)
+                self._schemas.check_consumed(self.options.stream, data)
             return (data if returns is None else returns.read(data)), ""
         except (InvalidEventError, MalformedDataError) as error:
             return None, str(error)
@@ -208,12 +208,12 @@ class GroupConsumer:
 
     def _arm_beat(self) -> None:
         if self._beat_timer is None and self.error is None:
-            when = self._loop.now() + self.terms.reclaim_after / BEATS
+            when = self._loop.now() + self.options.reclaim_after / BEATS
             self._beat_timer = self._loop.at(when, self._beat)
 
     def _beat(self) -> None:
         self._beat_timer = None
-        working = [event.id for event in self.at_work() if event.word is Word.NONE]
+        working = [event.id for event in self.at_work() if event.ack_state is AckState.NONE]
         waiting = self._waiting_ids()
         if not working and not waiting:
             return
@@ -226,14 +226,14 @@ class GroupConsumer:
             # Nothing was taken for a whole beat: what is not begun is for others.
             for held in (self.ready, self._half, self._later):
                 held.clear()
-            self._supply.claim_at(self._loop.now())
+            self._fetcher.claim_at(self._loop.now())
             self._beating.start(self._say, working, waiting)
 
     async def _say(self, alive: list[str], given_back: list[str]) -> None:
         try:
             if alive:
-                terms = self.terms
-                await self._store.touch(terms.stream, terms.group, self.seat.name, alive)
+                options = self.options
+                await self._store.touch(options.stream, options.group, self.context.name, alive)
         except Exception as error:
             # The next sign may be heard; if not, others take over what is held here.
             self._retry.tell(as_bus_error(error))
@@ -244,9 +244,9 @@ class GroupConsumer:
 
     async def _give_back(self, ids: list[str]) -> None:
         if ids:
-            terms = self.terms
+            options = self.options
             await self._retry.insist(
-                partial(self._store.release, terms.stream, terms.group, self.seat.name, ids)
+                partial(self._store.release, options.stream, options.group, self.context.name, ids)
             )
 
     def _waiting_ids(self) -> list[str]:
@@ -286,10 +286,10 @@ class GroupConsumer:
             BusError: the store did not hear all of it; that comes again once it was idle for
                 long.
         """
-        outcomes = self.outcomes
+        acks = self.acks
         steps: list[Callable[[], Awaitable[None]]] = [partial(self.stop, error)]
-        steps += [partial(outcomes.fail, event, 0.0, reason) for event, reason in failed]
-        steps.append(outcomes.recorded)
+        steps += [partial(acks.fail, event, 0.0, reason) for event, reason in failed]
+        steps.append(acks.recorded)
         errors: list[BusError] = []
         try:
             with anyio.move_on_after(LEAVE_TIMEOUT, shield=True) as scope:
@@ -299,11 +299,11 @@ class GroupConsumer:
                     except BusError as met:
                         errors.append(met)
         finally:
-            outcomes.close(error)
+            acks.close(error)
             with anyio.CancelScope(shield=True):
                 await self._fetching.end()
                 await self._beating.end()
-                await outcomes.rest()
+                await acks.rest()
         if errors:
             raise errors[0]
         if scope.cancelled_caught:
@@ -381,9 +381,9 @@ class Consumption(Generic[E_co]):
                 raise
             logger.warning(
                 "%s: %s",
-                consumer.terms.stream,
+                consumer.options.stream,
                 one_line(str(error)),
-                extra={"event": "bus.leave-failed", "stream": consumer.terms.stream},
+                extra={"event": "bus.leave-failed", "stream": consumer.options.stream},
             )
         finally:
             self._ended(self, consumer)
@@ -417,9 +417,9 @@ class Consumption(Generic[E_co]):
             except BusError as met:
                 logger.warning(
                     "%s: %s",
-                    consumer.terms.stream,
+                    consumer.options.stream,
                     one_line(str(met)),
-                    extra={"event": "bus.leave-failed", "stream": consumer.terms.stream},
+                    extra={"event": "bus.leave-failed", "stream": consumer.options.stream},
                 )
             finally:
                 self._ended(self, consumer)
@@ -430,7 +430,7 @@ class Consumption(Generic[E_co]):
     def _acknowledge(self, event: BusEvent[Any]) -> None:
         self._current = None
         if self.consumer is not None and not self._left:
-            self.consumer.outcomes.done(event)
+            self.consumer.acks.done(event)
 
     async def _fill(self) -> None:
         if self.consumer is None:
@@ -447,7 +447,7 @@ class Consumption(Generic[E_co]):
         if event is None:
             await consumer.leave(error)
         elif reason is None:
-            consumer.outcomes.done(event)
+            consumer.acks.done(event)
             await consumer.leave(error)
         else:
             await consumer.leave(error, [(event, reason)])

@@ -21,7 +21,7 @@ MAX_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ConsumerOptions:
     """What `Bus.consume` and `Bus.handler` were given, checked. `group` is the store's name for
     it; `after` the id after which a new group begins; `max_attempts` None is without end; `returns`
     the type of the data."""
@@ -36,22 +36,22 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class ConsumerContext:
     """One consumer of a group, under its `name`, and what it works with."""
 
     store: Store
     loop: Loop
-    terms: Terms
+    options: ConsumerOptions
     name: str
     counters: Counters
 
     @property
     def what(self) -> str:
         """What the log calls it."""
-        return f"{self.terms.stream} for {self.terms.group}"
+        return f"{self.options.stream} for {self.options.group}"
 
 
-def read_terms(
+def check_options(
     config: BusConfig,
     name: str,
     group: str,
@@ -59,7 +59,7 @@ def read_terms(
     reclaim_after: float,
     max_attempts: int | None,
     start: Position,
-) -> Terms:
+) -> ConsumerOptions:
     """The terms, checked.
 
     Raises:
@@ -78,7 +78,7 @@ def read_terms(
     if event == DEAD:
         # What fails there has nowhere to go.
         max_attempts = None
-    return Terms(name, whole, batch, float(reclaim_after), max_attempts, after(start))
+    return ConsumerOptions(name, whole, batch, float(reclaim_after), max_attempts, after(start))
 
 
 def require_count(name: str, value: object) -> None:

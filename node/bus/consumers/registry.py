@@ -14,11 +14,11 @@ import anyio
 
 from parley._crypto.randomness import random_bytes
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers.acks import Outcomes
-from parley._node.bus.consumers.fetcher import EventSupply
+from parley._node.bus.consumers.acks import AckRecorder
+from parley._node.bus.consumers.fetcher import Fetcher
 from parley._node.bus.consumers.group_consumer import Consumption, GroupConsumer
-from parley._node.bus.consumers.options import Seat, Terms
-from parley._node.bus.consumers.worker_pool import Crew, Duty
+from parley._node.bus.consumers.options import ConsumerContext, ConsumerOptions
+from parley._node.bus.consumers.worker_pool import HandlerSpec, WorkerPool
 from parley._node.bus.data import Schemas
 from parley._node.bus.errors import BusClosedError
 from parley._node.bus.model import Counters
@@ -51,23 +51,23 @@ class ConsumerNames:
         self._name = name
         self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
 
-    def take(self, terms: Terms) -> str:
+    def take(self, options: ConsumerOptions) -> str:
         """A name for one more."""
-        taken = self._taken[terms.stream, terms.group]
+        taken = self._taken[options.stream, options.group]
         number = next(number for number in range(1, len(taken) + 2) if number not in taken)
         taken.add(number)
         return self._name if number == 1 else f"{self._name}-{number}"
 
-    def release(self, terms: Terms, consumer: str) -> None:
+    def release(self, options: ConsumerOptions, consumer: str) -> None:
         """The name is free again."""
-        key = (terms.stream, terms.group)
+        key = (options.stream, options.group)
         rest = consumer[len(self._name) + 1 :]
         self._taken[key].discard(int(rest) if rest else 1)
         if not self._taken[key]:
             del self._taken[key]
 
 
-class Roster:
+class ConsumerRegistry:
     """The consumers of the bus in `store`."""
 
     def __init__(
@@ -78,17 +78,17 @@ class Roster:
         self._schemas = schemas
         self._counters = counters
         self._names = ConsumerNames(config.consumer or process_name())
-        self._duties: dict[tuple[str, str], Duty] = {}
-        self._crews: list[Crew] = []
-        self._crewed: set[tuple[str, str]] = set()
+        self._specs: dict[tuple[str, str], HandlerSpec] = {}
+        self._pools: list[WorkerPool] = []
+        self._started: set[tuple[str, str]] = set()
         self._running = False
         self._consumptions: set[Consumption[Any]] = set()
 
-    def consumption(self, terms: Terms, group: str) -> Consumption[Any]:
+    def consumption(self, options: ConsumerOptions, group: str) -> Consumption[Any]:
         """The events of a group for a loop of the application."""
 
         async def begin(consumption: Consumption[Any]) -> GroupConsumer:
-            consumer = await self._join(terms, group)
+            consumer = await self._join(options, group)
             self._consumptions.add(consumption)
             return consumer
 
@@ -98,36 +98,36 @@ class Roster:
 
         return Consumption(begin, ended)
 
-    def add(self, duty: Duty) -> None:
+    def add(self, spec: HandlerSpec) -> None:
         """A handler, which begins its work now or at `begin`.
 
         Raises:
             ParleyError: the group has a handler already. BusClosedError: the bus is closed.
         """
-        name, group = key = duty.terms.stream, duty.group
-        if key in self._duties:
+        name, group = key = spec.options.stream, spec.group
+        if key in self._specs:
             raise ParleyError(f"{name} has a handler for {group} already")
         self._store.require_not_closed()
-        self._duties[key] = duty
+        self._specs[key] = spec
         if self._running:
-            self._begin_crews()
+            self._start_pools()
 
     def begin(self) -> None:
         """The loop runs: handlers begin; a second time is fine."""
         self._running = True
-        self._begin_crews()
+        self._start_pools()
 
     async def drain(self, timeout: float) -> None:
         """Have the handlers finish what they do, in `timeout` seconds at most."""
         self._running = False
-        crews, self._crews = self._crews, []
+        pools, self._pools = self._pools, []
         async with anyio.create_task_group() as tasks:
-            for crew in crews:
-                tasks.start_soon(crew.close, timeout)
+            for pool in pools:
+                tasks.start_soon(pool.close, timeout)
 
     def warn(self, because: str) -> None:
         """Log of each handler that it ends, and why."""
-        for name, group in self._crewed:
+        for name, group in self._started:
             logger.warning(
                 "the handler of %s for %s ends: %s",
                 name,
@@ -141,28 +141,28 @@ class Roster:
         for consumption in list(self._consumptions):
             await consumption.close(error)
 
-    async def _join(self, terms: Terms, group: str) -> GroupConsumer:
+    async def _join(self, options: ConsumerOptions, group: str) -> GroupConsumer:
         """Join a group under a name of our own."""
         store, loop = await self._store.opened(), self._store.loop
-        seat = Seat(store, loop, terms, self._names.take(terms), self._counters)
-        supply = EventSupply(seat, self._config)
+        context = ConsumerContext(store, loop, options, self._names.take(options), self._counters)
+        fetcher = Fetcher(context, self._config)
         try:
-            await supply.join()
+            await fetcher.join()
             self._store.require_not_closed()
         except BaseException:
-            self._names.release(terms, seat.name)
+            self._names.release(options, context.name)
             raise
-        outcomes = Outcomes(seat, group, supply.claim_at)
-        return GroupConsumer(seat, supply, outcomes, self._schemas)
+        acks = AckRecorder(context, group, fetcher.claim_at)
+        return GroupConsumer(context, fetcher, acks, self._schemas)
 
     def _leave(self, consumer: GroupConsumer) -> None:
-        self._names.release(consumer.terms, consumer.seat.name)
+        self._names.release(consumer.options, consumer.context.name)
 
-    def _begin_crews(self) -> None:
-        for key, duty in self._duties.items():
-            if key not in self._crewed:
-                self._crewed.add(key)
-                self._crews.append(Crew(duty, self._store.loop, self._join, self._leave))
+    def _start_pools(self) -> None:
+        for key, spec in self._specs.items():
+            if key not in self._started:
+                self._started.add(key)
+                self._pools.append(WorkerPool(spec, self._store.loop, self._join, self._leave))
 
 
 def process_name() -> str:

@@ -12,7 +12,7 @@ import anyio
 
 from parley._node.backoff import Pauses
 from parley._node.bus.consumers.group_consumer import GroupConsumer, describe
-from parley._node.bus.consumers.options import Terms
+from parley._node.bus.consumers.options import ConsumerOptions
 from parley._node.bus.errors import BusClosedError, BusError, as_bus_error
 from parley._node.bus.event import BusEvent
 from parley._node.bus.retry import TRANSIENT, StoreRetry, jitter
@@ -36,38 +36,38 @@ CANCEL_PATIENCE: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class HandlerSpec:
     """A handler, and the terms on which it runs; `group` as its consumers call it."""
 
     handler: Handler
-    terms: Terms
+    options: ConsumerOptions
     group: str
     concurrency: int
     retries: Pauses
 
 
-class Crew:
+class WorkerPool:
     """The workers of one handler; they begin at once. `begin` makes their consumer, `ended` is told
     when it is over."""
 
     def __init__(
         self,
-        duty: Duty,
+        spec: HandlerSpec,
         loop: Loop,
-        begin: Callable[[Terms, str], Awaitable[GroupConsumer]],
+        begin: Callable[[ConsumerOptions, str], Awaitable[GroupConsumer]],
         ended: Callable[[GroupConsumer], None],
     ) -> None:
-        self._duty = duty
+        self._spec = spec
         self._loop = loop
         self._begin = begin
         self._ended = ended
-        self._what = f"{duty.terms.stream} for {duty.terms.group}"
+        self._what = f"{spec.options.stream} for {spec.options.group}"
         self._changes = Condition(loop.waiter)
         self._closing = False
         self._consumer: GroupConsumer | None = None
         self._failures = RateLimitedLogger(FAILURES, FAILURES_PER_SECOND)
-        self._at_work: list[BusEvent | None] = [None] * duty.concurrency
-        self._workers = [SingleTask(loop, self._changes) for _ in range(duty.concurrency)]
+        self._at_work: list[BusEvent | None] = [None] * spec.concurrency
+        self._workers = [SingleTask(loop, self._changes) for _ in range(spec.concurrency)]
         self._overseer = SingleTask(loop, self._changes)
         self._overseer.start(self._oversee)
 
@@ -90,7 +90,7 @@ class Crew:
         while not self._closing:
             began = self._loop.now()
             try:
-                consumer = await self._begin(self._duty.terms, self._duty.group)
+                consumer = await self._begin(self._spec.options, self._spec.group)
                 soon.failures = 0
                 failure = await self._work_on(consumer)
             except TRANSIENT as error:
@@ -163,8 +163,8 @@ class Crew:
     # Working.
 
     async def _work(self, number: int, consumer: GroupConsumer) -> None:
-        handler, at_work = self._duty.handler, self._at_work
-        ready, done = consumer.ready, consumer.outcomes.done
+        handler, at_work = self._spec.handler, self._at_work
+        ready, done = consumer.ready, consumer.acks.done
         while True:
             if not ready:
                 try:
@@ -207,10 +207,10 @@ class Crew:
                 exc_info=error,
                 extra={"event": "bus.handler-failed", "id": event.id, "attempt": event.attempt},
             )
-        delay = self._duty.retries.after(event.attempt, jitter())
+        delay = self._spec.retries.after(event.attempt, jitter())
         reason = "cancelled" if error is None else describe(error)
         try:
-            await consumer.outcomes.fail(event, delay, reason)
+            await consumer.acks.fail(event, delay, reason)
         except Exception as failure:
             consumer.error = consumer.error or as_bus_error(failure)
             return False

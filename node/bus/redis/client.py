@@ -17,7 +17,12 @@ from coredis.exceptions import NoScriptError, RedisError
 
 from parley._node.bus.batcher import Batcher, Bounds, Cost
 from parley._node.bus.errors import BusClosedError, BusError
-from parley._node.bus.redis.connection import RedisAddress, RedisLink, RedisRequest, open_link
+from parley._node.bus.redis.connection import (
+    RedisAddress,
+    RedisConnection,
+    RedisRequest,
+    open_connection,
+)
 from parley._node.bus.redis.errors import bus_error, is_missing_group, is_no_answer
 from parley._node.bus.redis.scripts import GroupKeys, Script
 from parley._node.errors import ParleyError
@@ -36,7 +41,7 @@ REQUESTS: Final = 8
 # Connections for blocking reads that are kept while idle.
 IDLE_READERS: Final = 16
 # Connections at a time; a blocking read beyond that waits for one of them.
-LINKS: Final = 1_000
+MOST_CONNECTIONS: Final = 1_000
 # Seconds that a cancellation waits for events to be given back.
 CANCEL_PATIENCE: Final = 2.0
 # Seconds until the client connects again to listen on its channel.
@@ -56,7 +61,7 @@ class RedisClient:
         self._timeout = timeout
         self._waiting = waiting
         self._changes = Condition(loop.waiter)
-        self._shared: RedisLink | None = None
+        self._shared: RedisConnection | None = None
         self._connecting = False
         self._failure: ParleyError | None = None
         self._under_way = 0  # of callers that wait
@@ -64,8 +69,8 @@ class RedisClient:
         bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
         self._batcher = Batcher(self._ask, _cost, loop, bounds)
         self._finishing = 0
-        self._readers: list[RedisLink] = []  # idle
-        self._links: set[RedisLink] = set()
+        self._readers: list[RedisConnection] = []  # idle
+        self._connections: set[RedisConnection] = set()
         self._dialled = 0  # connections that are being made
         self._closed = False
         self._listens = False
@@ -76,7 +81,7 @@ class RedisClient:
         Raises:
             BusError: it cannot be. ConfigError: the server is too old.
         """
-        await self._link()
+        await self._shared_connection()
 
     async def aclose(self) -> None:
         """Wait for commands that are under way, end reads that wait, and disconnect."""
@@ -85,14 +90,14 @@ class RedisClient:
             await self._changes.until(lambda: not self._finishing)
         self._closed = True
         self._changes.notify()
-        for reader in self._links - {self._shared}:
+        for reader in self._connections - {self._shared}:
             reader.invalidate()
         with anyio.move_on_after(self._timeout):
             await self._changes.until(lambda: not self._under_way and not self._finishing)
-        for link in self._links:
-            link.invalidate()
+        for connection in self._connections:
+            connection.invalidate()
         with anyio.move_on_after(self._timeout):
-            await self._changes.until(lambda: not self._links)
+            await self._changes.until(lambda: not self._connections)
 
     def subscribe(self, channel: str, receive: Callable[[bytes], None]) -> None:
         """Call `receive` with each message of a channel from now on. Only the first call has an
@@ -104,11 +109,11 @@ class RedisClient:
     async def _listen(self, channel: str, receive: Callable[[bytes], None]) -> None:
         while not self._closed:
             with suppress(ParleyError):
-                link = await self._connect()
+                connection = await self._connect()
                 try:
-                    await link.listen(channel, receive)
+                    await connection.listen(channel, receive)
                 finally:
-                    link.invalidate()
+                    connection.invalidate()
             with anyio.move_on_after(_LISTEN_PAUSE):
                 await self._changes.until(lambda: self._closed)
 
@@ -156,47 +161,49 @@ class RedisClient:
             await self._in_line()
         self._under_way += 1
         try:
-            return await self._batcher.ask(several)
+            return await self._batcher.submit(several)
         finally:
             self._done()
 
     async def _ask(self, callers: Sequence[Commands]) -> list[list[Any] | ParleyError]:
         """For each caller the answers, or the error in place of them."""
         try:
-            link = await self._link()
+            connection = await self._shared_connection()
         except ParleyError as error:
             return [error for _ in callers]  # one attempt is enough for all
         together = [words for several in callers for words in several]
         try:
             # Several callers have a task of the batcher, a single one has only its own.
-            request = link.send(together, self._timeout, batch=len(callers) > 1)
+            request = connection.send(together, self._timeout, batch=len(callers) > 1)
         except RedisError as error:
-            return [self._lost(link, error) for _ in callers]
+            return [self._lost(connection, error) for _ in callers]
         try:
             answers = iter(await request.wait())
         except get_cancelled_exc_class():
             self._left += 1
-            self._loop.spawn(self._discard_answers, link, request)
+            self._loop.spawn(self._discard_answers, connection, request)
             raise
-        return [self._outcome(link, list(islice(answers, len(several)))) for several in callers]
+        return [
+            self._outcome(connection, list(islice(answers, len(several)))) for several in callers
+        ]
 
-    async def _discard_answers(self, link: RedisLink, request: RedisRequest) -> None:
+    async def _discard_answers(self, connection: RedisConnection, request: RedisRequest) -> None:
         """Count commands whose callers are gone until their answers arrive."""
         try:
-            self._outcome(link, await request.wait())
+            self._outcome(connection, await request.wait())
         finally:
             self._left -= 1
             self._changes.notify()
 
-    def _outcome(self, link: RedisLink, answers: list[Any]) -> list[Any] | ParleyError:
+    def _outcome(self, connection: RedisConnection, answers: list[Any]) -> list[Any] | ParleyError:
         for answer in answers:
             if isinstance(answer, BaseException) and is_no_answer(answer):
-                return self._lost(link, answer)
+                return self._lost(connection, answer)
         return answers
 
-    def _lost(self, link: RedisLink, error: BaseException) -> ParleyError:
+    def _lost(self, connection: RedisConnection, error: BaseException) -> ParleyError:
         """What to raise if a connection gave no answer; it is given up."""
-        link.invalidate()
+        connection.invalidate()
         lost = BusClosedError("the bus is closed") if self._closed else bus_error(error)
         lost.__cause__ = error
         return lost
@@ -272,7 +279,7 @@ class RedisClient:
 
     # Connections.
 
-    async def _link(self) -> RedisLink:
+    async def _shared_connection(self) -> RedisConnection:
         """The connection that commands share, made anew if it was lost. One task does so, and all
         tasks that wait share the outcome: none waits for one attempt after another."""
         self.check_open()
@@ -285,7 +292,7 @@ class RedisClient:
                 raise type(self._failure)(str(self._failure)) from self._failure
         return self._shared
 
-    async def _connect_shared(self) -> RedisLink:
+    async def _connect_shared(self) -> RedisConnection:
         self._connecting, self._failure = True, None
         try:
             if self._shared is not None:
@@ -299,7 +306,7 @@ class RedisClient:
             self._connecting = False
             self._changes.notify()
 
-    async def _reader(self) -> RedisLink:
+    async def _reader(self) -> RedisConnection:
         self.check_open()
         while True:
             while self._readers:
@@ -315,24 +322,26 @@ class RedisClient:
             self.check_open()
 
     def _may_connect(self) -> bool:
-        return len(self._links) + self._dialled < LINKS
+        return len(self._connections) + self._dialled < MOST_CONNECTIONS
 
-    async def _connect(self) -> RedisLink:
+    async def _connect(self) -> RedisConnection:
         self._dialled += 1
         try:
-            link = await open_link(self._loop, self._address, self._timeout, self._ended)
-            if link.usable:
-                self._links.add(link)
-            return link
+            connection = await open_connection(
+                self._loop, self._address, self._timeout, self._on_ended
+            )
+            if connection.usable:
+                self._connections.add(connection)
+            return connection
         finally:
             self._dialled -= 1
             self._changes.notify()
 
-    def _ended(self, link: RedisLink) -> None:
-        self._links.discard(link)
+    def _on_ended(self, connection: RedisConnection) -> None:
+        self._connections.discard(connection)
         self._changes.notify()
 
-    def _put_back(self, reader: RedisLink) -> None:
+    def _put_back(self, reader: RedisConnection) -> None:
         if reader.usable and len(self._readers) < IDLE_READERS and not self._closed:
             self._readers.append(reader)
             self._changes.notify()
@@ -341,7 +350,7 @@ class RedisClient:
 
     async def _finish(
         self,
-        reader: RedisLink,
+        reader: RedisConnection,
         request: RedisRequest,
         unwanted: Callable[[Any], Awaitable[object]],
         lost: Callable[[], None],

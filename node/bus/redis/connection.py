@@ -154,9 +154,9 @@ class RedisRequest:
         return answer
 
 
-class RedisLink(BaseConnection):
-    """A connection of coredis on a stream, made by `open_link`. Discard it when it isn't `usable`,
-    and close it with `invalidate`."""
+class RedisConnection(BaseConnection):
+    """A connection of coredis on a stream, made by `open_connection`. Discard it when it isn't
+    `usable`, and close it with `invalidate`."""
 
     def __init__(self, address: RedisAddress, stream: ByteStream) -> None:
         super().__init__(
@@ -229,9 +229,9 @@ class _Started(TaskStatus[None]):
         self._ready()
 
 
-async def open_link(
-    loop: Backend, address: RedisAddress, timeout: float, ended: Callable[[RedisLink], None]
-) -> RedisLink:
+async def open_connection(
+    loop: Backend, address: RedisAddress, timeout: float, ended: Callable[[RedisConnection], None]
+) -> RedisConnection:
     """Connect and log in within `timeout` seconds. `ended` is called when the connection ends.
 
     Raises:
@@ -240,9 +240,9 @@ async def open_link(
     """
     try:
         with anyio.fail_after(timeout):
-            link = RedisLink(address, await _dial(address))
-            await link.log_in(loop, lambda: ended(link))
-            return link
+            connection = RedisConnection(address, await _dial(address))
+            await connection.log_in(loop, lambda: ended(connection))
+            return connection
     except ConfigError:
         raise
     except Exception as error:

@@ -42,7 +42,7 @@ FIRST: Final = 16 * 2**10
 REMEMBERED: Final = 1_000
 
 
-class Membership:
+class GroupState:
     """A group, and those of its consumers that live here.
 
     Attributes:
@@ -124,27 +124,27 @@ def _remember(consumers: dict[str, None], consumer: str) -> None:
         del consumers[next(iter(consumers))]
 
 
-class Memberships:
+class GroupStates:
     """The groups of one store."""
 
     __slots__ = ("_all",)
 
     def __init__(self) -> None:
-        self._all: dict[tuple[str, str], Membership] = {}
+        self._all: dict[tuple[str, str], GroupState] = {}
 
-    def of(self, name: str, key: str, group: str) -> Membership:
+    def of(self, name: str, key: str, group: str) -> GroupState:
         """The membership of a group, made if need be."""
-        found = self._all.pop((key, group), None) or Membership(name, key, group)
+        found = self._all.pop((key, group), None) or GroupState(name, key, group)
         self._all[key, group] = found  # the last one used stands last
         if len(self._all) > MOST_GROUPS:
             del self._all[next(iter(self._all))]
         return found
 
-    def known(self, key: str, group: str) -> Membership | None:
+    def known(self, key: str, group: str) -> GroupState | None:
         """The membership of a group, if it is remembered."""
         return self._all.get((key, group))
 
-    def joined(self, name: str, key: str, group: str) -> Membership:
+    def joined(self, name: str, key: str, group: str) -> GroupState:
         """The membership of a group that is about to read events of this name.
 
         Raises:
@@ -213,13 +213,13 @@ class GroupReader:
         client: RedisClient,
         config: BusConfig,
         loop: Loop,
-        memberships: Memberships,
+        groups: GroupStates,
         sizes: EntrySizes,
     ) -> None:
         self._client = client
         self._config = config
         self._loop = loop
-        self._memberships = memberships
+        self._groups = groups
         self._sizes = sizes
         self._ration = RateLimitedLogger(_BURST, _PER_SECOND)
         self.lost = 0
@@ -227,19 +227,19 @@ class GroupReader:
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
         """Make the group and the consumer, if they are not there."""
         self._client.subscribe(DUE_CHANNEL, self._heard)
-        member = self._memberships.joined(stream, self._key(stream), group)
-        await self._make(member, consumer, after)
+        state = self._groups.joined(stream, self._key(stream), group)
+        await self._make(state, consumer, after)
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
         """New events, waiting for the first up to `wait` seconds."""
-        member = self._memberships.joined(stream, self._key(stream), group)
-        if consumer in member.lost:
-            del member.lost[consumer]
+        state = self._groups.joined(stream, self._key(stream), group)
+        if consumer in state.lost:
+            del state.lost[consumer]
             raise BusUnavailableError("Redis: the answer to a cancelled read was lost")
-        if member.is_due and wait > 0:
-            member.is_due = False
+        if state.is_due and wait > 0:
+            state.is_due = False
             return []
         deadline = self._loop.now() + wait
         cures = 0
@@ -249,18 +249,18 @@ class GroupReader:
             scope = anyio.CancelScope()
             try:
                 # A read that doesn't wait isn't ended by due events.
-                ends_early = member.waiting(scope) if wait > 0 else nullcontext()
+                ends_early = state.waiting(scope) if wait > 0 else nullcontext()
                 with scope, ends_early:
-                    entries = await self._new(member, consumer, count, min(left, LONGEST_BLOCK))
+                    entries = await self._new(state, consumer, count, min(left, LONGEST_BLOCK))
             except RedisError as error:
                 if not is_missing_group(error) or cures == _MOST_CURES:
                     raise bus_error(error) from error
                 cures += 1
-                await self._cure(member, consumer)
+                await self._cure(state, consumer)
                 continue
             if entries:
-                found = await self._handed(member, consumer, [(*entry, 1) for entry in entries])
-                member.came_to(consumer, entries[-1][0].decode())
+                found = await self._handed(state, consumer, [(*entry, 1) for entry in entries])
+                state.came_to(consumer, entries[-1][0].decode())
                 if found:
                     return found
             elif left <= 0 or scope.cancelled_caught:
@@ -269,18 +269,18 @@ class GroupReader:
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
         """Events that are pending with this consumer and not in hand here, in order: first those of
         an earlier process of its name; when it has all of these, those of lost answers."""
-        member = self._memberships.joined(stream, self._key(stream), group)
-        idle = _LOST if consumer in member.drained else _OWN
+        state = self._groups.joined(stream, self._key(stream), group)
+        idle = _LOST if consumer in state.drained else _OWN
         found = await self._take(stream, group, consumer, count, idle)
         if not found:
-            member.has_drained(consumer)
+            state.has_drained(consumer)
         return found
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
         """Events that are due, or that any consumer held for too long."""
-        self._memberships.joined(stream, self._key(stream), group).is_due = False
+        self._groups.joined(stream, self._key(stream), group).is_due = False
         return await self._take(stream, group, consumer, count, int(idle * 1000))
 
     # Inside.
@@ -288,51 +288,51 @@ class GroupReader:
     def _heard(self, message: bytes) -> None:
         """Events of a group are due: end the reads that wait for new ones."""
         key, _, group = message.decode(errors="replace").partition("\0")
-        member = self._memberships.known(key, group)
-        if member is not None:
-            member.is_due = True
-            for scope in member.scopes:
+        state = self._groups.known(key, group)
+        if state is not None:
+            state.is_due = True
+            for scope in state.scopes:
                 scope.cancel()
 
     async def _new(
-        self, member: Membership, consumer: str, count: int, block: float
+        self, state: GroupState, consumer: str, count: int, block: float
     ) -> list[tuple[bytes, list[bytes]]]:
         milliseconds = int(block * 1000)
-        portion = self._sizes.count(member.key, count)
-        words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", member.group, consumer)
+        portion = self._sizes.count(state.key, count)
+        words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", state.group, consumer)
         words += (b"COUNT", portion)
         if milliseconds > 0:  # 0 is for ever
             words += (b"BLOCK", milliseconds)
-        words += (b"STREAMS", member.key, b">")
+        words += (b"STREAMS", state.key, b">")
 
         async def give_back(answer: Any) -> None:
-            await self._give_back(member, consumer, [id for id, _ in _entries(answer)])
+            await self._give_back(state, consumer, [id for id, _ in _entries(answer)])
 
-        lost = partial(member.lost_answer, consumer)
+        lost = partial(state.lost_answer, consumer)
         return _entries(await self._client.blocking(words, max(block, 0.0), give_back, lost))
 
-    async def _give_back(self, member: Membership, consumer: str, ids: list[bytes]) -> None:
+    async def _give_back(self, state: GroupState, consumer: str, ids: list[bytes]) -> None:
         if ids:
-            await self._client.script(RELEASE, member.keys, member.group, consumer, *ids)
+            await self._client.script(RELEASE, state.keys, state.group, consumer, *ids)
 
     async def _take(
         self, stream: str, group: str, consumer: str, count: int, idle: int
     ) -> list[Delivery]:
-        member = self._memberships.joined(stream, self._key(stream), group)
+        state = self._groups.joined(stream, self._key(stream), group)
         found: list[Delivery] = []
         while not found:
-            held = member.held if idle < 0 else ()
+            held = state.held if idle < 0 else ()
             try:
-                take = partial(self._client.script, TAKE, member.keys, group, consumer)
+                take = partial(self._client.script, TAKE, state.keys, group, consumer)
                 lost, taken = await handed_out(
                     self._loop,
-                    partial(take, self._sizes.count(member.key, count), idle, *held),
-                    lambda answer: self._give_back(member, consumer, [one[0] for one in answer[1]]),
+                    partial(take, self._sizes.count(state.key, count), idle, *held),
+                    lambda answer: self._give_back(state, consumer, [one[0] for one in answer[1]]),
                 )
             except RedisError as error:
                 if not is_missing_group(error):
                     raise bus_error(error) from error
-                await self._cure(member, consumer)
+                await self._cure(state, consumer)
                 return []
             if lost:
                 self.lost += lost
@@ -345,36 +345,36 @@ class GroupReader:
             if not taken:
                 return []
             entries = [(id, fields, attempt) for id, attempt, fields in taken]
-            found = await self._handed(member, consumer, entries)
+            found = await self._handed(state, consumer, entries)
         return found
 
     async def _handed(
         self,
-        member: Membership,
+        state: GroupState,
         consumer: str,
         entries: Sequence[tuple[bytes, list[bytes], int]],
     ) -> list[Delivery]:
         """The entries that are handed out; the rest is acknowledged."""
-        form = self._config.format_of(split_name(member.name)[0])
-        self._sizes.saw(member.key, (fields for _, fields, _ in entries))
+        form = self._config.format_of(split_name(state.name)[0])
+        self._sizes.saw(state.key, (fields for _, fields, _ in entries))
         found = []
         passed = []
         for raw, fields, attempt in entries:
             id = raw.decode()
-            event = form.read(member.name, id, fields)
+            event = form.read(state.name, id, fields)
             if isinstance(event, StoredEvent):
                 found.append(Delivery(event, attempt))
                 continue
             passed.append(id)
         if passed:
-            await self._client.command(b"XACK", member.key, member.group, *passed)
+            await self._client.command(b"XACK", state.key, state.group, *passed)
         for event, attempt in found:
-            member.handed(event.id, attempt)
+            state.handed(event.id, attempt)
         return found
 
-    async def _make(self, member: Membership, consumer: str, after: str) -> None:
+    async def _make(self, state: GroupState, consumer: str, after: str) -> None:
         """Make group and consumer, and note where the group is."""
-        key, group = member.key, member.group
+        key, group = state.key, state.group
         made, joined, groups = await self._client.commands(
             [
                 (b"XGROUP", b"CREATE", key, group, after, b"MKSTREAM"),
@@ -389,14 +389,14 @@ class GroupReader:
                 raise bus_error(answer) from answer
         for info in groups:
             if info[b"name"] == group.encode():
-                member.came_to(consumer, info[b"last-delivered-id"].decode())
+                state.came_to(consumer, info[b"last-delivered-id"].decode())
 
-    async def _cure(self, member: Membership, consumer: str) -> None:
+    async def _cure(self, state: GroupState, consumer: str) -> None:
         """Make a group anew that has vanished: it goes on where this consumer was, or begins
         where its stream does, if that is another one since."""
-        after = member.place(consumer)
+        after = state.place(consumer)
         try:
-            info = await self._client.raw(b"XINFO", b"STREAM", member.key)
+            info = await self._client.raw(b"XINFO", b"STREAM", state.key)
             if parse_id(info[b"last-generated-id"].decode()) < parse_id(after):
                 after = BEFORE_ALL
         except RedisError as error:
@@ -404,13 +404,13 @@ class GroupReader:
                 raise bus_error(error) from error
             after = BEFORE_ALL
         self._log(
-            {"event": "bus.group-vanished", "stream": member.key, "group": member.group},
+            {"event": "bus.group-vanished", "stream": state.key, "group": state.group},
             "group %s of %s had vanished: it goes on after %s",
-            member.group,
-            member.key,
+            state.group,
+            state.key,
             after,
         )
-        await self._make(member, consumer, after)
+        await self._make(state, consumer, after)
 
     def _key(self, stream: str) -> str:
         return self._config.format_of(split_name(stream)[0]).key(stream)

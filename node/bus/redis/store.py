@@ -43,8 +43,8 @@ from parley._node.bus.redis.group_reader import (
     LONGEST_BLOCK,
     EntrySizes,
     GroupReader,
-    Membership,
-    Memberships,
+    GroupState,
+    GroupStates,
 )
 from parley._node.bus.redis.scripts import (
     BURY,
@@ -111,7 +111,7 @@ class RedisStore:
         self._xadd: Final[tuple[str, ...]] = (*bound, "*")  # the words before an entry
         # For each stream, the events and bytes until its bounds are checked.
         self._unchecked: dict[str, list[int]] = {}
-        self._memberships = Memberships()
+        self._groups = GroupStates()
         self._sizes = EntrySizes()
         self._trimmed = 0
         self._open: _Opened | None = None
@@ -125,7 +125,7 @@ class RedisStore:
         except BaseException:
             await client.aclose()
             raise
-        reader = GroupReader(client, config, loop, self._memberships, self._sizes)
+        reader = GroupReader(client, config, loop, self._groups, self._sizes)
         self._open = _Opened(loop, client, reader)
 
     async def aclose(self) -> None:
@@ -236,55 +236,55 @@ class RedisStore:
         if not ids:
             return 0
         ids = _checked(ids)
-        member = self._group(stream, group)
-        commands: list[tuple[Word, ...]] = [(b"XACK", member.key, group, *ids)]
+        state = self._group(stream, group)
+        commands: list[tuple[Word, ...]] = [(b"XACK", state.key, group, *ids)]
         # An event that was handed out only once has no history, and no time when it is due.
-        known = [id for id in ids if member.held.get(id, 2) > 1]
+        known = [id for id in ids if state.held.get(id, 2) > 1]
         if known:
             commands += [
-                (b"HDEL", member.keys.past, *known),
-                (b"ZREM", member.keys.due, *known),
+                (b"HDEL", state.keys.past, *known),
+                (b"ZREM", state.keys.due, *known),
             ]
         for answer in (answers := await self._client.commands(commands)):
             if isinstance(answer, BaseException):
                 raise bus_error(answer) from answer
-        member.settled(ids)
+        state.settled(ids)
         return int(answers[0])
 
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
         """It failed, and is due in `delay` seconds."""
-        member = self._group(stream, group)
+        state = self._group(stream, group)
         (id,) = _checked([id])
         milliseconds = max(0, int(delay * 1000))
         done = await self._client.group_script(
-            NACK, member.keys, group, consumer, id, milliseconds, error_line(error)
+            NACK, state.keys, group, consumer, id, milliseconds, error_line(error)
         )
         if done:  # if not, another of our consumers may hold it
-            member.settled([id])
+            state.settled([id])
         return bool(done)
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         """They were never begun, and are due now."""
-        member = self._group(stream, group)
+        state = self._group(stream, group)
         released = await self._client.group_script(
-            RELEASE, member.keys, group, consumer, *_checked(ids)
+            RELEASE, state.keys, group, consumer, *_checked(ids)
         )
-        member.settled(id.decode() for id in released or ())
+        state.settled(id.decode() for id in released or ())
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         """Set it aside. The letter is made here after a look at the event, and is written only if
         no other consumer has had the event since."""
-        member = self._group(stream, group)
+        state = self._group(stream, group)
         (id,) = _checked([id])
-        seen = await self._client.group_script(LOOK, member.keys, group, consumer, id)
+        seen = await self._client.group_script(LOOK, state.keys, group, consumer, id)
         letter = None
         if seen is not None and len(seen) == 1:
             self._trimmed += 1
         elif seen is not None:
             key, words = self._letter(stream, group, consumer, id, error, seen)
-            books = (*member.keys, key)
+            books = (*state.keys, key)
             try:
                 letter = await self._client.script(
                     BURY, books, group, consumer, id, int(seen[0]), *words
@@ -293,7 +293,7 @@ class RedisStore:
                 raise bus_error(failure) from failure
         if letter is None:
             return None
-        member.settled([id])
+        state.settled([id])
         return str(letter.decode())
 
     def _letter(
@@ -486,7 +486,7 @@ class RedisStore:
             if not is_missing_group(error):
                 raise bus_error(error) from error
             await self._client.command(b"XGROUP", b"CREATE", key, group, after, b"MKSTREAM")
-        places = self._memberships.of(stream, key, group).places
+        places = self._groups.of(stream, key, group).places
         for info in await self._infos(b"GROUPS", key):
             if info[b"name"] == group.encode():
                 places.update(dict.fromkeys(places, info[b"last-delivered-id"].decode()))
@@ -552,7 +552,7 @@ class RedisStore:
                 raise bus_error(error) from error
             gone = 0
         await self._client.command(b"DEL", *keys_of(key, group).own)
-        self._memberships.of(stream, key, group).held.clear()
+        self._groups.of(stream, key, group).held.clear()
         return bool(gone)
 
     async def _forget(self, key: str, *words: Word) -> None:
@@ -580,8 +580,8 @@ class RedisStore:
     def _key(self, stream: str) -> str:
         return self._format(stream).key(stream)
 
-    def _group(self, stream: str, group: str) -> Membership:
-        return self._memberships.of(stream, self._key(stream), group)
+    def _group(self, stream: str, group: str) -> GroupState:
+        return self._groups.of(stream, self._key(stream), group)
 
     async def _log_durability(self, client: RedisClient) -> None:
         """Log what this server loses, and when, if it tells."""

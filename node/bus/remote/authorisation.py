@@ -99,27 +99,27 @@ class BusRule:
         else:
             self._rules = dict.fromkeys(actions, Rule(cast(Allow, allow)))
 
-    async def permits(self, question: BusRequest, roles: Roles) -> bool:
+    async def permits(self, permission: BusRequest, roles: Roles) -> bool:
         """Whether it allows the request. Raises what a function of a request raises."""
         if self._function is not None:
-            answer = self._function(question)
+            answer = self._function(permission)
             if inspect.isawaitable(answer):
                 answer = await answer
             return answer is True
-        rule = self._rules.get(question.action)
-        return rule is not None and await rule.permits(question.peer, question.name, roles)
+        rule = self._rules.get(permission.action)
+        return rule is not None and await rule.permits(permission.peer, permission.name, roles)
 
 
-def questions_of(peer: Remote, request: Request) -> list[BusRequest]:
+def permissions_of(peer: Remote, request: Request) -> list[BusRequest]:
     """All that has to be allowed for a request."""
     if isinstance(request, Publish):
-        questions: dict[str, BusRequest] = {}
+        permissions: dict[str, BusRequest] = {}
         for event in request.events:
             name = event.name
-            if name not in questions:
+            if name not in permissions:
                 is_dead = name.endswith(f".{DEAD}")
-                questions[name] = BusRequest(peer, "manage" if is_dead else "publish", name)
-        return list(questions.values())
+                permissions[name] = BusRequest(peer, "manage" if is_dead else "publish", name)
+        return list(permissions.values())
     action: Action = "consume"
     if isinstance(request, _INSPECTING):
         action = "inspect"
@@ -129,7 +129,7 @@ def questions_of(peer: Remote, request: Request) -> list[BusRequest]:
     return [BusRequest(peer, action, stream, getattr(request, "group", None))]
 
 
-class BusGate:
+class BusAuthoriser:
     """Applies the rule of a bus, with the `roles` of the node. Peers that came through a tunnel may
     ask for what is `exported` alone (section 19)."""
 
@@ -145,25 +145,25 @@ class BusGate:
     async def permits(self, live: LiveConnection, request: Request) -> bool:
         """Whether the peer of a connection may have its request, all of it."""
         peer, loop = live.remote, live.backend
-        for question in questions_of(peer, request):
-            offered = not live.path or self._exported(question.name)
+        for permission in permissions_of(peer, request):
+            offered = not live.path or self._exported(permission.name)
             try:
-                answer = offered and await self._rule.permits(question, self._roles)
+                answer = offered and await self._rule.permits(permission, self._roles)
             except APPLICATION_ERRORS:
                 if self._failures.has_room(loop.now()):
                     logger.exception(
                         "allow= of the bus failed, so %s is not allowed",
                         peer,
-                        extra={"event": "rule.failed", "topic": question.name},
+                        extra={"event": "rule.failed", "topic": permission.name},
                     )
                 answer = False
             if not answer:
-                self._log_refusal(question, loop.now())
+                self._log_refusal(permission, loop.now())
                 return False
         return True
 
-    def _log_refusal(self, question: BusRequest, now: float) -> None:
-        peer, action, name = question.peer, question.action, question.name
+    def _log_refusal(self, permission: BusRequest, now: float) -> None:
+        peer, action, name = permission.peer, permission.action, permission.name
         self._refusals.log(
             access.logger,
             logging.INFO,

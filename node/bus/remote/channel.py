@@ -85,7 +85,7 @@ class BusChannel:
         if stream is not None:
             await stream.aclose()
 
-    async def ask(
+    async def request(
         self, request: wire.Request, wait: float = 0.0, late: "LateAnswer | None" = None
     ) -> Answer:
         """The answer to a request, if its code is 0, or 21 for a request that hands out events;
@@ -121,8 +121,8 @@ class BusChannel:
         raise error_of(answer)
 
     async def count(self, request: wire.Request) -> int:
-        """The number that a request is answered with; raises as `ask`."""
-        number = (await self.ask(request)).number
+        """The number that a request is answered with; raises as `request`."""
+        number = (await self.request(request)).number
         if number is None:
             raise unreadable()
         return number
@@ -134,11 +134,11 @@ class BusChannel:
         name: Callable[[T], str],
     ) -> list[T]:
         """All rows, a page at a time; `name` is what the next page comes after. Raises as
-        `ask`."""
+        `request`."""
         found: list[T] = []
         more = True
         while more:
-            answer = await self.ask(page(name(found[-1]) if found else ""))
+            answer = await self.request(page(name(found[-1]) if found else ""))
             rows = rows_of(answer, read)
             if found and rows and name(rows[0]) <= name(found[-1]):
                 raise unreadable()
@@ -209,7 +209,7 @@ class LateAnswer:
         return self._take
 
     async def give_back(
-        self, channel: BusChannel, asked: wire.Read | wire.Own | wire.Claim
+        self, channel: BusChannel, request: wire.Read | wire.Own | wire.Claim
     ) -> None:
         """Wait for the answer, and release what it hands out."""
         if not self._asked:
@@ -219,8 +219,10 @@ class LateAnswer:
                 await self._waiter.wait()
             answer = decode_answer(self._payload or b"")
             ids = [one.event.id for one in read_rows(answer.rows, read_delivery)]
-            for some in channel.portions(ids, asked.name, asked.group, asked.consumer):
-                await channel.ask(wire.Release(asked.name, asked.group, asked.consumer, some))
+            for some in channel.portions(ids, request.name, request.group, request.consumer):
+                await channel.request(
+                    wire.Release(request.name, request.group, request.consumer, some)
+                )
 
     def _take(self, payload: bytes) -> None:
         self._payload = payload

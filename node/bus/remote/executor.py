@@ -43,7 +43,7 @@ from parley._node.protocol.memory_budget import (
 from parley._node.transport.loop import Loop, Timer
 
 # The stream, the group and the consumer, as the store knows them.
-Place: TypeAlias = tuple[str, str, str]
+ConsumerKey: TypeAlias = tuple[str, str, str]
 
 _MOST: Final = HANDED
 
@@ -51,33 +51,33 @@ _MOST: Final = HANDED
 class Leftovers:
     """Events handed out on streams that have ended, until their consumer asks for its own."""
 
-    __slots__ = ("_count", "_most", "_places")
+    __slots__ = ("_count", "_ids", "_most")
 
     def __init__(self, most: int = _MOST) -> None:
-        self._places: dict[Place, dict[str, None]] = {}  # the oldest first, and of each its ids
+        self._ids: dict[ConsumerKey, dict[str, None]] = {}  # the oldest first, and of each its ids
         self._count = 0
         self._most = most
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, place: Place, id: str) -> None:
+    def add(self, consumer_key: ConsumerKey, id: str) -> None:
         """The stream on which it was handed out has ended."""
-        ids = self._places.setdefault(place, {})
+        ids = self._ids.setdefault(consumer_key, {})
         self._count += id not in ids
         ids[id] = None
         if self._count > self._most:
-            self.take(next(iter(self._places)), 1)
+            self.take(next(iter(self._ids)), 1)
 
-    def take(self, place: Place, count: int) -> list[str]:
+    def take(self, consumer_key: ConsumerKey, count: int) -> list[str]:
         """Up to `count` ids of this consumer, which are then forgotten."""
-        ids = self._places.get(place, {})
+        ids = self._ids.get(consumer_key, {})
         found = list(islice(ids, count))
         for id in found:
             del ids[id]
         self._count -= len(found)
         if not ids:
-            self._places.pop(place, None)
+            self._ids.pop(consumer_key, None)
         return found
 
 
@@ -94,9 +94,9 @@ class Unsettled:
     def __len__(self) -> int:
         return len(self._consumers)
 
-    def add(self, place: Place, ids: Sequence[str]) -> None:
+    def add(self, consumer_key: ConsumerKey, ids: Sequence[str]) -> None:
         """They are being handed out to the consumer."""
-        stream, group, consumer = place
+        stream, group, consumer = consumer_key
         consumers, before = self._consumers, len(self._consumers)
         for id in ids:
             consumers[stream, group, id] = consumer
@@ -133,7 +133,7 @@ class DeliveryBatch:
     """Events to answer with: `deliveries` are the peer's once they are sent; no answer has room
     for those that are `too_large`."""
 
-    place: Place
+    consumer_key: ConsumerKey
     deliveries: list[Delivery] = field(default_factory=list)
     too_large: list[Delivery] = field(default_factory=list)
 
@@ -164,38 +164,38 @@ class EventFetcher:
         self._largest = largest
         self._wanted = min(largest, limits.ANSWER_SIZE)
         self._row = self._wanted // _FIRST  # the longest row of the last answer
-        self._kept: dict[Place, _Kept] = {}
+        self._kept: dict[ConsumerKey, _Kept] = {}
         self.size = 0  # of all that is kept
 
     async def read(self, batch: DeliveryBatch, count: int, wait: float) -> None:
         """Fill a batch as `Store.read`; what was kept comes first."""
-        kept = self._take_kept(batch.place)
+        kept = self._take_kept(batch.consumer_key)
         if kept is None:
-            found = await self._store.read(*batch.place, self._count(count), wait)
+            found = await self._store.read(*batch.consumer_key, self._count(count), wait)
             deadline = self._loop.now() + limits.KEPT_FOR
         else:
             found, deadline = kept.deliveries, kept.deadline
         # Nothing waits from here on until all of them are accounted for.
         rest = [*self._fill(batch, found[:count]), *found[count:]]
-        if rest and not self._keep(batch.place, rest, deadline):
-            await self._give_back(batch.place, rest)
+        if rest and not self._keep(batch.consumer_key, rest, deadline):
+            await self._give_back(batch.consumer_key, rest)
         await self._set_aside(batch)
 
     async def own(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
         """Fill a batch as `Store.own`, with what the consumer's last process left: `left` are the
         ids that this node remembers of it."""
-        stream, group, consumer = batch.place
-        await self._redeliver(batch, await self._store.own(*batch.place, self._count(count)))
+        stream, group, consumer = batch.consumer_key
+        await self._redeliver(batch, await self._store.own(*batch.consumer_key, self._count(count)))
         due = 0
         for id in left:
             due += await self._store.nack(stream, group, consumer, id, 0.0, "the connection ended")
         if due:
             idle = limits.LONGEST_TIME_MS / 1000
-            await self._redeliver(batch, await self._store.claim(*batch.place, due, idle))
+            await self._redeliver(batch, await self._store.claim(*batch.consumer_key, due, idle))
 
     async def claim(self, batch: DeliveryBatch, count: int, idle: float) -> None:
         """Fill a batch as `Store.claim`."""
-        found = await self._store.claim(*batch.place, self._count(count), idle)
+        found = await self._store.claim(*batch.consumer_key, self._count(count), idle)
         await self._redeliver(batch, found)
 
     async def history(
@@ -220,14 +220,14 @@ class EventFetcher:
             [],
             [],
         )
-        await self._give_back(batch.place, deliveries)
+        await self._give_back(batch.consumer_key, deliveries)
 
     async def aclose(self) -> None:
         """The stream is over: give back what is kept."""
-        for place in list(self._kept):
-            kept = self._take_kept(place)
+        for consumer_key in list(self._kept):
+            kept = self._take_kept(consumer_key)
             if kept is not None:
-                await self._give_back(place, kept.deliveries)
+                await self._give_back(consumer_key, kept.deliveries)
 
     # Inside.
 
@@ -255,13 +255,13 @@ class EventFetcher:
 
     async def _redeliver(self, batch: DeliveryBatch, found: list[Delivery]) -> None:
         rest = self._fill(batch, found)
-        await self._give_back(batch.place, rest)
+        await self._give_back(batch.consumer_key, rest)
         await self._set_aside(batch)
 
     async def _set_aside(self, batch: DeliveryBatch) -> None:
         """Hand on what no answer has room for: to others, and after some attempts to the dead
         letters."""
-        stream, group, consumer = batch.place
+        stream, group, consumer = batch.consumer_key
         for delivery in batch.too_large:
             error = f"of {_cost(delivery):,} bytes; answers to this node take {self._largest:,}"
             id, attempt = delivery.event.id, delivery.attempt
@@ -271,42 +271,42 @@ class EventFetcher:
                 delay = limits.TOO_LARGE_DELAY
                 await self._store.nack(stream, group, consumer, id, delay, error)
 
-    def _keep(self, place: Place, deliveries: list[Delivery], deadline: float) -> bool:
+    def _keep(self, consumer_key: ConsumerKey, deliveries: list[Delivery], deadline: float) -> bool:
         """Keep them for the next Read, if there is room."""
         size = sum(map(_cost, deliveries))
         weight = size + ROW_WEIGHT * len(deliveries)
         if self.size + size > limits.KEPT_SIZE or not self._account.has_room(weight):
             return False
-        before = self._take_kept(place)
+        before = self._take_kept(consumer_key)
         if before is not None:
             deliveries, deadline = [*before.deliveries, *deliveries], before.deadline
             size += before.size
-        timer = self._loop.at(deadline, lambda: self._expire(place))
-        self._kept[place] = _Kept(deliveries, size, deadline, timer)
+        timer = self._loop.at(deadline, lambda: self._expire(consumer_key))
+        self._kept[consumer_key] = _Kept(deliveries, size, deadline, timer)
         self.size += size
         self._account.charge(size + ROW_WEIGHT * len(deliveries))
         return True
 
-    def _take_kept(self, place: Place) -> _Kept | None:
-        kept = self._kept.pop(place, None)
+    def _take_kept(self, consumer_key: ConsumerKey) -> _Kept | None:
+        kept = self._kept.pop(consumer_key, None)
         if kept is not None:
             kept.timer.cancel()
             self.size -= kept.size
             self._account.release(kept.size + ROW_WEIGHT * len(kept.deliveries))
         return kept
 
-    def _expire(self, place: Place) -> None:
-        kept = self._take_kept(place)
+    def _expire(self, consumer_key: ConsumerKey) -> None:
+        kept = self._take_kept(consumer_key)
         if kept is not None:
-            self._loop.spawn(self._give_back, place, kept.deliveries)
+            self._loop.spawn(self._give_back, consumer_key, kept.deliveries)
 
-    async def _give_back(self, place: Place, deliveries: Sequence[Delivery]) -> None:
+    async def _give_back(self, consumer_key: ConsumerKey, deliveries: Sequence[Delivery]) -> None:
         if not deliveries:
             return
         ids = [delivery.event.id for delivery in deliveries]
         with suppress(BusError), anyio.move_on_after(_PATIENCE, shield=True):
             for start in range(0, len(ids), limits.LARGEST_COUNT):
-                await self._store.release(*place, ids[start : start + limits.LARGEST_COUNT])
+                await self._store.release(*consumer_key, ids[start : start + limits.LARGEST_COUNT])
 
 
 def _cost(delivery: Delivery) -> int:
@@ -381,7 +381,7 @@ class RequestExecutor:
         if isinstance(request, wire.Read):
             await self.fetcher.read(batch, request.number, request.wait)
         elif isinstance(request, wire.Own):
-            left = leftovers.take(batch.place, request.number)
+            left = leftovers.take(batch.consumer_key, request.number)
             await self.fetcher.own(batch, request.number, left)
         else:
             await self.fetcher.claim(batch, request.number, request.idle)
@@ -396,23 +396,23 @@ class RequestExecutor:
 
     # Publishing.
 
-    async def _publish(self, asked: wire.Publish) -> Answer:
+    async def _publish(self, request: wire.Publish) -> Answer:
         weight = 0
-        for given in asked.events:
+        for given in request.events:
             weight += _decoded_weight(given.body)
         if not self._account.has_room(weight):
             raise BusBusyError(f"there is no room for {weight:,} bytes of events")
         self._account.charge(weight)
         try:
             published = await self._store.publish(
-                list(map(self._new_event, asked.events)), durable=asked.durable
+                list(map(self._new_event, request.events)), durable=request.durable
             )
         finally:
             self._account.release(weight)
         self._counters.published += sum(not one.duplicate for one in published)
         return Answer(rows=list(map(list, published)))
 
-    def _new_event(self, given: wire.Given) -> NewEvent:
+    def _new_event(self, given: wire.EventRow) -> NewEvent:
         data = decode_body(given.body)
         # Written anew: what is stored is as our own would be, and NaN is refused.
         body = encode_body(data, self._offer.config.max_event_bytes)
@@ -422,40 +422,40 @@ class RequestExecutor:
 
     # Consuming.
 
-    async def _join(self, asked: wire.Join) -> Answer:
-        consumer = self._prefix + asked.consumer
-        await self._store.join(asked.name, asked.group, consumer, asked.after)
+    async def _join(self, request: wire.Join) -> Answer:
+        consumer = self._prefix + request.consumer
+        await self._store.join(request.name, request.group, consumer, request.after)
         return Answer()
 
-    async def _touch(self, asked: wire.Touch) -> Answer:
-        consumer = self._prefix + asked.consumer
-        await self._store.touch(asked.name, asked.group, consumer, asked.ids)
+    async def _touch(self, request: wire.Touch) -> Answer:
+        consumer = self._prefix + request.consumer
+        await self._store.touch(request.name, request.group, consumer, request.ids)
         return Answer()
 
-    async def _ack(self, asked: wire.Ack) -> Answer:
-        name, group, ids = asked
+    async def _ack(self, request: wire.Ack) -> Answer:
+        name, group, ids = request
         ours = self.unsettled.known(name, group, ids)
         count = await self._store.ack(name, group, ours) if ours else 0
         self._counters.acknowledged += count
         self.unsettled.settle(name, group, ours)
         return Answer(number=count)
 
-    async def _nack(self, asked: wire.Nack) -> Answer:
-        name, group, consumer, id, delay, error = asked
+    async def _nack(self, request: wire.Nack) -> Answer:
+        name, group, consumer, id, delay, error = request
         done = await self._store.nack(name, group, self._prefix + consumer, id, delay, error)
         if done:
             self._counters.failed += 1
             self.unsettled.settle(name, group, [id])
         return Answer(number=int(done))
 
-    async def _release(self, asked: wire.Release) -> Answer:
-        name, group, consumer, ids = asked
+    async def _release(self, request: wire.Release) -> Answer:
+        name, group, consumer, ids = request
         await self._store.release(name, group, self._prefix + consumer, ids)
         self.unsettled.settle(name, group, ids)
         return Answer()
 
-    async def _bury(self, asked: wire.Bury) -> Answer:
-        name, group, consumer, id, error = asked
+    async def _bury(self, request: wire.Bury) -> Answer:
+        name, group, consumer, id, error = request
         dead = await self._store.bury(name, group, self._prefix + consumer, id, error)
         if dead is not None:
             self._counters.failed += 1
@@ -465,26 +465,26 @@ class RequestExecutor:
 
     # Looking.
 
-    async def _streams(self, asked: wire.ListStreams) -> Answer:
+    async def _streams(self, request: wire.ListStreams) -> Answer:
         rows = [[*one] for one in await self._store.streams() if is_stream_name(one.name)]
-        return self._page(rows, asked.after_name)
+        return self._page(rows, request.after_name)
 
-    async def _groups(self, asked: wire.ListGroups) -> Answer:
-        found = await self._store.groups(asked.stream)
-        return self._page([[*one] for one in found if is_word(one.name)], asked.after_name, by=1)
+    async def _groups(self, request: wire.ListGroups) -> Answer:
+        found = await self._store.groups(request.stream)
+        return self._page([[*one] for one in found if is_word(one.name)], request.after_name, by=1)
 
-    async def _consumers(self, asked: wire.ListConsumers) -> Answer:
-        found = await self._store.consumers(asked.stream, asked.group)
+    async def _consumers(self, request: wire.ListConsumers) -> Answer:
+        found = await self._store.consumers(request.stream, request.group)
         rows = [consumer_row(one) for one in found if is_word(one.name)]
-        return self._page(rows, asked.after_name)
+        return self._page(rows, request.after_name)
 
-    async def _pending(self, asked: wire.ListPending) -> Answer:
-        found = await self._store.pending(*asked)
+    async def _pending(self, request: wire.ListPending) -> Answer:
+        found = await self._store.pending(*request)
         rows, more = that_fit([pending_row(one) for one in found], self._rows)
         return Answer(rows=rows, more=more)
 
-    async def _history(self, asked: wire.ReadHistory) -> Answer:
-        stream, count, after, until, wait = asked
+    async def _history(self, request: wire.ReadHistory) -> Answer:
+        stream, count, after, until, wait = request
         found, too_large = await self.fetcher.history(stream, after, until, count, wait)
         if too_large is not None:
             return Answer(ResultCode.PAYLOAD_TOO_LARGE, ids=[too_large.id])
@@ -498,25 +498,25 @@ class RequestExecutor:
 
     # Keeping order.
 
-    async def _rewind(self, asked: wire.Rewind) -> Answer:
-        await self._store.rewind(*asked)
+    async def _rewind(self, request: wire.Rewind) -> Answer:
+        await self._store.rewind(*request)
         return Answer()
 
-    async def _redeliver(self, asked: wire.Redeliver) -> Answer:
-        return Answer(ids=await self._store.redeliver(*asked))
+    async def _redeliver(self, request: wire.Redeliver) -> Answer:
+        return Answer(ids=await self._store.redeliver(*request))
 
-    async def _trim(self, asked: wire.TrimStream) -> Answer:
-        stream, max_length, before, max_bytes, approximate = asked
+    async def _trim(self, request: wire.TrimStream) -> Answer:
+        stream, max_length, before, max_bytes, approximate = request
         bounds = Trim(max_length, before, max_bytes, approximate)
         return Answer(number=await self._store.trim(stream, bounds))
 
-    async def _drop(self, asked: wire.Drop) -> Answer:
-        return Answer(number=await self._store.drop(*asked))
+    async def _drop(self, request: wire.Drop) -> Answer:
+        return Answer(number=await self._store.drop(*request))
 
-    async def _remove_consumers(self, asked: wire.RemoveConsumers) -> Answer:
-        names = await self._store.remove_consumers(*asked)
+    async def _remove_consumers(self, request: wire.RemoveConsumers) -> Answer:
+        names = await self._store.remove_consumers(*request)
         rows, more = that_fit([[name] for name in names if is_word(name)], self._rows)
         return Answer(rows=rows, more=more)
 
-    async def _remove_group(self, asked: wire.RemoveGroup) -> Answer:
-        return Answer(number=int(await self._store.remove_group(*asked)))
+    async def _remove_group(self, request: wire.RemoveGroup) -> Answer:
+        return Answer(number=int(await self._store.remove_group(*request)))

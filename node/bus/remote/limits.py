@@ -27,7 +27,7 @@ WAITING_READS: Final = 64
 LARGE_ANSWERS: Final = 8
 # Consumers of groups (name, group, consumer) that one stream may speak for; for one more it is
 # answered with code 19. A store remembers each for `consumer_ttl`.
-PLACES: Final = 1_024
+CONSUMERS: Final = 1_024
 # Seconds that a Read or History may wait before `allow` is asked again about it.
 ASKED_AGAIN_AFTER: Final = 1.0
 # Bytes of requests that are worked on, and of answers that have yet to be sent, on one stream:

@@ -47,7 +47,7 @@ from parley._node.protocol.event_types import (
 )
 
 
-class Given(NamedTuple):
+class EventRow(NamedTuple):
     """An event to be published; `body` has yet to be checked."""
 
     name: str
@@ -57,7 +57,7 @@ class Given(NamedTuple):
 
 
 class Publish(NamedTuple):
-    events: list[Given]
+    events: list[EventRow]
     durable: bool = True
 
 
@@ -274,7 +274,9 @@ FIELDS: Final[dict[str, Field]] = {
     "id": Field(keys.IDS, lambda ids: ids[0], lambda id: [id]),
     "ids": Field(keys.IDS, None, list),
     "events": Field(
-        keys.ROWS, lambda rows: list(map(Given._make, rows)), lambda events: list(map(list, events))
+        keys.ROWS,
+        lambda rows: list(map(EventRow._make, rows)),
+        lambda events: list(map(list, events)),
     ),
     "durable": Field(keys.DURABLE),
     "number": Field(keys.COUNT),

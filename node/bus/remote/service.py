@@ -21,7 +21,7 @@ from parley._node.bus.remote.authorisation import (
     LINES,
     LINES_PER_SECOND,
     AllowBus,
-    BusGate,
+    BusAuthoriser,
     BusRule,
 )
 from parley._node.bus.remote.executor import DeliveryBatch, Leftovers, Offer, RequestExecutor
@@ -65,7 +65,7 @@ _LARGE = (
 )
 
 
-class ConnectionShare:
+class ConnectionUsage:
     """What one connection has of the bus: how many streams, and Reads that wait."""
 
     __slots__ = ("streams", "waiting")
@@ -76,14 +76,14 @@ class ConnectionShare:
 
 
 class BusSession:
-    """The requests of one stream. `share` counts for all of its connection."""
+    """The requests of one stream. `usage` counts for all of its connection."""
 
     def __init__(
         self,
         stream: Stream,
         executor: RequestExecutor,
-        gate: BusGate,
-        share: ConnectionShare,
+        authoriser: BusAuthoriser,
+        usage: ConnectionUsage,
         leftovers: Leftovers,
         failures: RateLimitedLogger,
     ) -> None:
@@ -91,8 +91,8 @@ class BusSession:
         self._live = stream.live
         self._account = stream.live.core.account
         self._executor = executor
-        self._gate = gate
-        self._share = share
+        self._authoriser = authoriser
+        self._usage = usage
         self._leftovers = leftovers
         self._failures = failures
         self._changes = Condition(stream.live.backend.waiter)
@@ -100,7 +100,7 @@ class BusSession:
         self._in_hand = 0  # bytes of requests worked on, and of answers not sent
         self._waits: set[anyio.CancelScope] = set()
         self._large = anyio.Semaphore(limits.LARGE_ANSWERS, fast_acquire=True)
-        self._places: set[tuple[str, str, str]] = set()
+        self._consumers: set[tuple[str, str, str]] = set()
 
     async def run(self) -> None:
         """Serve the stream to its end; events handed out on it are then leftovers."""
@@ -118,7 +118,7 @@ class BusSession:
                 await self._changes.until(lambda: not self._running)
             finally:
                 self._executor.unsettled.leave(self._leftovers)
-                self._account.release(PLACE_WEIGHT * len(self._places))
+                self._account.release(PLACE_WEIGHT * len(self._consumers))
                 await self._executor.fetcher.aclose()
 
     async def _receive(self, event: StreamEvent) -> None:
@@ -165,14 +165,14 @@ class BusSession:
             self._changes.notify()
 
     async def _serve_waiting(self, event: StreamEvent, request: wire.Request) -> None:
-        if self._share.waiting >= limits.WAITING_READS:
+        if self._usage.waiting >= limits.WAITING_READS:
             await self._answer(event, _OVERLOADED)
             return
-        self._share.waiting += 1
+        self._usage.waiting += 1
         try:
             await self._serve_large(event, request)
         finally:
-            self._share.waiting -= 1
+            self._usage.waiting -= 1
 
     async def _serve_large(self, event: StreamEvent, request: wire.Request) -> None:
         refusal = await self._refusal(event, request)
@@ -191,17 +191,19 @@ class BusSession:
         allowed = None
         with anyio.CancelScope() as scope:
             event.when_cancelled(scope.cancel)
-            allowed = await self._gate.permits(self._live, request)
+            allowed = await self._authoriser.permits(self._live, request)
         if allowed is None:
             return _CANCELLED
         if not allowed:
             return _NOT_ALLOWED
         if isinstance(request, _CONSUMES):
-            place = (request.name, request.group, request.consumer)
-            if place not in self._places:
-                if len(self._places) >= limits.PLACES or not self._account.has_room(PLACE_WEIGHT):
+            consumer_key = (request.name, request.group, request.consumer)
+            if consumer_key not in self._consumers:
+                if len(self._consumers) >= limits.CONSUMERS or not self._account.has_room(
+                    PLACE_WEIGHT
+                ):
                     return _OVERLOADED
-                self._places.add(place)
+                self._consumers.add(consumer_key)
                 self._account.charge(PLACE_WEIGHT)
         return None
 
@@ -226,7 +228,7 @@ class BusSession:
                 await self._send(event, payload, weight)
                 return
             # From here on they may be acknowledged: that can come before we run again.
-            executor.unsettled.add(batch.place, batch.ids)
+            executor.unsettled.add(batch.consumer_key, batch.ids)
             await self._send(event, payload, weight)
             sent = True
             executor.count_delivered(batch)
@@ -236,7 +238,7 @@ class BusSession:
 
     async def _take_back(self, batch: DeliveryBatch) -> None:
         """Give back what was not sent, once."""
-        self._executor.unsettled.settle(*batch.place[:2], batch.ids)
+        self._executor.unsettled.settle(*batch.consumer_key[:2], batch.ids)
         await self._executor.fetcher.give_back(batch)
 
     async def _wait(
@@ -346,27 +348,26 @@ class Offered(Protocol):
 
 
 class BusService:
-    """Serves streams `bus`. `gate` is asked before each request; `shares` has the peers that have
-    such streams now."""
+    """Serves the streams `bus` of all peers; `usages` has the connections with such streams."""
 
-    def __init__(self, bus: Offered, gate: BusGate) -> None:
+    def __init__(self, bus: Offered, authoriser: BusAuthoriser) -> None:
         self._bus = bus
-        self._gate = gate
-        self.shares: dict[LiveConnection, ConnectionShare] = {}
+        self._authoriser = authoriser
+        self.usages: dict[LiveConnection, ConnectionUsage] = {}
         self._leftovers = Leftovers()
         self._failures = RateLimitedLogger(LINES, LINES_PER_SECOND)
 
     def __repr__(self) -> str:
-        return f"<BusService: {len(self.shares)} peers, {len(self._leftovers)} events left>"
+        return f"<BusService: {len(self.usages)} peers, {len(self._leftovers)} events left>"
 
     async def serve(self, stream: Stream) -> None:
         """Serve one stream to its end; the handler of the label."""
         live = stream.live
-        share = self.shares.setdefault(live, ConnectionShare())
-        if share.streams >= limits.STREAMS:
+        usage = self.usages.setdefault(live, ConnectionUsage())
+        if usage.streams >= limits.STREAMS:
             stream.reset(CloseCode.OVERLOADED)
             return
-        share.streams += 1
+        usage.streams += 1
         try:
             try:
                 store = await self._bus.opened()
@@ -378,12 +379,12 @@ class BusService:
             account, largest = live.core.account, live.limits.max_payload
             executor = RequestExecutor(offer, live.backend, largest, account)
             await BusSession(
-                stream, executor, self._gate, share, self._leftovers, self._failures
+                stream, executor, self._authoriser, usage, self._leftovers, self._failures
             ).run()
         finally:
-            share.streams -= 1
-            if not share.streams:
-                del self.shares[live]
+            usage.streams -= 1
+            if not usage.streams:
+                del self.usages[live]
 
 
 def offer_bus(handlers: Handlers, bus: Offered, allow: AllowBus) -> BusService:
@@ -394,6 +395,6 @@ def offer_bus(handlers: Handlers, bus: Offered, allow: AllowBus) -> BusService:
     """
     if BUS_LABEL in handlers.reserved:
         raise ParleyError("a node offers one bus, and one is offered already")
-    service = BusService(bus, BusGate(BusRule(allow), handlers.exported, handlers.roles))
+    service = BusService(bus, BusAuthoriser(BusRule(allow), handlers.exported, handlers.roles))
     handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, service.serve)
     return service

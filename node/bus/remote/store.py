@@ -37,7 +37,7 @@ from parley._node.transport.backend import Backend
 from parley._node.transport.loop import Runner
 
 
-class LentBuses:
+class ClientBuses:
     """Buses on the stores that `make` makes; `over` waits for the end of what they came over, and
     returns why they end."""
 
@@ -120,14 +120,14 @@ class RemoteStore:
             )
         if self._channel.closed:
             raise BusClosedError("the bus is closed")
-        given = [wire.Given(one.name, one.body, one.key, one.version) for one in events]
-        return await self._batcher.ask(wire.Publish(given, durable))
+        given = [wire.EventRow(one.name, one.body, one.key, one.version) for one in events]
+        return await self._batcher.submit(wire.Publish(given, durable))
 
     async def _publish(self, several: Sequence[wire.Publish]) -> list[list[Published]]:
         """Publish several requests as one: all of it is stored, or nothing."""
         alone = len(several) == 1
         events = several[0].events if alone else [event for one in several for event in one.events]
-        answer = await self._channel.ask(wire.Publish(events, several[0].durable))
+        answer = await self._channel.request(wire.Publish(events, several[0].durable))
         published = rows_of(answer, wire.read_published)
         if len(published) != len(events):
             raise unreadable()
@@ -139,7 +139,7 @@ class RemoteStore:
     # Consuming.
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        await self._channel.ask(wire.Join(stream, group, consumer, after))
+        await self._channel.request(wire.Join(stream, group, consumer, after))
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
@@ -157,7 +157,7 @@ class RemoteStore:
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         for some in self._channel.portions(ids, stream, group, consumer):
-            await self._channel.ask(wire.Touch(stream, group, consumer, some))
+            await self._channel.request(wire.Touch(stream, group, consumer, some))
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
         portions = self._channel.portions(ids, stream, group)
@@ -171,11 +171,11 @@ class RemoteStore:
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         for some in self._channel.portions(ids, stream, group, consumer):
-            await self._channel.ask(wire.Release(stream, group, consumer, some))
+            await self._channel.request(wire.Release(stream, group, consumer, some))
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         error = error[: limits.LONGEST_ERROR]
-        answer = await self._channel.ask(wire.Bury(stream, group, consumer, id, error))
+        answer = await self._channel.request(wire.Bury(stream, group, consumer, id, error))
         return next(iter(answer.ids or ()), None)
 
     # Looking.
@@ -196,14 +196,14 @@ class RemoteStore:
         )
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        answer = await self._channel.ask(wire.ListPending(stream, group, _few(count), after))
+        answer = await self._channel.request(wire.ListPending(stream, group, _few(count), after))
         return rows_of(answer, wire.read_pending)
 
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
         request = wire.ReadHistory(stream, _few(count), after, until, _short(wait))
-        answer = await self._channel.ask(request, request.wait)
+        answer = await self._channel.request(request, request.wait)
         if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
             id = next(iter(answer.ids or ()), "of no id")
             raise InvalidEventError(f"event {id} is too large for the connection's max_payload")
@@ -212,12 +212,12 @@ class RemoteStore:
     # Keeping order.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
-        await self._channel.ask(wire.Rewind(stream, group, after))
+        await self._channel.request(wire.Rewind(stream, group, after))
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
         found: list[str] = []
         for some in self._channel.portions(ids, stream, group):
-            found += (await self._channel.ask(wire.Redeliver(stream, group, some))).ids or []
+            found += (await self._channel.request(wire.Redeliver(stream, group, some))).ids or []
         return found
 
     async def trim(self, stream: str, bounds: Trim) -> int:
@@ -228,7 +228,7 @@ class RemoteStore:
         return sum([await self._channel.count(wire.Drop(stream, some)) for some in portions])
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        answer = await self._channel.ask(wire.RemoveConsumers(stream, group, idle))
+        answer = await self._channel.request(wire.RemoveConsumers(stream, group, idle))
         return rows_of(answer, wire.read_name)
 
     async def remove_group(self, stream: str, group: str) -> bool:
@@ -241,7 +241,7 @@ class RemoteStore:
     ) -> list[Delivery]:
         late = LateAnswer(self._loop.waiter())
         try:
-            answer = await self._channel.ask(request, wait, late)
+            answer = await self._channel.request(request, wait, late)
         except anyio.get_cancelled_exc_class():
             await late.give_back(self._channel, request)
             raise
@@ -271,11 +271,11 @@ def _short(wait: float) -> float:
     return max(0.0, min(wait, limits.LONGEST_WAIT_MS / 1000))
 
 
-def lend(live: LiveConnection, streams: StreamTable) -> LentBuses:
+def connection_buses(live: LiveConnection, streams: StreamTable) -> ClientBuses:
     """What opens buses over a connection, and closes them with it."""
 
     async def over() -> str:
         await live.closed()
         return f"the connection ended: {live.closed_error()}"
 
-    return LentBuses(live.backend, lambda config: RemoteStore(live, streams, config), over)
+    return ClientBuses(live.backend, lambda config: RemoteStore(live, streams, config), over)

@@ -1,7 +1,7 @@
 """What the thread knows of streams, groups and consumers without asking the database.
 
 Numbers of events are kept up to date, never counted; they are changed here and written once for
-each transaction (`write_down`), and forgotten (`forget`) when it fails or another process wrote.
+each transaction (`flush`), and forgotten (`forget`) when it fails or another process wrote.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from parley._node.bus.sqlite.schema import first_at
 REMEMBERED: Final = 10_000
 # Seconds that the time written of a consumer may be behind its last sign of life: a consumer that
 # waits does not write each time that it asks.
-SIGN: Final = 1.0
+SEEN_RESOLUTION: Final = 1.0
 
 _ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 
@@ -69,7 +69,7 @@ class ConsumerRow:
         self.written = self.seen
 
 
-class Books:
+class MetadataCache:
     """What all operations of a transaction share.
 
     Attributes:
@@ -124,7 +124,7 @@ class Books:
             self.cursor.executemany(_ADD_EVENT, self.rows)
             self.rows.clear()
 
-    def write_down(self) -> None:
+    def flush(self) -> None:
         """Write the counts that changed."""
         if self.changed:
             self.cursor.executemany(
@@ -241,7 +241,7 @@ class Books:
                 self._remembered += 1
         return found
 
-    def sign(self, group: GroupRow, name: str) -> ConsumerRow:
+    def touch_consumer(self, group: GroupRow, name: str) -> ConsumerRow:
         """A consumer that asks for something now; made known if it is not."""
         found = group.consumers.get(name) or self.consumer(group, name)
         if found is None:
@@ -252,7 +252,7 @@ class Books:
             group.consumers[name] = found
             self._remembered += 1
         found.seen = self.now
-        if abs(self.now - found.written) >= SIGN:
+        if abs(self.now - found.written) >= SEEN_RESOLUTION:
             self.cursor.execute(
                 "UPDATE consumers SET seen = ? WHERE number = ?", (self.now, found.number)
             )

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusDamagedError, BusFullError, BusUnavailableError
-from parley._node.bus.sqlite.cache import Books
+from parley._node.bus.sqlite.cache import MetadataCache
 from parley._node.bus.sqlite.errors import is_full, is_of_disk, is_read_only, refusal
 from parley._node.bus.sqlite.schema import APPLICATION_ID, TABLES, VERSION
 from parley._node.errors import ConfigError
@@ -231,7 +231,7 @@ class Database:
         self._limits = page_limits(config)
         self._connection: sqlite3.Connection | None = None
         self._read_only = False
-        self.books: Books | None = None
+        self.cache: MetadataCache | None = None
         self._limit = 0
         self._durable = True
         self._switches = 0
@@ -241,7 +241,7 @@ class Database:
         self._mend = False
         self._roomy = 0  # the number of pages for which the disk had room
 
-    def begin(self, now: float, writes: bool, durable: bool) -> Books:
+    def begin(self, now: float, writes: bool, durable: bool) -> MetadataCache:
         """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
         if self._read_only:
             refused = refusal(self.path)
@@ -249,42 +249,42 @@ class Database:
                 self.close()
             elif writes:
                 raise refused
-        if self._connection is None or self.books is None:
-            connection, books = self._open()
+        if self._connection is None or self.cache is None:
+            connection, cache = self._open()
         else:
-            connection, books = self._connection, self.books
+            connection, cache = self._connection, self.cache
         if writes and durable is not self._durable:
             self._switch(connection, durable)
-        execute = books.cursor.execute
+        execute = cache.cursor.execute
         execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         version = execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             self._others_wrote = self._version != 0
             self._version = version
-            books.forget()
+            cache.forget()
         self._changes = connection.total_changes
-        books.begin(now)
-        return books
+        cache.begin(now)
+        return cache
 
     def leave_room(self, publishes: bool) -> None:
         """Set whether what comes now leaves a part of the file to everything else."""
         limit = self._limits[0 if publishes else 1]
-        if limit != self._limit and self.books is not None:
-            self.books.cursor.execute(f"PRAGMA max_page_count = {limit}")
+        if limit != self._limit and self.cache is not None:
+            self.cache.cursor.execute(f"PRAGMA max_page_count = {limit}")
             self._limit = limit
 
     def require_room(self) -> None:
         """Raise BusFullError if the disk has no room for the events that this transaction publishes
         or hands out: in the log, and in the file, once all of the log is there."""
-        books = self.books
-        if books is None or not (books.added or books.handed):
+        cache = self.cache
+        if cache is None or not (cache.added or cache.handed):
             return
-        pages = books.cursor.execute("PRAGMA page_count").fetchone()[0]
-        if pages <= self._roomy and not books.added:
+        pages = cache.cursor.execute("PRAGMA page_count").fetchone()[0]
+        if pages <= self._roomy and not cache.added:
             return
         growth = max(0, pages * PAGE_SIZE - os.stat(self.path).st_size)
-        logged = LOGGED * books.added + LOGGED_PENDING * books.handed
-        publishes = books.added > 0
+        logged = LOGGED * cache.added + LOGGED_PENDING * cache.handed
+        publishes = cache.added > 0
         if not has_room(self.path, growth, logged, publishes=publishes):
             others = "consuming and for trimming" if publishes else "acknowledging and for trimming"
             raise BusFullError(
@@ -294,20 +294,20 @@ class Database:
 
     def commit(self, durable: bool) -> None:
         """Record the transaction."""
-        connection, books = self._connection, self.books
-        if connection is None or books is None:
+        connection, cache = self._connection, self.cache
+        if connection is None or cache is None:
             return
-        books.write_down()
-        if durable and books.repeated and connection.total_changes == self._changes:
+        cache.flush()
+        if durable and cache.repeated and connection.total_changes == self._changes:
             # An event that is repeated may have been published without waiting for the disk; an
             # empty commit would not wait for it either.
-            books.cursor.execute("UPDATE meta SET value = value + 1 WHERE name = 'touched'")
-        books.cursor.execute("COMMIT")
+            cache.cursor.execute("UPDATE meta SET value = value + 1 WHERE name = 'touched'")
+        cache.cursor.execute("COMMIT")
 
     def rolled_back(self, error: Exception) -> None:
         """The transaction failed: nothing of it stays."""
         self._roomy = 0
-        if self._connection is None or self.books is None:
+        if self._connection is None or self.cache is None:
             return
         try:
             if self._connection.in_transaction:
@@ -319,7 +319,7 @@ class Database:
             )
             self.close()
             return
-        self.books.forget()
+        self.cache.forget()
         if is_full(error):
             # Once all of it is in the file, the log needs no room.
             with suppress(sqlite3.Error):
@@ -337,7 +337,7 @@ class Database:
 
     def close(self) -> None:
         """Close; the last process that does so copies the log into the file and removes it."""
-        connection, self._connection, self.books = self._connection, None, None
+        connection, self._connection, self.cache = self._connection, None, None
         if connection is not None:
             try:
                 with closing(connection):
@@ -347,20 +347,20 @@ class Database:
                     "the bus could not be closed properly", extra={"event": "bus.close-failed"}
                 )
 
-    def _open(self) -> tuple[sqlite3.Connection, Books]:
+    def _open(self) -> tuple[sqlite3.Connection, MetadataCache]:
         connection = open_file(self.path, self._config)
         try:
             self._read_only = refusal(self.path) is not None
             if self._mend and not self._read_only:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 self._mend = False
-            books = Books(connection, self._session)
+            cache = MetadataCache(connection, self._session)
         except BaseException:
             connection.close()
             raise
-        self._connection, self.books = connection, books
+        self._connection, self.cache = connection, cache
         self._durable, self._limit, self._version = True, 0, 0
-        return connection, books
+        return connection, cache
 
     def _switch(self, connection: sqlite3.Connection, durable: bool) -> None:
         """Set whether commits wait for the disk."""

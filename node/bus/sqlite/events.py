@@ -15,7 +15,7 @@ from parley._node.bus.dead_letters import NOT_ACKNOWLEDGED, dead_data, error_lin
 from parley._node.bus.errors import BusDamagedError, InvalidEventError
 from parley._node.bus.identifiers import AFTER_ALL, dead_name
 from parley._node.bus.model import Delivery, Failure, NewEvent, Published, StoredEvent
-from parley._node.bus.sqlite.cache import Books, ConsumerRow, GroupRow, StreamRow
+from parley._node.bus.sqlite.cache import ConsumerRow, GroupRow, MetadataCache, StreamRow
 from parley._node.bus.sqlite.schema import (
     COUNT,
     NO_ID,
@@ -38,75 +38,77 @@ def size_of(body: str) -> int:
     return OVERHEAD + (len(body) if body.isascii() else len(body.encode()))
 
 
-def publish(books: Books, config: BusConfig, events: Sequence[NewEvent]) -> list[Published]:
+def publish(cache: MetadataCache, config: BusConfig, events: Sequence[NewEvent]) -> list[Published]:
     """Store events in their order; their ids."""
     results = []
     for name, _, body, key, version in events:
-        stream = books.make_stream(name)
+        stream = cache.make_stream(name)
         if key is not None:
-            known = _remembered(books, config, stream, key)
+            known = _remembered(cache, config, stream, key)
             if known:
-                books.repeated = True
+                cache.repeated = True
                 results.append(Published(text_of(known), duplicate=True))
                 continue
-        number = add(books, stream, body, key, version)
+        number = add(cache, stream, body, key, version)
         if key is not None:
-            _remember(books, config, stream, key, number)
+            _remember(cache, config, stream, key, number)
         results.append(Published(text_of(number)))
     return results
 
 
-def add(books: Books, stream: StreamRow, body: str, key: str | None, version: int) -> int:
+def add(cache: MetadataCache, stream: StreamRow, body: str, key: str | None, version: int) -> int:
     """Store one event; its id."""
     size = size_of(body)  # raises UnicodeError before anything is changed
-    number = books.next_id()
-    books.rows.append((number, stream.number, version, key, body))
+    number = cache.next_id()
+    cache.rows.append((number, stream.number, version, key, body))
     stream.published += 1
     stream.last = number
     stream.length += 1
     stream.size += size
     stream.added += 1
-    books.added += size
-    books.changed.add(stream)
-    books.grown.add(stream)
+    cache.added += size
+    cache.changed.add(stream)
+    cache.grown.add(stream)
     return number
 
 
-def _remembered(books: Books, config: BusConfig, stream: StreamRow, key: str) -> int:
+def _remembered(cache: MetadataCache, config: BusConfig, stream: StreamRow, key: str) -> int:
     """The id under which a key was published within the window, 0 if it was not."""
     if not stream.keys:
         return 0
-    row = books.cursor.execute(
+    row = cache.cursor.execute(
         "SELECT id FROM keys WHERE stream = ? AND key = ?", (stream.number, key)
     ).fetchone()
     if row is None:
         return 0
     number: int = row[0]
-    if number > _forgotten(books, config):
+    if number > _forgotten(cache, config):
         return number
-    books.cursor.execute("DELETE FROM keys WHERE stream = ? AND id = ?", (stream.number, number))
+    cache.cursor.execute("DELETE FROM keys WHERE stream = ? AND id = ?", (stream.number, number))
     stream.keys -= 1
     return 0
 
 
-def _remember(books: Books, config: BusConfig, stream: StreamRow, key: str, number: int) -> None:
+def _remember(
+    cache: MetadataCache, config: BusConfig, stream: StreamRow, key: str, number: int
+) -> None:
     """Remember a key, and forget the oldest that are too old or too many."""
-    books.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
+    cache.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
     stream.keys += 1
     if stream.keys > config.idempotency_keys:
         surplus, before = min(FORGOTTEN, stream.keys - config.idempotency_keys), number - 1
     else:
-        surplus, before = FORGOTTEN, _forgotten(books, config)
-    stream.keys -= books.cursor.execute(
+        surplus, before = FORGOTTEN, _forgotten(cache, config)
+    stream.keys -= cache.cursor.execute(
         "DELETE FROM keys WHERE stream = :stream AND id IN "
         "(SELECT id FROM keys WHERE stream = :stream AND id <= :before ORDER BY id LIMIT :surplus)",
         {"stream": stream.number, "before": before, "surplus": surplus},
     ).rowcount
 
 
-def _forgotten(books: Books, config: BusConfig) -> int:
+def _forgotten(cache: MetadataCache, config: BusConfig) -> int:
     """The last id whose key is out of the window."""
-    return first_at(books.now - config.idempotency_window) | COUNT
+    return first_at(cache.now - config.idempotency_window) | COUNT
 
 
 # Characters of data after which no more events are handed out, or shown, at once: the caller may
@@ -153,49 +155,49 @@ _FAILED: Final = "UPDATE pending SET due = ?, at = ?, history = ? WHERE grp = ? 
 # Handing out.
 
 
-def join(books: Books, stream: str, group: str, consumer: str, after: str) -> None:
+def join(cache: MetadataCache, stream: str, group: str, consumer: str, after: str) -> None:
     """Make a group, if it is not there, and a consumer."""
-    found = books.group(stream, group)
+    found = cache.group(stream, group)
     if found is None:
-        found = begin(books, stream, group, after)
-    books.staged[stream, group] = found.cursor
-    books.sign(found, consumer)
+        found = begin(cache, stream, group, after)
+    cache.staged[stream, group] = found.cursor
+    cache.touch_consumer(found, consumer)
 
 
-def begin(books: Books, stream: str, group: str, after: str) -> GroupRow:
+def begin(cache: MetadataCache, stream: str, group: str, after: str) -> GroupRow:
     """Have a group read on after `after`; it is made if it is not there."""
-    owner = books.make_stream(stream)
+    owner = cache.make_stream(stream)
     cursor = owner.last if after == AFTER_ALL else place_of(after)
-    beyond = count_after(books, owner.number, cursor) if cursor else owner.length
-    found = books.group(stream, group)
+    beyond = count_after(cache, owner.number, cursor) if cursor else owner.length
+    found = cache.group(stream, group)
     if found is None:
-        return books.make_group(stream, group, cursor, owner.published - beyond)
+        return cache.make_group(stream, group, cursor, owner.published - beyond)
     found.cursor, found.passed = cursor, owner.published - beyond
-    books.staged[stream, group] = cursor
-    books.changed_groups.add(found)
+    cache.staged[stream, group] = cursor
+    cache.changed_groups.add(found)
     return found
 
 
-def rejoin(books: Books, stream: str, group: str) -> GroupRow:
+def rejoin(cache: MetadataCache, stream: str, group: str) -> GroupRow:
     """The group; if it has vanished it is made anew, where it was when this run last saw it."""
-    found = books.group(stream, group)
+    found = cache.group(stream, group)
     if found is not None:
         return found
-    return begin(books, stream, group, text_of(books.places.get((stream, group), 0)))
+    return begin(cache, stream, group, text_of(cache.places.get((stream, group), 0)))
 
 
-def count_after(books: Books, stream: int, number: int) -> int:
+def count_after(cache: MetadataCache, stream: int, number: int) -> int:
     """How many events of a stream come after an id: counted, so ask seldom."""
     query = "SELECT count(*) FROM events INDEXED BY events_of_stream WHERE stream = ? AND id > ?"
-    count: int = books.cursor.execute(query, (stream, number)).fetchone()[0]
+    count: int = cache.cursor.execute(query, (stream, number)).fetchone()[0]
     return count
 
 
-def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
+def read(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
     """Hand out events that the group was never handed."""
-    holder = books.sign(group, consumer)
+    holder = cache.touch_consumer(group, consumer)
     stream = group.stream
-    cursor = books.cursor
+    cursor = cache.cursor
     rows = handful(cursor.execute(_NEW, (stream.number, group.cursor, count)))
     if not rows:
         return []
@@ -206,15 +208,15 @@ def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Deliv
         again = cursor.execute(_PENDING, (group.number, first, last)).fetchone()[0]
     cursor.execute(
         _HAND_OUT,
-        (group.number, holder.number, books.session, books.now, stream.number, first, last),
+        (group.number, holder.number, cache.session, cache.now, stream.number, first, last),
     )
     group.cursor = last
-    books.staged[stream.name, group.name] = last
+    cache.staged[stream.name, group.name] = last
     group.passed += len(rows)
     group.pending += len(rows) - again
-    books.handed += len(rows)
-    group.held_since = min(group.held_since, books.now)
-    books.changed_groups.add(group)
+    cache.handed += len(rows)
+    group.held_since = min(group.held_since, cache.now)
+    cache.changed_groups.add(group)
     name = stream.name
     return [
         Delivery(StoredEvent(text_of(id), name, body, key, version), 1)
@@ -222,9 +224,9 @@ def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Deliv
     ]
 
 
-def has_due(books: Books, group: GroupRow) -> bool:
+def has_due(cache: MetadataCache, group: GroupRow) -> bool:
     """Whether events were given back to the group, and are due now."""
-    return bool(group.pending) and bool(books.cursor.execute(_IS_DUE, (group.number,)).fetchone())
+    return bool(group.pending) and bool(cache.cursor.execute(_IS_DUE, (group.number,)).fetchone())
 
 
 def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any, ...]]:
@@ -238,26 +240,28 @@ def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any,
     return taken
 
 
-def own(books: Books, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
+def own(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
     """Hand out again events that this consumer was handed in an earlier session."""
-    holder = books.sign(group, consumer)
-    rows = books.cursor.execute(
-        _OWN, (group.number, holder.number, books.session, count)
+    holder = cache.touch_consumer(group, consumer)
+    rows = cache.cursor.execute(
+        _OWN, (group.number, holder.number, cache.session, count)
     ).fetchall()
-    return _hand_again(books, group, holder, rows)
+    return _hand_again(cache, group, holder, rows)
 
 
-def claim(books: Books, group: GroupRow, consumer: str, count: int, idle: float) -> list[Delivery]:
+def claim(
+    cache: MetadataCache, group: GroupRow, consumer: str, count: int, idle: float
+) -> list[Delivery]:
     """Hand out again events that are due, or were held for `idle` seconds without a sign."""
-    holder = books.sign(group, consumer)
+    holder = cache.touch_consumer(group, consumer)
     if not group.pending:
         return []
-    cursor = books.cursor
+    cursor = cache.cursor
     if not group.held_since:  # it was just read from the file
-        cursor.execute(_HEAL, {"now": books.now, "grp": group.number, "set_back": CLOCK_SET_BACK})
-    cursor.execute(_RIPEN, (group.number, books.now))
+        cursor.execute(_HEAL, {"now": cache.now, "grp": group.number, "set_back": CLOCK_SET_BACK})
+    cursor.execute(_RIPEN, (group.number, cache.now))
     rows = cursor.execute(_DUE, (group.number, count)).fetchall()
-    since = books.now - idle
+    since = cache.now - idle
     if group.held_since <= since:
         left = cursor.execute(_LEFT, (group.number, since, count)).fetchall()
         if left:
@@ -265,12 +269,12 @@ def claim(books: Books, group: GroupRow, consumer: str, count: int, idle: float)
         else:
             query = "SELECT min(at) FROM pending WHERE grp = ? AND due IS NULL"
             oldest = cursor.execute(query, (group.number,)).fetchone()[0]
-            group.held_since = books.now if oldest is None else oldest
-    return _hand_again(books, group, holder, rows)
+            group.held_since = cache.now if oldest is None else oldest
+    return _hand_again(cache, group, holder, rows)
 
 
 def _hand_again(
-    books: Books, group: GroupRow, taker: ConsumerRow, rows: list[tuple[Any, ...]]
+    cache: MetadataCache, group: GroupRow, taker: ConsumerRow, rows: list[tuple[Any, ...]]
 ) -> list[Delivery]:
     """Hand pending events to `taker`: (id, attempt, history, number of the holder, since when)."""
     taken, deliveries, size = [], [], 0
@@ -280,33 +284,33 @@ def _hand_again(
             break
         if holder is not None:
             if holder not in names:
-                names[holder] = name_of(books, holder)
-            history = with_failure(history, attempt, names[holder], books.now, NOT_ACKNOWLEDGED)
+                names[holder] = name_of(cache, holder)
+            history = with_failure(history, attempt, names[holder], cache.now, NOT_ACKNOWLEDGED)
         attempt += 1
         if attempt > 1:
             group.redelivered += 1
-        taken.append((taker.number, books.session, attempt, books.now, history, group.number, id))
-        event = event_of(books, group.stream.name, id)
+        taken.append((taker.number, cache.session, attempt, cache.now, history, group.number, id))
+        event = event_of(cache, group.stream.name, id)
         size += len(event.body)
         deliveries.append(Delivery(event, attempt))
     if taken:
-        books.cursor.executemany(_TAKE, taken)
-        group.held_since = min(group.held_since, books.now)
-        books.changed_groups.add(group)
+        cache.cursor.executemany(_TAKE, taken)
+        group.held_since = min(group.held_since, cache.now)
+        cache.changed_groups.add(group)
     return deliveries
 
 
-def name_of(books: Books, consumer: int) -> str:
+def name_of(cache: MetadataCache, consumer: int) -> str:
     """The name of a consumer by its number; empty if it was forgotten."""
     query = "SELECT name FROM consumers WHERE number = ?"
-    row = books.cursor.execute(query, (consumer,)).fetchone()
+    row = cache.cursor.execute(query, (consumer,)).fetchone()
     return "" if row is None else str(row[0])
 
 
-def event_of(books: Books, stream: str, id: int) -> StoredEvent:
+def event_of(cache: MetadataCache, stream: str, id: int) -> StoredEvent:
     """An event that is there."""
     query = "SELECT key, version, body FROM events WHERE id = ?"
-    row = books.cursor.execute(query, (id,)).fetchone()
+    row = cache.cursor.execute(query, (id,)).fetchone()
     if row is None:
         raise BusDamagedError(f"the event {text_of(id)} of {stream} is pending, and not there")
     key, version, body = row
@@ -316,62 +320,64 @@ def event_of(books: Books, stream: str, id: int) -> StoredEvent:
 # Settling.
 
 
-def ack(books: Books, group: GroupRow, ids: Sequence[str]) -> int:
+def ack(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> int:
     """They are done; how many of them were pending."""
-    done = books.cursor.execute(_ACK, (group.number, json.dumps(numbers_of(ids)))).rowcount
+    done = cache.cursor.execute(_ACK, (group.number, json.dumps(numbers_of(ids)))).rowcount
     if done:
         group.pending -= done
-        books.changed_groups.add(group)
+        cache.changed_groups.add(group)
     return done
 
 
-def touch(books: Books, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
+def touch(cache: MetadataCache, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
     """They are being worked on."""
-    holder = books.sign(group, consumer)
-    books.cursor.execute(
-        _TOUCH, (books.now, group.number, holder.number, json.dumps(numbers_of(ids)))
+    holder = cache.touch_consumer(group, consumer)
+    cache.cursor.execute(
+        _TOUCH, (cache.now, group.number, holder.number, json.dumps(numbers_of(ids)))
     )
-    group.held_since = min(group.held_since, books.now)
+    group.held_since = min(group.held_since, cache.now)
 
 
-def release(books: Books, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
+def release(cache: MetadataCache, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
     """They were never begun: due now, and not an attempt."""
-    holder = books.consumer(group, consumer)
+    holder = cache.consumer(group, consumer)
     if holder is not None:
-        books.cursor.execute(_RELEASE, (group.number, holder.number, json.dumps(numbers_of(ids))))
-        books.grown.add(group.stream)
+        cache.cursor.execute(_RELEASE, (group.number, holder.number, json.dumps(numbers_of(ids))))
+        cache.grown.add(group.stream)
 
 
-def nack(books: Books, group: GroupRow, consumer: str, id: str, delay: float, error: str) -> bool:
+def nack(
+    cache: MetadataCache, group: GroupRow, consumer: str, id: str, delay: float, error: str
+) -> bool:
     """It failed: due again in `delay` seconds."""
     number = number_of(id)
-    held = _held(books, group, consumer, number)
+    held = _held(cache, group, consumer, number)
     if held is None:
         return False
     attempt, history = held
-    history = with_failure(history, attempt, consumer, books.now, error)
-    due = books.now + delay if delay > 0 else 0
-    books.cursor.execute(_FAILED, (due, books.now, history, group.number, number))
+    history = with_failure(history, attempt, consumer, cache.now, error)
+    due = cache.now + delay if delay > 0 else 0
+    cache.cursor.execute(_FAILED, (due, cache.now, history, group.number, number))
     if not due:
-        books.grown.add(group.stream)
+        cache.grown.add(group.stream)
     return True
 
 
-def bury(books: Books, group: GroupRow, consumer: str, id: str, error: str) -> str | None:
+def bury(cache: MetadataCache, group: GroupRow, consumer: str, id: str, error: str) -> str | None:
     """Set it aside: on the dead-letter stream, and acknowledged."""
     number = number_of(id)
-    held = _held(books, group, consumer, number)
+    held = _held(cache, group, consumer, number)
     if held is None:
         return None
     attempt, history = held
-    history = with_failure(history, attempt, consumer, books.now, error)
-    event = event_of(books, group.stream.name, number)
+    history = with_failure(history, attempt, consumer, cache.now, error)
+    event = event_of(cache, group.stream.name, number)
     body = _letter(event, group.name, failures_of(history))
-    letter = add(books, books.make_stream(dead_name(group.stream.name)), body, None, 1)
-    books.cursor.execute("DELETE FROM pending WHERE grp = ? AND id = ?", (group.number, number))
+    letter = add(cache, cache.make_stream(dead_name(group.stream.name)), body, None, 1)
+    cache.cursor.execute("DELETE FROM pending WHERE grp = ? AND id = ?", (group.number, number))
     group.pending -= 1
     group.dead_lettered += 1
-    books.changed_groups.add(group)
+    cache.changed_groups.add(group)
     return text_of(letter)
 
 
@@ -387,13 +393,13 @@ def _letter(event: StoredEvent, group: str, history: list[Failure]) -> str:
 
 
 def _held(
-    books: Books, group: GroupRow, consumer: str, number: int
+    cache: MetadataCache, group: GroupRow, consumer: str, number: int
 ) -> tuple[int, str | None] | None:
     """Attempt and history of an event that this consumer holds."""
-    holder = books.consumer(group, consumer)
+    holder = cache.consumer(group, consumer)
     if holder is None or number == NO_ID:
         return None
-    row: tuple[int, str | None] | None = books.cursor.execute(
+    row: tuple[int, str | None] | None = cache.cursor.execute(
         _HELD, (group.number, number, holder.number)
     ).fetchone()
     return row

@@ -12,7 +12,7 @@ from typing import Any, Final
 from parley._node.bus.config import BusConfig
 from parley._node.bus.dead_letters import NOT_ACKNOWLEDGED
 from parley._node.bus.model import Trim
-from parley._node.bus.sqlite.cache import Books, ConsumerRow, GroupRow, StreamRow
+from parley._node.bus.sqlite.cache import ConsumerRow, GroupRow, MetadataCache, StreamRow
 from parley._node.bus.sqlite.events import OVERHEAD, begin, with_failure
 from parley._node.bus.sqlite.schema import LARGEST, first_at, numbers_of, place_of, text_of
 
@@ -38,7 +38,7 @@ _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
     ON CONFLICT DO UPDATE SET consumer = 0, attempt = 0, due = 0, history = NULL"""
 
 
-def retain(books: Books, config: BusConfig, stream: StreamRow) -> None:
+def retain(cache: MetadataCache, config: BusConfig, stream: StreamRow) -> None:
     """Take out a piece of what is beyond the bounds of the settings, after events were added."""
     length, size = config.max_length, config.max_bytes
     if length is not None and stream.length <= _slack(length, RETAINED_PIECE):
@@ -48,12 +48,12 @@ def retain(books: Books, config: BusConfig, stream: StreamRow) -> None:
         size = None
     before = None
     if config.max_age is not None:
-        before = text_of(first_at(books.now - config.max_age))
+        before = text_of(first_at(cache.now - config.max_age))
     if length is None and size is None and before is None:
         return
-    last = _unneeded(books, stream) if config.keep_unread else LARGEST
+    last = _unneeded(cache, stream) if config.keep_unread else LARGEST
     limit = max(RETAINED_PIECE, 2 * stream.added)
-    _take_oldest(books, stream, Trim(length, before, size), limit, last)
+    _take_oldest(cache, stream, Trim(length, before, size), limit, last)
 
 
 def smaller(piece: int) -> int:
@@ -61,62 +61,62 @@ def smaller(piece: int) -> int:
     return max(1, piece // FRACTION)
 
 
-def trim(books: Books, stream: StreamRow, bounds: Trim, piece: int) -> tuple[int, bool]:
+def trim(cache: MetadataCache, stream: StreamRow, bounds: Trim, piece: int) -> tuple[int, bool]:
     """Take out `piece` events at most that are beyond `bounds`; how many, and whether there may be
     more."""
-    taken = _take_oldest(books, stream, bounds, piece, LARGEST)
+    taken = _take_oldest(cache, stream, bounds, piece, LARGEST)
     return taken, taken == piece
 
 
-def make_room(books: Books, config: BusConfig, names: Iterable[str], piece: int) -> None:
+def make_room(cache: MetadataCache, config: BusConfig, names: Iterable[str], piece: int) -> None:
     """Take out `piece` events at most of each stream that are beyond the bounds of the settings,
     without any slack."""
     before = None
     if config.max_age is not None:
-        before = text_of(first_at(books.now - config.max_age))
+        before = text_of(first_at(cache.now - config.max_age))
     bounds = Trim(config.max_length, before, config.max_bytes)
-    for stream in filter(None, map(books.stream, names)):
-        last = _unneeded(books, stream) if config.keep_unread else LARGEST
-        _take_oldest(books, stream, bounds, piece, last)
+    for stream in filter(None, map(cache.stream, names)):
+        last = _unneeded(cache, stream) if config.keep_unread else LARGEST
+        _take_oldest(cache, stream, bounds, piece, last)
 
 
-def drop(books: Books, stream: StreamRow, ids: Sequence[str]) -> int:
+def drop(cache: MetadataCache, stream: StreamRow, ids: Sequence[str]) -> int:
     """Take events out of a stream."""
     query = (stream.number, json.dumps(numbers_of(ids)))
-    rows = books.cursor.execute(_THESE, query).fetchall()
-    _remove(books, stream, rows)
+    rows = cache.cursor.execute(_THESE, query).fetchall()
+    _remove(cache, stream, rows)
     return len(rows)
 
 
-def rewind(books: Books, stream: str, group: str, after: str) -> None:
+def rewind(cache: MetadataCache, stream: str, group: str, after: str) -> None:
     """A group reads on after `after`; it is made if it is not there."""
-    found = begin(books, stream, group, after)
-    books.grown.add(found.stream)  # wakes the tasks that wait for events
+    found = begin(cache, stream, group, after)
+    cache.grown.add(found.stream)  # wakes the tasks that wait for events
 
 
-def redeliver(books: Books, group: GroupRow, ids: Sequence[str]) -> list[str]:
+def redeliver(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> list[str]:
     """Make events pending and due, attempts counted anew; returns those that exist."""
     query = (group.stream.number, json.dumps(numbers_of(ids)))
-    there = [row[0] for row in books.cursor.execute(_THESE, query)]
+    there = [row[0] for row in cache.cursor.execute(_THESE, query)]
     if not there:
         return []
-    before = books.cursor.execute(
+    before = cache.cursor.execute(
         "SELECT count(*) FROM pending WHERE grp = ? AND id IN (SELECT value FROM json_each(?))",
         (group.number, json.dumps(there)),
     ).fetchone()[0]
-    books.cursor.executemany(_REDELIVER, [(group.number, id, books.now) for id in there])
+    cache.cursor.executemany(_REDELIVER, [(group.number, id, cache.now) for id in there])
     group.pending += len(there) - before
-    books.changed_groups.add(group)
-    books.grown.add(group.stream)
+    cache.changed_groups.add(group)
+    cache.grown.add(group.stream)
     return [text_of(id) for id in there]
 
 
-def remove_consumers(books: Books, group: GroupRow, idle: float) -> list[str]:
+def remove_consumers(cache: MetadataCache, group: GroupRow, idle: float) -> list[str]:
     """Forget the consumers that were idle for so long; their names."""
-    rows = books.cursor.execute(
+    rows = cache.cursor.execute(
         "SELECT number, name, seen FROM consumers WHERE grp = ? ORDER BY name", (group.number,)
     ).fetchall()
-    named = books.cursor.execute(
+    named = cache.cursor.execute(
         "SELECT DISTINCT consumer FROM pending WHERE grp = ?", (group.number,)
     )
     holders = {row[0] for row in named}
@@ -124,44 +124,44 @@ def remove_consumers(books: Books, group: GroupRow, idle: float) -> list[str]:
     for number, name, written in rows:
         known = group.consumers.get(name)
         seen = written if known is None else known.seen
-        if books.now - seen >= idle:
+        if cache.now - seen >= idle:
             if number in holders:  # each one costs a scan of all pending events
-                _let_go(books, group, ConsumerRow(number, name, seen))
-            books.cursor.execute("DELETE FROM consumers WHERE number = ?", (number,))
+                _let_go(cache, group, ConsumerRow(number, name, seen))
+            cache.cursor.execute("DELETE FROM consumers WHERE number = ?", (number,))
             group.consumers.pop(name, None)
             gone.append(name)
     return gone
 
 
-def remove_idle(books: Books, ttl: float) -> None:
+def remove_idle(cache: MetadataCache, ttl: float) -> None:
     """Forget the consumers of any group that were idle for `ttl` seconds."""
-    rows = books.cursor.execute(
+    rows = cache.cursor.execute(
         "SELECT DISTINCT streams.name, groups.name FROM consumers "
         "JOIN groups ON groups.number = grp JOIN streams ON streams.number = groups.stream "
         "WHERE seen <= ?",
-        (books.now - ttl,),
+        (cache.now - ttl,),
     ).fetchall()
     for stream, name in rows:
-        group = books.group(stream, name)
+        group = cache.group(stream, name)
         if group is not None:
-            remove_consumers(books, group, ttl)
+            remove_consumers(cache, group, ttl)
 
 
-def remove_group(books: Books, group: GroupRow, piece: int) -> bool | None:
+def remove_group(cache: MetadataCache, group: GroupRow, piece: int) -> bool | None:
     """Forget a group and its pending events. If there are more than `piece`, forget so many of them
     and return None: call it again."""
-    forgotten = books.cursor.execute(_FORGET, {"grp": group.number, "count": piece}).rowcount
+    forgotten = cache.cursor.execute(_FORGET, {"grp": group.number, "count": piece}).rowcount
     if forgotten == piece:
         group.pending -= forgotten
-        books.changed_groups.add(group)
+        cache.changed_groups.add(group)
         return None
     for query in (
         "DELETE FROM consumers WHERE grp = ?",
         "DELETE FROM groups WHERE number = ?",
     ):
-        books.cursor.execute(query, (group.number,))
-    books.groups(group.stream).pop(group.name)
-    books.changed_groups.discard(group)
+        cache.cursor.execute(query, (group.number,))
+    cache.groups(group.stream).pop(group.name)
+    cache.changed_groups.discard(group)
     return True
 
 
@@ -169,19 +169,21 @@ def _slack(bound: int, most: int) -> int:
     return bound + min(bound // SLACK, most)
 
 
-def _unneeded(books: Books, stream: StreamRow) -> int:
+def _unneeded(cache: MetadataCache, stream: StreamRow) -> int:
     """The last id that every group has read, with all before it acknowledged."""
     last = LARGEST
-    for group in books.groups(stream).values():
+    for group in cache.groups(stream).values():
         last = min(last, group.cursor)
         if group.pending:
             query = "SELECT min(id) FROM pending WHERE grp = ?"
-            oldest = books.cursor.execute(query, (group.number,)).fetchone()[0]
+            oldest = cache.cursor.execute(query, (group.number,)).fetchone()[0]
             last = min(last, oldest - 1)
     return last
 
 
-def _take_oldest(books: Books, stream: StreamRow, bounds: Trim, limit: int, last: int) -> int:
+def _take_oldest(
+    cache: MetadataCache, stream: StreamRow, bounds: Trim, limit: int, last: int
+) -> int:
     """Take out at most `limit` of the oldest events that are beyond `bounds`, none after `last`."""
     before = place_of(bounds.before) if bounds.before is not None else 0
     surplus = 0 if bounds.max_length is None else stream.length - bounds.max_length
@@ -191,48 +193,48 @@ def _take_oldest(books: Books, stream: StreamRow, bounds: Trim, limit: int, last
             last = min(last, before - 1)
         limit = min(limit, surplus) if surplus > 0 and not before else limit
     rows: list[tuple[int, int]] = []
-    for id, size in books.cursor.execute(_OLDEST, (stream.number, last, limit)).fetchall():
+    for id, size in cache.cursor.execute(_OLDEST, (stream.number, last, limit)).fetchall():
         if surplus <= 0 and excess <= 0 and id >= before:
             break
         rows.append((id, size))
         surplus -= 1
         excess -= size + OVERHEAD
-    _remove(books, stream, rows)
+    _remove(cache, stream, rows)
     return len(rows)
 
 
-def _remove(books: Books, stream: StreamRow, rows: list[tuple[int, int]]) -> None:
+def _remove(cache: MetadataCache, stream: StreamRow, rows: list[tuple[int, int]]) -> None:
     """Take out events, (id, bytes of data) in the order of their ids."""
     if not rows:
         return
     ids = [row[0] for row in rows]
     listed = json.dumps(ids)
-    cursor = books.cursor
+    cursor = cache.cursor
     cursor.execute(_REMOVE, (listed,))
     stream.length -= len(ids)
     stream.size -= sum(row[1] for row in rows) + OVERHEAD * len(ids)
-    books.changed.add(stream)
-    for group in books.groups(stream).values():
+    cache.changed.add(stream)
+    for group in cache.groups(stream).values():
         group.passed += len(ids) - bisect_right(ids, group.cursor)
         if group.pending:
             group.pending -= cursor.execute(_NOT_PENDING, (group.number, listed)).rowcount
-        books.changed_groups.add(group)
-    if ids[-1] == books.last_id:
+        cache.changed_groups.add(group)
+    if ids[-1] == cache.last_id:
         # No event is left that says how far ids have come.
         cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
 
 
-def _let_go(books: Books, group: GroupRow, owner: ConsumerRow) -> None:
+def _let_go(cache: MetadataCache, group: GroupRow, owner: ConsumerRow) -> None:
     """Make everything that it holds due now."""
-    rows: list[tuple[Any, ...]] = books.cursor.execute(
+    rows: list[tuple[Any, ...]] = cache.cursor.execute(
         "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",
         (group.number, owner.number),
     ).fetchall()
-    books.cursor.executemany(
+    cache.cursor.executemany(
         "UPDATE pending SET due = 0, history = ? WHERE grp = ? AND id = ?",
         [
             (
-                with_failure(history, attempt, owner.name, books.now, NOT_ACKNOWLEDGED),
+                with_failure(history, attempt, owner.name, cache.now, NOT_ACKNOWLEDGED),
                 group.number,
                 id,
             )
@@ -240,8 +242,8 @@ def _let_go(books: Books, group: GroupRow, owner: ConsumerRow) -> None:
         ],
     )
     # Its number may be another one's next.
-    books.cursor.execute(
+    cache.cursor.execute(
         "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?",
         (group.number, owner.number),
     )
-    books.grown.add(group.stream)
+    cache.grown.add(group.stream)

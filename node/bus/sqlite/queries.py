@@ -5,7 +5,7 @@ changes anything.
 from typing import Final
 
 from parley._node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
-from parley._node.bus.sqlite.cache import Books, GroupRow, StreamRow
+from parley._node.bus.sqlite.cache import GroupRow, MetadataCache, StreamRow
 from parley._node.bus.sqlite.events import handful
 from parley._node.bus.sqlite.schema import LARGEST, place_of, text_of
 
@@ -26,16 +26,16 @@ _CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT 
     WHERE grp = :grp ORDER BY name"""
 
 
-def streams(books: Books) -> list[StreamInfo]:
+def streams(cache: MetadataCache) -> list[StreamInfo]:
     """All streams, by name."""
-    names = books.cursor.execute("SELECT name FROM streams ORDER BY name").fetchall()
-    found = (books.stream(name) for (name,) in names)
-    return [_stream(books, stream) for stream in found if stream is not None]
+    names = cache.cursor.execute("SELECT name FROM streams ORDER BY name").fetchall()
+    found = (cache.stream(name) for (name,) in names)
+    return [_stream(cache, stream) for stream in found if stream is not None]
 
 
-def groups(books: Books, stream: str) -> list[GroupInfo]:
+def groups(cache: MetadataCache, stream: str) -> list[GroupInfo]:
     """The groups of a stream, by name."""
-    found = books.stream(stream)
+    found = cache.stream(stream)
     if found is None:
         return []
     number = "SELECT count(*) FROM consumers WHERE grp = ?"
@@ -47,28 +47,28 @@ def groups(books: Books, stream: str) -> list[GroupInfo]:
             pending=group.pending,
             redelivered=group.redelivered,
             dead_lettered=group.dead_lettered,
-            consumers=books.cursor.execute(number, (group.number,)).fetchone()[0],
+            consumers=cache.cursor.execute(number, (group.number,)).fetchone()[0],
             last_id=text_of(group.cursor),
         )
-        for _, group in sorted(books.groups(found).items())
+        for _, group in sorted(cache.groups(found).items())
     ]
 
 
-def consumers(books: Books, group: GroupRow) -> list[ConsumerInfo]:
+def consumers(cache: MetadataCache, group: GroupRow) -> list[ConsumerInfo]:
     """The consumers of a group, by name."""
     found = []
-    for name, written, pending in books.cursor.execute(
+    for name, written, pending in cache.cursor.execute(
         _CONSUMERS, {"grp": group.number}
     ).fetchall():
         known = group.consumers.get(name)
         seen = written if known is None else known.seen
-        found.append(ConsumerInfo(name, pending, max(0.0, books.now - seen)))
+        found.append(ConsumerInfo(name, pending, max(0.0, cache.now - seen)))
     return found
 
 
-def pending(books: Books, group: GroupRow, count: int, after: str) -> list[PendingInfo]:
+def pending(cache: MetadataCache, group: GroupRow, count: int, after: str) -> list[PendingInfo]:
     """Events that are pending in a group, by id."""
-    now = books.now
+    now = cache.now
     return [
         PendingInfo(
             text_of(id),
@@ -77,33 +77,33 @@ def pending(books: Books, group: GroupRow, count: int, after: str) -> list[Pendi
             max(0.0, now - at),
             None if due is None else max(0.0, due - now),
         )
-        for id, consumer, attempt, at, due in books.cursor.execute(
+        for id, consumer, attempt, at, due in cache.cursor.execute(
             _PENDING, (group.number, place_of(after), count)
         ).fetchall()
     ]
 
 
-def place(books: Books, stream: str) -> str:
+def place(cache: MetadataCache, stream: str) -> str:
     """The last id that a stream gave: later ones are new."""
-    found = books.stream(stream)
+    found = cache.stream(stream)
     return text_of(0 if found is None else found.last)
 
 
 def history(
-    books: Books, stream: str, after: str, until: str | None, count: int
+    cache: MetadataCache, stream: str, after: str, until: str | None, count: int
 ) -> list[StoredEvent]:
     """Events of a stream after one id and up to another, in order."""
-    found = books.stream(stream)
+    found = cache.stream(stream)
     if found is None:
         return []
     last = LARGEST if until is None else place_of(until)
-    found_rows = books.cursor.execute(_HISTORY, (found.number, place_of(after), last, count))
+    found_rows = cache.cursor.execute(_HISTORY, (found.number, place_of(after), last, count))
     rows = handful(found_rows)
     return [StoredEvent(text_of(id), stream, body, key, version) for id, key, version, body in rows]
 
 
-def _stream(books: Books, stream: StreamRow) -> StreamInfo:
-    first, last = books.cursor.execute(_ENDS, {"stream": stream.number}).fetchone()
+def _stream(cache: MetadataCache, stream: StreamRow) -> StreamInfo:
+    first, last = cache.cursor.execute(_ENDS, {"stream": stream.number}).fetchone()
     return StreamInfo(
         stream.name,
         stream.length,

@@ -30,14 +30,14 @@ from parley._node.bus.sqlite import events as deliveries
 from parley._node.bus.sqlite import events as publication
 from parley._node.bus.sqlite import maintenance
 from parley._node.bus.sqlite import queries as views
-from parley._node.bus.sqlite.cache import Books
+from parley._node.bus.sqlite.cache import MetadataCache
 from parley._node.bus.sqlite.database import Database
 from parley._node.bus.sqlite.worker import (
-    LOOK,
-    MARK,
     PUBLISH,
-    PUBLISH_SOON,
-    RECORD,
+    PUBLISH_DURABLE,
+    READ,
+    WRITE,
+    WRITE_DURABLE,
     Operation,
     OperationKind,
     Readers,
@@ -74,7 +74,7 @@ class SqliteStore:
         session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
         self._running = Running(Database(self._path, self._config, session), self._config, loop)
         try:
-            await self._do(LOOK, _nothing)
+            await self._do(READ, _nothing)
         except BaseException:
             await self.aclose()
             raise
@@ -89,25 +89,25 @@ class SqliteStore:
     async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
         config = self._config
         return await self._do(
-            PUBLISH if durable else PUBLISH_SOON,
-            lambda books: publication.publish(books, config, events),
-            rescue=lambda books, piece: maintenance.make_room(
-                books, config, {e.name for e in events}, piece
+            PUBLISH_DURABLE if durable else PUBLISH,
+            lambda cache: publication.publish(cache, config, events),
+            rescue=lambda cache, piece: maintenance.make_room(
+                cache, config, {e.name for e in events}, piece
             ),
         )
 
     # Consuming.
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        await self._do(MARK, lambda books: deliveries.join(books, stream, group, consumer, after))
+        await self._do(WRITE, lambda cache: deliveries.join(cache, stream, group, consumer, after))
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        def run(books: Books, piece: int) -> tuple[list[Delivery], bool]:
-            found = deliveries.rejoin(books, stream, group)
-            new = deliveries.read(books, found, consumer, piece)
-            return new, not new and deliveries.has_due(books, found)
+        def run(cache: MetadataCache, piece: int) -> tuple[list[Delivery], bool]:
+            found = deliveries.rejoin(cache, stream, group)
+            new = deliveries.read(cache, found, consumer, piece)
+            return new, not new and deliveries.has_due(cache, found)
 
         release = _release(stream, group, consumer)
 
@@ -115,32 +115,32 @@ class SqliteStore:
             return None if result is None else release(result[0])  # None: it was never run
 
         def ask(piece: int) -> Awaitable[tuple[list[Delivery], bool]]:
-            return self._do(MARK, partial(run, piece=piece), undo)
+            return self._do(WRITE, partial(run, piece=piece), undo)
 
         return await self._readers.first(stream, wait, lambda: _that_fits(ask, count))
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
         none: list[Delivery] = []
         run = _in_group(stream, group, none, deliveries.own, consumer, count)
-        return await self._do(MARK, run, _release(stream, group, consumer))
+        return await self._do(WRITE, run, _release(stream, group, consumer))
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
         none: list[Delivery] = []
         run = _in_group(stream, group, none, deliveries.claim, consumer, count, idle)
-        return await self._do(MARK, run, _release(stream, group, consumer))
+        return await self._do(WRITE, run, _release(stream, group, consumer))
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         def ask(some: Sequence[str]) -> Awaitable[None]:
             run = _in_group(stream, group, None, deliveries.touch, consumer, some)
-            return self._do(MARK, run)
+            return self._do(WRITE, run)
 
         await _in_parts(ids, ask)
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
         def ask(some: Sequence[str]) -> Awaitable[int]:
-            return self._do(RECORD, _in_group(stream, group, 0, deliveries.ack, some))
+            return self._do(WRITE_DURABLE, _in_group(stream, group, 0, deliveries.ack, some))
 
         return sum(await _in_parts(ids, ask))
 
@@ -148,56 +148,58 @@ class SqliteStore:
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
         run = _in_group(stream, group, False, deliveries.nack, consumer, id, delay, error)
-        return await self._do(RECORD, run)
+        return await self._do(WRITE_DURABLE, run)
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         def ask(some: Sequence[str]) -> Awaitable[None]:
             run = _in_group(stream, group, None, deliveries.release, consumer, some)
-            return self._do(MARK, run)
+            return self._do(WRITE, run)
 
         await _in_parts(ids, ask)
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         run = _in_group(stream, group, None, deliveries.bury, consumer, id, error)
-        return await self._do(RECORD, run)
+        return await self._do(WRITE_DURABLE, run)
 
     # Looking.
 
     async def streams(self) -> list[StreamInfo]:
-        return await self._do(LOOK, views.streams)
+        return await self._do(READ, views.streams)
 
     async def groups(self, stream: str) -> list[GroupInfo]:
-        return await self._do(LOOK, lambda books: views.groups(books, stream))
+        return await self._do(READ, lambda cache: views.groups(cache, stream))
 
     async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        return await self._do(LOOK, _in_group(stream, group, [], views.consumers))
+        return await self._do(READ, _in_group(stream, group, [], views.consumers))
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        return await self._do(LOOK, _in_group(stream, group, [], views.pending, count, after))
+        return await self._do(READ, _in_group(stream, group, [], views.pending, count, after))
 
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
         if after == AFTER_ALL:
-            after = await self._do(LOOK, lambda books: views.place(books, stream))
+            after = await self._do(READ, lambda cache: views.place(cache, stream))
 
-        def run(books: Books) -> tuple[list[StoredEvent], bool]:
-            return views.history(books, stream, after, until, count), False
+        def run(cache: MetadataCache) -> tuple[list[StoredEvent], bool]:
+            return views.history(cache, stream, after, until, count), False
 
-        return await self._readers.first(stream, wait, lambda: self._do(LOOK, run))
+        return await self._readers.first(stream, wait, lambda: self._do(READ, run))
 
     # Keeping order.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
-        await self._do(RECORD, lambda books: maintenance.rewind(books, stream, group, after))
+        await self._do(WRITE_DURABLE, lambda cache: maintenance.rewind(cache, stream, group, after))
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        return await self._do(RECORD, _in_group(stream, group, [], maintenance.redeliver, ids))
+        return await self._do(
+            WRITE_DURABLE, _in_group(stream, group, [], maintenance.redeliver, ids)
+        )
 
     async def trim(self, stream: str, bounds: Trim) -> int:
         def ask(piece: int) -> Awaitable[tuple[int, bool]]:
             run = _in_stream(stream, (0, False), maintenance.trim, bounds, piece)
-            return self._do(RECORD, run)
+            return self._do(WRITE_DURABLE, run)
 
         total, more = await _that_fits(ask)
         while more:  # other operations run between two pieces
@@ -208,13 +210,14 @@ class SqliteStore:
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
         return sum(
             await _in_parts(
-                ids, lambda some: self._do(RECORD, _in_stream(stream, 0, maintenance.drop, some))
+                ids,
+                lambda some: self._do(WRITE_DURABLE, _in_stream(stream, 0, maintenance.drop, some)),
             )
         )
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
         return await self._do(
-            RECORD, _in_group(stream, group, [], maintenance.remove_consumers, idle)
+            WRITE_DURABLE, _in_group(stream, group, [], maintenance.remove_consumers, idle)
         )
 
     async def remove_group(self, stream: str, group: str) -> bool:
@@ -222,7 +225,7 @@ class SqliteStore:
 
         def ask(piece: int) -> Awaitable[bool | None]:
             run = _in_group(stream, group, missing, maintenance.remove_group, piece)
-            return self._do(RECORD, run)
+            return self._do(WRITE_DURABLE, run)
 
         removed = await _that_fits(ask)
         while removed is None:
@@ -240,9 +243,9 @@ class SqliteStore:
     def _do(
         self,
         kind: OperationKind,
-        run: Callable[[Books], Result],
+        run: Callable[[MetadataCache], Result],
         undo: Callable[[Any], Operation | None] | None = None,
-        rescue: Callable[[Books, int], None] | None = None,
+        rescue: Callable[[MetadataCache, int], None] | None = None,
     ) -> Awaitable[Result]:
         if self._running is None:
             raise BusClosedError("the bus is not open")
@@ -324,34 +327,34 @@ def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operatio
         if not found:
             return None
         ids = [delivery.event.id for delivery in found]
-        return Operation(MARK, _in_group(stream, group, None, deliveries.release, consumer, ids))
+        return Operation(WRITE, _in_group(stream, group, None, deliveries.release, consumer, ids))
 
     return undo
 
 
 def _in_group(
     stream: str, name: str, missing: Result, function: Callable[..., Result], *arguments: Any
-) -> Callable[[Books], Result]:
+) -> Callable[[MetadataCache], Result]:
     """Runs `function` with a group; returns `missing` if there is no such group."""
 
-    def run(books: Books) -> Result:
-        group = books.group(stream, name)
-        return missing if group is None else function(books, group, *arguments)
+    def run(cache: MetadataCache) -> Result:
+        group = cache.group(stream, name)
+        return missing if group is None else function(cache, group, *arguments)
 
     return run
 
 
 def _in_stream(
     name: str, missing: Result, function: Callable[..., Result], *arguments: Any
-) -> Callable[[Books], Result]:
+) -> Callable[[MetadataCache], Result]:
     """Runs `function` with a stream; returns `missing` if there is no such stream."""
 
-    def run(books: Books) -> Result:
-        stream = books.stream(name)
-        return missing if stream is None else function(books, stream, *arguments)
+    def run(cache: MetadataCache) -> Result:
+        stream = cache.stream(name)
+        return missing if stream is None else function(cache, stream, *arguments)
 
     return run
 
 
-def _nothing(books: Books) -> None:
+def _nothing(cache: MetadataCache) -> None:
     return

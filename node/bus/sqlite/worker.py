@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusClosedError
-from parley._node.bus.sqlite.cache import Books
+from parley._node.bus.sqlite.cache import MetadataCache
 from parley._node.bus.sqlite.database import Database
 from parley._node.bus.sqlite.errors import bus_error, is_common, is_full
 from parley._node.bus.sqlite.maintenance import PIECE, remove_idle, retain, smaller
@@ -37,11 +37,11 @@ class OperationKind(NamedTuple):
     publishes: bool = False
 
 
-LOOK: Final = OperationKind(writes=False)
-MARK: Final = OperationKind()
-RECORD: Final = OperationKind(durable=True)
-PUBLISH: Final = OperationKind(durable=True, publishes=True)
-PUBLISH_SOON: Final = OperationKind(publishes=True)
+READ: Final = OperationKind(writes=False)
+WRITE: Final = OperationKind()
+WRITE_DURABLE: Final = OperationKind(durable=True)
+PUBLISH_DURABLE: Final = OperationKind(durable=True, publishes=True)
+PUBLISH: Final = OperationKind(publishes=True)
 
 
 class Operation:
@@ -321,7 +321,7 @@ class Worker:
             common = is_common(error)
             for operation in operations:
                 # An operation that only looks needs no lock.
-                if common and operation.kind is not LOOK:
+                if common and operation.kind is not READ:
                     operation.error = bus_error(error, self.database.path)
                 else:
                     self._alone(operation, woken)
@@ -358,38 +358,38 @@ class Worker:
         writes = any(operation.kind.writes for operation in operations)
         durable = any(operation.kind.durable for operation in operations)
         now = self._config.clock()
-        books = database.begin(now, writes, durable)
+        cache = database.begin(now, writes, durable)
         if writes and now >= self._sweep_at:
-            self._sweep(books, now)
+            self._sweep(cache, now)
         for operation in operations:
             publishes = operation.kind.publishes
             if not publishes:
-                books.insert()
+                cache.insert()
             database.leave_room(publishes)
-            operation.result = operation.run(books)
-        books.insert()
-        for stream in books.grown:
+            operation.result = operation.run(cache)
+        cache.insert()
+        for stream in cache.grown:
             if stream.added:
-                retain(books, self._config, stream)
+                retain(cache, self._config, stream)
         if writes:
             database.leave_room(False)
         database.require_room()
         database.commit(durable)
-        woken.update(stream.name for stream in books.grown)
-        books.end()
+        woken.update(stream.name for stream in cache.grown)
+        cache.end()
 
-    def _sweep(self, books: Books, now: float) -> None:
+    def _sweep(self, cache: MetadataCache, now: float) -> None:
         """Forget consumers that were idle for long."""
         ttl = self._config.consumer_ttl
         self._sweep_at = now + min(ttl / SWEEP, LONGEST_SWEEP)
-        remove_idle(books, ttl)
+        remove_idle(cache, ttl)
 
     def _poll(self) -> None:
         """See whether another process wrote: a task waits for it."""
-        self._try(Operation(LOOK, _nothing), set())
+        self._try(Operation(READ, _nothing), set())
         if self.database.others_wrote():
             self._on_done([], None)
 
 
-def _nothing(books: Books) -> None:
+def _nothing(cache: MetadataCache) -> None:
     return

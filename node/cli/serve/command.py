@@ -345,13 +345,13 @@ async def metered(node: Node, settings: ServeSettings, out: Output) -> AsyncIter
         if settings.metrics is not None:
             # Here: HTTP and its libraries take longer to import than a node to start.
             try:
-                from parley._node.web.http_server import serving
+                from parley._node.web.http_server import serve_asgi
                 from parley._node.web.metrics import metrics_app, reasons_unready
             except ImportError as error:
                 raise ConfigError(needs_extra(f"--metrics ({error.name})", "metrics")) from error
             app = metrics_app(node.metrics, lambda: reasons_unready(node))
             stack.enter_context(node.metrics.watched())
-            url = await stack.enter_async_context(serving(app, settings.metrics))
+            url = await stack.enter_async_context(serve_asgi(app, settings.metrics))
             out.say(f"telling metrics at {url}/metrics")
             out.event("metrics", url=url)
         yield
@@ -374,7 +374,7 @@ async def watched(
         # Here: what it needs is an extra, and slow to load.
         from parley._node.cli.doctor.settings_checks import findings
         from parley._node.web.console.console import Console
-        from parley._node.web.console.serving import serving_console
+        from parley._node.web.console.server import serve_console
     except ModuleNotFoundError as error:
         raise ConfigError(needs_extra("the console", "console")) from error
     console = Console(
@@ -384,7 +384,7 @@ async def watched(
         findings=partial(findings, settings),
         on_drain=partial(os.kill, os.getpid(), signal.SIGTERM),
     )
-    async with serving_console(console, settings.serve.console) as served:
+    async with serve_console(console, settings.serve.console) as served:
         with served.found_in(consoles()):
             link = served.link()
             out.say(f"the console, to look, once: {link}")

@@ -12,7 +12,7 @@ from parley._node.bus.bus import Bus
 from parley._node.errors import ParleyError
 from parley._node.protocol.codes import CloseCode
 from parley._node.web.console.console import Console
-from parley._node.web.console.views import PATIENCE, no_longer_than
+from parley._node.web.console.views import PATIENCE, time_limit
 
 logger = logging.getLogger("parley.console")
 
@@ -96,13 +96,13 @@ class Actions:
 
     async def _replay(self, asked: Asked) -> str:
         bus, stream, letters = self._letters(asked)
-        with no_longer_than(SETTLING):
+        with time_limit(SETTLING):
             replayed = await bus.replay_dead(stream, letters)
         return f"replayed {_letters(len(replayed))} of {stream}"
 
     async def _drop(self, asked: Asked) -> str:
         bus, stream, letters = self._letters(asked)
-        with no_longer_than(SETTLING):
+        with time_limit(SETTLING):
             dropped = await bus.drop_dead(stream, letters)
         return f"dropped {_letters(dropped)} of {stream}"
 

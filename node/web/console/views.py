@@ -53,7 +53,7 @@ LONGEST_BODY: Final = 4_000
 
 
 @contextmanager
-def no_longer_than(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """What is asked of a bus in it; raises BusUnavailableError if that takes longer."""
     try:
         with anyio.fail_after(seconds):
@@ -87,7 +87,7 @@ async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
         "error": None,
     }
     try:
-        with no_longer_than(PATIENCE):
+        with time_limit(PATIENCE):
             store = await bus.opened()
             infos = await store.streams()
             dead = {info.name: info.length for info in infos if info.name.endswith(f".{DEAD}")}
@@ -116,7 +116,7 @@ async def letters_view(bus: Bus, stream: str, after: str) -> dict[str, Any]:
     Raises:
         ParleyError: the bus cannot be opened, has no such stream, fails, or takes too long.
     """
-    with no_longer_than(PATIENCE):
+    with time_limit(PATIENCE):
         letters = await bus.dead_letters(stream, count=LETTERS + 1, after=after)
     return {"letters": [_letter(one) for one in letters[:LETTERS]], "more": len(letters) > LETTERS}
 

@@ -215,7 +215,7 @@ class ModelStore:
         if found is not None:
             found.seen[consumer] = self._config.clock()
         for id in ids:
-            held = self._held(stream, group, consumer, id)
+            held = self._require_target(stream, group, consumer, id)
             if held is not None:
                 held.since = self._config.clock()
 
@@ -230,7 +230,7 @@ class ModelStore:
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
         self._check_open()
-        held = self._held(stream, group, consumer, id)
+        held = self._require_target(stream, group, consumer, id)
         if held is None:
             return False
         held.failed(self._config.clock(), error)
@@ -241,7 +241,7 @@ class ModelStore:
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         self._check_open()
         for id in ids:
-            held = self._held(stream, group, consumer, id)
+            held = self._require_target(stream, group, consumer, id)
             if held is not None:
                 held.attempt -= 1
                 held.due = self._config.clock()
@@ -249,7 +249,7 @@ class ModelStore:
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         self._check_open()
-        held = self._held(stream, group, consumer, id)
+        held = self._require_target(stream, group, consumer, id)
         if held is None:
             return None
         held.failed(self._config.clock(), error)
@@ -424,7 +424,7 @@ class ModelStore:
         here = self.table.setdefault(stream, Stream())
         return here.groups.setdefault(group, Group(here.position(after)))
 
-    def _held(self, stream: str, group: str, consumer: str, id: str) -> Pending | None:
+    def _require_target(self, stream: str, group: str, consumer: str, id: str) -> Pending | None:
         """What this consumer was handed, and did not give back."""
         found = self._find(stream, group)
         one = None if found is None else found.pending.get(parse_id(id))

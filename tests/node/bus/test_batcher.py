@@ -62,17 +62,17 @@ async def test_what_comes_in_one_turn_or_meanwhile_goes_together(anyio_backend: 
     async with ground() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         for n in range(4):
-            tasks.start_soon(requests.batcher.ask, n)
+            tasks.start_soon(requests.batcher.submit, n)
         await settled()
         assert [len(sent) for sent in requests.sent] == [1, 3]  # who is alone goes at once
-        outcomes = [
-            await started(tasks, partial(requests.batcher.ask, n)) for n in (4, 5, 6, 1_000, 7)
+        acks = [
+            await started(tasks, partial(requests.batcher.submit, n)) for n in (4, 5, 6, 1_000, 7)
         ]
         assert len(requests.sent) == BOUNDS.under_way
         requests.open()
         await settled()
         assert requests.sent[2:] == [[4, 5, 6], [1_000], [7]]
-        assert outcomes == [[8], [10], [12], [2_000], [14]]
+        assert acks == [[8], [10], [12], [2_000], [14]]
 
 
 async def test_who_was_answered_together_goes_together_again(anyio_backend: str) -> None:
@@ -82,7 +82,7 @@ async def test_who_was_answered_together_goes_together_again(anyio_backend: str)
 
         async def ask(n: int) -> None:
             for _ in range(20):
-                await requests.batcher.ask(n)
+                await requests.batcher.submit(n)
 
         for n in range(8):
             tasks.start_soon(ask, n)
@@ -99,14 +99,14 @@ async def test_who_is_refused_is_refused_alone(
 ) -> None:
     async with ground() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
-        outcomes = [
-            await started(tasks, partial(requests.batcher.ask, n)) for n in (bad, 2, 3, bad, 4)
+        acks = [
+            await started(tasks, partial(requests.batcher.submit, n)) for n in (bad, 2, 3, bad, 4)
         ]
         requests.open()
         await settled()
-        assert [outcome[0] for outcome in outcomes[1:3]] == [4, 6]
-        assert outcomes[4] == [8]
-        assert {type(outcomes[n][0]) for n in (0, 3)} == {error}
+        assert [outcome[0] for outcome in acks[1:3]] == [4, 6]
+        assert acks[4] == [8]
+        assert {type(acks[n][0]) for n in (0, 3)} == {error}
 
 
 @pytest.mark.parametrize("error", [BusUnavailableError, KeyError])
@@ -116,12 +116,12 @@ async def test_what_nobody_knows_is_not_asked_again(
     async with ground() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         numbers = [1, 2, 3, MISTAKE if error is KeyError else 4, 5]
-        outcomes = [await started(tasks, partial(requests.batcher.ask, n)) for n in numbers]
+        acks = [await started(tasks, partial(requests.batcher.submit, n)) for n in numbers]
         if error is BusUnavailableError:
             requests.error = BusUnavailableError("gone")
         requests.open()
         await settled()
-        assert {type(outcome[0]) for outcome in outcomes[2:]} == {error}
+        assert {type(outcome[0]) for outcome in acks[2:]} == {error}
         assert requests.sent[2:] == [numbers[2:]]
 
 
@@ -130,7 +130,7 @@ async def test_a_request_has_its_limits(anyio_backend: str) -> None:
         requests = Requests(backend)
         many = [1, 2, *range(10, 15), *range(100, 103), *range(3, 10), *range(3, 10)]
         for n in many:
-            await started(tasks, partial(requests.batcher.ask, n))
+            await started(tasks, partial(requests.batcher.submit, n))
         requests.open()
         await settled()
         assert [n for sent in requests.sent for n in sent] == many
@@ -139,7 +139,7 @@ async def test_a_request_has_its_limits(anyio_backend: str) -> None:
         assert requests.sent[7] == [7, 8, 9, *range(3, 10)]
         none = Requests(backend, Bounds(0, 0, 1))
         for n in (1, 2, 3):
-            tasks.start_soon(none.batcher.ask, n)
+            tasks.start_soon(none.batcher.submit, n)
         none.open()
         await settled()
         assert sorted(none.sent) == [[1], [2], [3]]  # one alone may be more
@@ -153,7 +153,7 @@ async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
 
         async def ask(n: int) -> None:
             with anyio.CancelScope() as scopes[n]:
-                answers[n] = await requests.batcher.ask(n)
+                answers[n] = await requests.batcher.submit(n)
 
         for n in range(4):
             await started(tasks, partial(ask, n))
@@ -167,7 +167,7 @@ async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
         requests.open()
         await settled()
         assert answers == {3: 6}
-        assert await requests.batcher.ask(5) == 10
+        assert await requests.batcher.submit(5) == 10
         assert requests.sent == [[0], [1, 3], [5]]
 
 
@@ -175,8 +175,8 @@ async def test_the_end_is_told(anyio_backend: str) -> None:
     async with anyio.create_task_group() as tasks:
         async with ground() as backend:
             requests = Requests(backend)
-            outcomes = [await started(tasks, partial(requests.batcher.ask, n)) for n in (1, 2, 3)]
-            assert outcomes == [[], [], []]
+            acks = [await started(tasks, partial(requests.batcher.submit, n)) for n in (1, 2, 3)]
+            assert acks == [[], [], []]
         await settled()
-        assert [type(outcome[0]) for outcome in outcomes[1:]] == [BusClosedError] * 2
+        assert [type(outcome[0]) for outcome in acks[1:]] == [BusClosedError] * 2
         tasks.cancel_scope.cancel()

@@ -145,8 +145,8 @@ async def test_opened_once_by_whoever_is_first(anyio_backend: str) -> None:
         with anyio.CancelScope() as scope:
             scope.cancel()
             await bus.publish(NAME, {})
-        outcomes = [await started(tasks, lambda: bus.publish(NAME, {})) for _ in range(3)]
-        await eventually(lambda: all(outcomes))
+        acks = [await started(tasks, lambda: bus.publish(NAME, {})) for _ in range(3)]
+        await eventually(lambda: all(acks))
         assert len(store.asked("open")) == 3
         await bus.aclose()
         await bus.aclose()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from parley._node.bus.errors import InvalidEventError, NotPendingError
-from parley._node.bus.event import BusEvent, Word
+from parley._node.bus.event import AckState, BusEvent
 from parley._node.bus.model import StoredEvent
 from parley._node.errors import ParleyError
 
@@ -24,11 +24,11 @@ class Recorder:
 
     async def acknowledge(self, event: BusEvent) -> None:
         self.told.append(("ack",))
-        event.word = Word.ACK
+        event.ack_state = AckState.ACK
 
     async def refuse(self, event: BusEvent, delay: float, reason: str) -> None:
         self.told.append(("nack", delay, reason))
-        event.word = Word.NACK
+        event.ack_state = AckState.NACK
 
 
 def test_what_it_says() -> None:

@@ -11,8 +11,8 @@ from parley._node.backoff import Pauses
 from parley._node.bus import retry
 from parley._node.bus.bus import MAX_RETRY_DELAY, Bus
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers import acks as outcomes
-from parley._node.bus.consumers import worker_pool as crew
+from parley._node.bus.consumers import acks as acks
+from parley._node.bus.consumers import worker_pool as pool
 from parley._node.bus.event import BusEvent
 from parley._node.bus.store import Store
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
@@ -23,7 +23,7 @@ FOR_LONG = 1_000  # failures in a row
 
 
 @pytest.mark.parametrize(
-    ("pauses", "first", "longest"), [(retry.PAUSES, 0.1, 10.0), (crew.LONG_PAUSES, 5.0, 300.0)]
+    ("pauses", "first", "longest"), [(retry.PAUSES, 0.1, 10.0), (pool.LONG_PAUSES, 5.0, 300.0)]
 )
 def test_pauses_grow_up_to_a_bound(pauses: Pauses, first: float, longest: float) -> None:
     assert (pauses.after(1, 1.0), pauses.after(2, 1.0)) == (first, 2 * first)
@@ -84,11 +84,11 @@ async def test_a_long_name_of_a_host_is_no_name_too_long(
 async def test_lines_on_what_is_set_aside_are_rationed(
     anyio_backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outcomes, "LINES_PER_SECOND", 0.001)
+    monkeypatch.setattr(acks, "LINES_PER_SECOND", 0.001)
     async with a_bus() as (bus, _):
-        bus.schema(NAME, {"properties": {"n": {"minimum": outcomes.LINES + 5}}}, validate="consume")
-        await publish(bus, outcomes.LINES + 6)
+        bus.schema(NAME, {"properties": {"n": {"minimum": acks.LINES + 5}}}, validate="consume")
+        await publish(bus, acks.LINES + 6)
         async with bus.consume(NAME, GROUP) as events:
             await anext(events)
-        assert caplog.text.count("is set aside") == outcomes.LINES
-        assert bus.counters.dead_lettered == outcomes.LINES + 5
+        assert caplog.text.count("is set aside") == acks.LINES
+        assert bus.counters.dead_lettered == acks.LINES + 5

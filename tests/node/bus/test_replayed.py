@@ -10,7 +10,7 @@ import pytest
 
 from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus
-from parley._node.bus.consumers import fetcher as supply
+from parley._node.bus.consumers import fetcher as fetcher
 from parley._node.bus.event import BusEvent
 from tests.node.bus.buses import GROUP, NAME, fail
 from tests.node.network import PATIENCE, eventually, new_node, settled, started
@@ -55,7 +55,7 @@ async def test_a_waiting_consumer_gets_a_replayed_event(
     anyio_backend: str, url: str, where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Looking now and then would find the event only after the test has failed.
-    monkeypatch.setattr(supply, "CLAIM_INTERVAL", 10 * PATIENCE)
+    monkeypatch.setattr(fetcher, "CLAIM_INTERVAL", 10 * PATIENCE)
     async with where(url) as (bus, other), anyio.create_task_group() as tasks:
         id = await other.publish(NAME, {"n": 1})
         with pytest.raises(ValueError, match="no"):

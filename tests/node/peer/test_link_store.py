@@ -339,7 +339,7 @@ async def test_every_method_is_as_the_store_itself(tmp_path: Path) -> None:
 async def test_of_consumers_there_is_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PLACES", 2)
+    monkeypatch.setattr(limits, "CONSUMERS", 2)
     async with shop(tmp_path) as on:
         store = LinkStore(on.link, BusConfig())
         for _ in range(2):

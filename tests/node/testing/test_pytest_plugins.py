@@ -21,7 +21,7 @@ import pytest_asyncio
 from uuid import uuid4
 from parley import Identity, Node
 from parley.bus import open_bus
-from parley.console import Console, serving_console
+from parley.console import Console, serve_console
 from parley.dialects import Relay, RelayClient
 from parley.testing import FaultyLink, FaultyProxy, MemoryNetwork, connected_nodes
 import httpx2
@@ -71,7 +71,7 @@ async def network():
 
 @fixture
 async def console(node):
-    async with serving_console(Console(node), "127.0.0.1:0") as served:
+    async with serve_console(Console(node), "127.0.0.1:0") as served:
         yield served
 
 

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from parley._node.errors import AddressError, UnreachableError
 from parley._node.logs import LINES, RateLimitedLogger
-from parley._node.web.http_server import HttpConnection, WebLimits, serving
+from parley._node.web.http_server import HttpConnection, WebLimits, serve_asgi
 from tests.node.network import PATIENCE
 from tests.sweep import sweep
 
@@ -65,7 +65,7 @@ async def said(url: str, *pieces: bytes) -> bytes:
 async def test_requests_are_answered_one_after_the_other_on_one_connection(
     anyio_backend: Any,
 ) -> None:
-    async with serving(app(), "127.0.0.1:0") as url, httpx2.AsyncClient(base_url=url) as client:
+    async with serve_asgi(app(), "127.0.0.1:0") as url, httpx2.AsyncClient(base_url=url) as client:
         for number in range(3):
             answer = await client.post("/echo?x=1", content=b"x" * number)
             assert (answer.status_code, answer.content) == (200, b"x" * number)
@@ -73,7 +73,7 @@ async def test_requests_are_answered_one_after_the_other_on_one_connection(
         assert (await client.head("/echo")).headers["x-path"] == "/echo"
         assert (await client.get("/nothing")).status_code == 404
         with pytest.raises(UnreachableError, match="in use"):
-            async with serving(app(), url.removeprefix("http://")):
+            async with serve_asgi(app(), url.removeprefix("http://")):
                 pass
     with pytest.raises(OSError, match="connect"):
         await dialled(url)
@@ -93,7 +93,7 @@ async def test_a_flood_of_requests_does_not_hold_others_up(anyio_backend: Any) -
         await said(url, b"GET /count HTTP/1.1\r\nHost: x\r\n\r\n" * requests)
 
     async with (
-        serving(app(Route("/count", count)), "127.0.0.1:0") as url,
+        serve_asgi(app(Route("/count", count)), "127.0.0.1:0") as url,
         anyio.create_task_group() as tasks,
     ):
         for _ in range(flooding):
@@ -111,7 +111,7 @@ async def test_connections_that_are_reset_leave_the_server_running(
     anyio_backend: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The remote address of such a connection is unknown when it is accepted."""
-    async with serving(app(), "127.0.0.1:0") as url, httpx2.AsyncClient(base_url=url) as client:
+    async with serve_asgi(app(), "127.0.0.1:0") as url, httpx2.AsyncClient(base_url=url) as client:
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as one:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -123,14 +123,14 @@ async def test_connections_that_are_reset_leave_the_server_running(
 @pytest.mark.parametrize("address", ["unix:///tmp/x", "127.0.0.1", "tcp://[::1]:0#nothing"])
 async def test_it_is_served_on_a_host_and_port(anyio_backend: Any, address: str) -> None:
     with pytest.raises(AddressError):
-        async with serving(app(), address):
+        async with serve_asgi(app(), address):
             pass
 
 
 async def test_requests_that_came_at_once_are_answered_in_their_order(anyio_backend: Any) -> None:
     one = b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"
     last = b"GET /nothing HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-    async with serving(app(), "127.0.0.1:0") as url:
+    async with serve_asgi(app(), "127.0.0.1:0") as url:
         came = await said(url, one + one + last)
     assert came.count(b"HTTP/1.1 200 OK") == 2
     assert came.rindex(b"HTTP/1.1 200") < came.index(b"HTTP/1.1 404")
@@ -138,7 +138,7 @@ async def test_requests_that_came_at_once_are_answered_in_their_order(anyio_back
 
 async def test_who_waits_for_100_before_a_body_is_told_to_go_on(anyio_backend: Any) -> None:
     head = b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
-    async with serving(app(), "127.0.0.1:0") as url, await dialled(url) as stream:
+    async with serve_asgi(app(), "127.0.0.1:0") as url, await dialled(url) as stream:
         await stream.send(head)
         assert (await stream.receive()).startswith(b"HTTP/1.1 100")
         await stream.send(b"hi")
@@ -171,7 +171,7 @@ async def test_many_small_chunks_let_other_tasks_run(anyio_backend: Any) -> None
 
 async def test_a_body_that_is_too_long_is_refused_before_it_is_sent(anyio_backend: Any) -> None:
     head = b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 11\r\n\r\n"
-    async with serving(app(), "127.0.0.1:0", limits=WebLimits(body=10)) as url:
+    async with serve_asgi(app(), "127.0.0.1:0", limits=WebLimits(body=10)) as url:
         assert (await said(url, head)).startswith(b"HTTP/1.1 413")
 
 
@@ -194,7 +194,7 @@ async def test_what_cannot_be_answered_is_refused_and_ends_the_connection(
 ) -> None:
     limits = WebLimits(head=1_000, body=10, idle=0.05 if status == b"408" else 30.0)
     caplog.set_level(logging.CRITICAL, "parley.web")
-    async with serving(app(), "127.0.0.1:0", limits=limits) as url:
+    async with serve_asgi(app(), "127.0.0.1:0", limits=limits) as url:
         assert (await said(url, *pieces)).startswith(b"HTTP/1.1 " + status)
 
 
@@ -203,7 +203,7 @@ async def test_a_refusal_has_a_body_unless_it_answers_a_head(
 ) -> None:
     caplog.set_level(logging.CRITICAL, "parley.web")
     head = b"HEAD /%b HTTP/1.1\r\nhost: x\r\n\r\n"
-    async with serving(app(), "127.0.0.1:0") as url:
+    async with serve_asgi(app(), "127.0.0.1:0") as url:
         told = await said(url, head % b"f")
         assert told.startswith(b"HTTP/1.1 500 ")
         assert told.endswith(b"\r\n\r\n")
@@ -220,7 +220,7 @@ async def test_no_client_holds_all_connections(
     limits = WebLimits(connections=8)
     request = b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"
     async with (
-        serving(app(), "127.0.0.1:0", limits=limits) as url,
+        serve_asgi(app(), "127.0.0.1:0", limits=limits) as url,
         await dialled(url) as first,
         AsyncExitStack() as stack,
     ):
@@ -251,7 +251,7 @@ async def test_a_request_that_is_being_answered_is_not_evicted(anyio_backend: An
     limits = WebLimits(connections=1)
     close = b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
     async with (
-        serving(app(Route("/slow", slow)), "127.0.0.1:0", limits=limits) as url,
+        serve_asgi(app(Route("/slow", slow)), "127.0.0.1:0", limits=limits) as url,
         await dialled(url) as first,
     ):
         await first.send(close)
@@ -269,7 +269,7 @@ async def test_a_head_has_16_kib_in_whatever_pieces_it_comes(
 ) -> None:
     head = b"GET /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx: %s\r\n\r\n"
     head %= b"x" * (size - len(head % b""))
-    async with serving(app(), "127.0.0.1:0") as url:
+    async with serve_asgi(app(), "127.0.0.1:0") as url:
         came = await said(url, first + head[:16_383], head[16_383:])
     assert came[came.rindex(b"HTTP/1.1 ") :][9:12] == (b"200" if size <= 16_384 else b"431")
 
@@ -282,7 +282,7 @@ async def test_two_lengths_of_a_body_are_answered_and_end_the_connection(
         b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n"
     )
     next_one = b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"
-    async with serving(app(), "127.0.0.1:0") as url:
+    async with serve_asgi(app(), "127.0.0.1:0") as url:
         came = await said(url, smuggling + next_one)
     assert came.startswith(b"HTTP/1.1 400 ")
     assert came.count(b"HTTP/1.1") == 1
@@ -292,7 +292,7 @@ async def test_clients_cause_a_bounded_number_of_log_lines(
     anyio_backend: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     request = b"GET /f HTTP/1.1\r\nhost: x\r\n\r\n"
-    async with serving(app(), "127.0.0.1:0") as url:
+    async with serve_asgi(app(), "127.0.0.1:0") as url:
         for _ in range(LINES + 20):
             assert (await said(url, request)).startswith(b"HTTP/1.1 500")
     # The rate limit adds a line a second.
@@ -301,7 +301,7 @@ async def test_clients_cause_a_bounded_number_of_log_lines(
 
 async def test_who_says_nothing_is_closed(anyio_backend: Any) -> None:
     limits = WebLimits(idle=0.05)
-    async with serving(app(), "127.0.0.1:0", limits=limits) as url:
+    async with serve_asgi(app(), "127.0.0.1:0", limits=limits) as url:
         assert await said(url) == b""
 
 
@@ -318,7 +318,7 @@ async def test_who_does_not_read_is_closed_and_its_answer_cancelled(anyio_backen
             over.set()
 
     limits = WebLimits(write=0.1)
-    async with serving(flood, "127.0.0.1:0", limits=limits) as url, await dialled(url) as stream:
+    async with serve_asgi(flood, "127.0.0.1:0", limits=limits) as url, await dialled(url) as stream:
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         with anyio.fail_after(10):
             await over.wait()
@@ -340,7 +340,7 @@ async def test_an_answer_in_parts_ends_with_its_reader_or_with_the_server(
 
         return StreamingResponse(body())
 
-    async with serving(app(Route("/parts", parts)), "127.0.0.1:0") as url:
+    async with serve_asgi(app(Route("/parts", parts)), "127.0.0.1:0") as url:
         async with await dialled(url) as stream:
             await stream.send(b"GET /parts HTTP/1.1\r\nhost: x\r\n\r\n")
             while b"begins" not in await stream.receive():
@@ -357,7 +357,7 @@ async def test_an_answer_in_parts_ends_with_its_reader_or_with_the_server(
 
 async def test_what_is_raised_inside_comes_out_as_it_is(anyio_backend: Any) -> None:
     with pytest.raises(KeyError, match="mine"):
-        async with serving(app(), "127.0.0.1:0"):
+        async with serve_asgi(app(), "127.0.0.1:0"):
             raise KeyError("mine")
 
 
@@ -366,7 +366,7 @@ async def test_a_body_that_trickles_has_no_more_time_than_one_that_does_not_come
 ) -> None:
     head = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n"
     async with (
-        serving(app(), "127.0.0.1:0", limits=WebLimits(idle=0.3)) as url,
+        serve_asgi(app(), "127.0.0.1:0", limits=WebLimits(idle=0.3)) as url,
         await dialled(url) as stream,
         anyio.create_task_group() as tasks,
     ):
@@ -406,7 +406,7 @@ async def test_a_system_without_more_files_does_not_end_the_server(
         return made
 
     monkeypatch.setattr(anyio, "create_tcp_listener", listen)
-    async with serving(app(), "127.0.0.1:0") as url:
+    async with serve_asgi(app(), "127.0.0.1:0") as url:
         assert b" 200 " in await said(
             url, b"GET /echo HTTP/1.1\r\nconnection: close\r\nhost: x\r\n\r\n"
         )

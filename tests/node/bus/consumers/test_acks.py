@@ -10,8 +10,8 @@ import pytest
 
 from parley._node.backoff import Pauses
 from parley._node.bus.consumers import acks as ledger_module
-from parley._node.bus.consumers.acks import MOST_AT_ONCE, Ledger
-from parley._node.bus.consumers.options import Seat, Terms
+from parley._node.bus.consumers.acks import MOST_AT_ONCE, AckBuffer
+from parley._node.bus.consumers.options import ConsumerContext, ConsumerOptions
 from parley._node.bus.errors import (
     BusClosedError,
     BusDamagedError,
@@ -26,7 +26,7 @@ from tests.node.network import eventually, ground, started
 
 pytestmark = pytest.mark.anyio
 
-TERMS = Terms("auth.user", "g", 100, 60.0, 5, "0-0")
+TERMS = ConsumerOptions("auth.user", "g", 100, 60.0, 5, "0-0")
 QUICK = Pauses(first=0.001, longest=0.002)
 
 
@@ -48,63 +48,63 @@ class Acks:
 
 
 @asynccontextmanager
-async def a_ledger() -> AsyncIterator[tuple[Ledger, Acks, list[int]]]:
+async def a_ledger() -> AsyncIterator[tuple[AckBuffer, Acks, list[int]]]:
     store: Any = Acks()
     recorded: list[int] = []
     async with ground() as loop:
-        seat = Seat(store, loop, TERMS, "c", Counters())
-        ledger = Ledger(seat, StoreRetry(loop, "a test", QUICK), recorded.append)
-        yield ledger, store, recorded
-        await ledger.end()
+        context = ConsumerContext(store, loop, TERMS, "c", Counters())
+        buffer = AckBuffer(context, StoreRetry(loop, "a test", QUICK), recorded.append)
+        yield buffer, store, recorded
+        await buffer.end()
 
 
 async def test_together_and_soon(anyio_backend: str) -> None:
-    async with a_ledger() as (ledger, store, recorded):
+    async with a_ledger() as (buffer, store, recorded):
         for number in range(5):
-            ledger.add(str(number))
+            buffer.add(str(number))
         assert store.batches == []
         await eventually(lambda: recorded == [5])  # by the timer
         assert store.batches == [["0", "1", "2", "3", "4"]]
         for number in range(MOST_AT_ONCE + 1):
-            ledger.add(str(number))
-        await ledger.room(0)
+            buffer.add(str(number))
+        await buffer.room(0)
         assert recorded == [5, MOST_AT_ONCE, 1]
-        assert len(ledger) == 0
+        assert len(buffer) == 0
 
 
 async def test_room(anyio_backend: str) -> None:
     """Whoever asks for more than the store records waits for it."""
-    async with a_ledger() as (ledger, store, _), anyio.create_task_group() as tasks:
+    async with a_ledger() as (buffer, store, _), anyio.create_task_group() as tasks:
         store.gate = anyio.Event()
         for number in range(3):
-            ledger.add(str(number))
-        await ledger.room(3)
-        waiting = await started(tasks, lambda: ledger.room(2))
+            buffer.add(str(number))
+        await buffer.room(3)
+        waiting = await started(tasks, lambda: buffer.room(2))
         assert not waiting
         store.gate.set()
         await eventually(lambda: waiting == [None])
 
 
 async def test_as_often_as_it_takes(anyio_backend: str) -> None:
-    async with a_ledger() as (ledger, store, recorded):
+    async with a_ledger() as (buffer, store, recorded):
         store.errors = [BusUnavailableError("gone"), BusUnavailableError("gone")]
-        ledger.add("1")
-        ledger.flush()
+        buffer.add("1")
+        buffer.flush()
         await eventually(lambda: recorded == [1])
         assert store.batches == [["1"]] * 3
         store.errors = [BusDamagedError("torn")]
-        ledger.add("2")
+        buffer.add("2")
         with pytest.raises(BusDamagedError):
-            await ledger.room(0)
-        assert (len(ledger), ledger.error is not None) == (1, True)
-        ledger.flush()  # nothing more is tried
+            await buffer.room(0)
+        assert (len(buffer), buffer.error is not None) == (1, True)
+        buffer.flush()  # nothing more is tried
         assert len(store.batches) == 4
 
 
 async def test_nothing_is_recorded_after_the_end(anyio_backend: str) -> None:
-    async with a_ledger() as (ledger, store, _):
-        ledger.add("1")
-        await ledger.end()
+    async with a_ledger() as (buffer, store, _):
+        buffer.add("1")
+        await buffer.end()
         await anyio.sleep(2 * ledger_module.GATHER)
         assert store.batches == []
 
@@ -135,10 +135,10 @@ async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
     store: Any = Acks()
     store.gate = anyio.Event()
     async with ground() as loop, anyio.create_task_group() as tasks:
-        seat = Seat(store, loop, TERMS, "c", Counters())
-        ledger = Ledger(seat, StoreRetry(loop, "a test", QUICK), lambda count: None)
-        ledger.add("1-0")
-        outcome = await started(tasks, partial(ledger.room, 0))
+        context = ConsumerContext(store, loop, TERMS, "c", Counters())
+        buffer = AckBuffer(context, StoreRetry(loop, "a test", QUICK), lambda count: None)
+        buffer.add("1-0")
+        outcome = await started(tasks, partial(buffer.room, 0))
         await eventually(lambda: store.batches == [["1-0"]])
         await loop.aclose()  # as a node does to all that runs in it
         with anyio.fail_after(1):

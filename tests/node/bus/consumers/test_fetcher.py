@@ -9,8 +9,8 @@ import pytest
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.consumers import fetcher as supply_module
-from parley._node.bus.consumers.fetcher import EventSupply
-from parley._node.bus.consumers.options import Seat, Terms
+from parley._node.bus.consumers.fetcher import Fetcher
+from parley._node.bus.consumers.options import ConsumerContext, ConsumerOptions
 from parley._node.bus.model import Counters, Delivery, NewEvent
 from parley._node.bus.store import Store
 from tests.node.bus.buses import FaultyStore
@@ -25,15 +25,17 @@ S, G = "auth.user", "g"
 @asynccontextmanager
 async def a_supply(
     *, ttl: float = 60.0, reclaim_after: float = 60.0
-) -> AsyncIterator[tuple[EventSupply, FaultyStore]]:
+) -> AsyncIterator[tuple[Fetcher, FaultyStore]]:
     config = BusConfig(consumer_ttl=ttl)
     store = FaultyStore(ModelStore(config))
     async with ground() as backend:
         await store.open(backend)
-        terms = Terms(S, G, 100, reclaim_after, 5, "0-0")
-        supply = EventSupply(Seat(cast(Store, store), backend, terms, "me", Counters()), config)
-        await supply.join()
-        yield supply, store
+        options = ConsumerOptions(S, G, 100, reclaim_after, 5, "0-0")
+        fetcher = Fetcher(
+            ConsumerContext(cast(Store, store), backend, options, "me", Counters()), config
+        )
+        await fetcher.join()
+        yield fetcher, store
         await store.aclose()
 
 
@@ -43,37 +45,37 @@ async def put(store: FaultyStore, count: int) -> list[str]:
 
 
 async def test_before_new_ones_come_those_of_before(anyio_backend: str) -> None:
-    async with a_supply(reclaim_after=0.05) as (supply, store):
+    async with a_supply(reclaim_after=0.05) as (fetcher, store):
         ids = await put(store, 4)
         await store.read(S, G, "me", 1, 0.0)
         await store.read(S, G, "other", 1, 0.0)
         await store.aclose()
-        await store.open(supply.loop)  # as if this process had begun anew
+        await store.open(fetcher.loop)  # as if this process had begun anew
         await store.claim(S, G, "other", 1, 60.0)
         await anyio.sleep(0.06)
         got = []
         for _ in range(3):
-            found = await supply.fetch(100, 1, wait=True)
+            found = await fetcher.fetch(100, 1, wait=True)
             got.append([(one.event.id, one.attempt) for one in found])
         assert got == [[(ids[0], 2)], [(ids[1], 2)], [(ids[2], 1), (ids[3], 1)]]
-        assert await supply.fetch(100, 1, wait=False) == []
+        assert await fetcher.fetch(100, 1, wait=False) == []
 
 
 async def test_what_was_refused_is_looked_for_in_time(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supply_module, "MOST_AWAITED", 2)
-    async with a_supply() as (supply, store), anyio.create_task_group() as tasks:
+    async with a_supply() as (fetcher, store), anyio.create_task_group() as tasks:
         (id,) = await put(store, 1)
-        await supply.fetch(1, 1, wait=True)
-        waiting = await started(tasks, lambda: supply.fetch(1, 1, wait=True))
+        await fetcher.fetch(1, 1, wait=True)
+        waiting = await started(tasks, lambda: fetcher.fetch(1, 1, wait=True))
         claims = len(store.asked("claim"))
         await store.nack(S, G, "me", id, 0.03, "no")
-        supply.claim_at(supply.loop.now() + 0.03)
+        fetcher.claim_at(fetcher.loop.now() + 0.03)
         for _ in range(5):  # more than are remembered
-            supply.claim_at(supply.loop.now() + 9.0)
+            fetcher.claim_at(fetcher.loop.now() + 9.0)
         await settled()
-        assert len(supply.awaited) == 2
+        assert len(fetcher.awaited) == 2
         assert not waiting
         with anyio.fail_after(0.5):
             while not waiting:
@@ -83,8 +85,8 @@ async def test_what_was_refused_is_looked_for_in_time(
 
 
 async def test_waiting_costs_little(anyio_backend: str) -> None:
-    async with a_supply() as (supply, store), anyio.create_task_group() as tasks:
-        await started(tasks, lambda: supply.fetch(1, 1, wait=True))
+    async with a_supply() as (fetcher, store), anyio.create_task_group() as tasks:
+        await started(tasks, lambda: fetcher.fetch(1, 1, wait=True))
         await anyio.sleep(0.1)
         assert len(store.calls) <= 6
         assert store.asked("read")[0][-1] > 0.9  # one long wait
@@ -97,12 +99,12 @@ async def test_idle_consumers_are_removed_now_and_then(
 ) -> None:
     monkeypatch.setattr(supply_module, "REMOVAL_INTERVAL", 0.01)
     monkeypatch.setattr(supply_module, "CLAIM_INTERVAL", 0.01)
-    async with a_supply() as (supply, store), anyio.create_task_group() as tasks:
-        await started(tasks, lambda: supply.fetch(1, 1, wait=True))
+    async with a_supply() as (fetcher, store), anyio.create_task_group() as tasks:
+        await started(tasks, lambda: fetcher.fetch(1, 1, wait=True))
         with anyio.fail_after(2):
             while len(store.asked("remove_consumers")) < 2:
                 await settled()
         # And whoever does that is seen before it would be removed itself.
         tasks.cancel_scope.cancel()
-    async with a_supply(ttl=1.0) as (supply, store):
-        assert supply.interval <= 1 / 3
+    async with a_supply(ttl=1.0) as (fetcher, store):
+        assert fetcher.interval <= 1 / 3

@@ -113,36 +113,38 @@ async def test_what_was_said_counts(anyio_backend: str) -> None:
 
 @pytest.mark.parametrize("fault", [BusUnavailableError("gone"), BusBusyError("held")])
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("word", ["ack", "nack"])
+@pytest.mark.parametrize("operation", ["ack", "nack"])
 @pytest.mark.slow
 async def test_a_word_waits_until_the_store_answers(
-    anyio_backend: str, word: str, fault: Exception, late: bool
+    anyio_backend: str, operation: str, fault: Exception, late: bool
 ) -> None:
     async with a_bus() as (bus, store):
         await publish(bus, 2)
         async with bus.consume(NAME, GROUP) as events:
             first = await anext(events)
             # If it was late, the store has heard it, and says so the second time.
-            (store.late_faults if late else store.faults)[word] = [fault]
+            (store.late_faults if late else store.faults)[operation] = [fault]
             with anyio.fail_after(PATIENCE):
-                await (first.ack() if word == "ack" else first.nack(60.0))
-            assert len(store.asked(word)) == 2
+                await (first.ack() if operation == "ack" else first.nack(60.0))
+            assert len(store.asked(operation)) == 2
             left = [one.id for one in await bus.pending(NAME, GROUP)]
-            assert (first.id in left) == (word == "nack")
+            assert (first.id in left) == (operation == "nack")
             with pytest.raises(NotPendingError):
-                await (first.nack() if word == "ack" else first.ack())
+                await (first.nack() if operation == "ack" else first.ack())
 
 
-@pytest.mark.parametrize("word", ["ack", "nack"])
-async def test_a_word_that_is_never_heard_ends_with_the_bus(anyio_backend: str, word: str) -> None:
+@pytest.mark.parametrize("operation", ["ack", "nack"])
+async def test_a_word_that_is_never_heard_ends_with_the_bus(
+    anyio_backend: str, operation: str
+) -> None:
     async with anyio.create_task_group() as tasks, a_bus() as (bus, store):
         await publish(bus, 1)
         events = bus.consume(NAME, GROUP)
         await events.__aenter__()
         first = await anext(events)
-        store.faults[word] = [BusUnavailableError("gone") for _ in range(1_000)]
-        said = await started(tasks, lambda: first.ack() if word == "ack" else first.nack())
-        await eventually(lambda: bool(store.asked(word)))
+        store.faults[operation] = [BusUnavailableError("gone") for _ in range(1_000)]
+        said = await started(tasks, lambda: first.ack() if operation == "ack" else first.nack())
+        await eventually(lambda: bool(store.asked(operation)))
         with anyio.fail_after(PATIENCE):
             await bus.aclose()
             await eventually(lambda: bool(said))

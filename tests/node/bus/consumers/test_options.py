@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers.options import MOST_BATCH, Terms, read_terms, require_delay
+from parley._node.bus.consumers.options import (
+    MOST_BATCH,
+    ConsumerOptions,
+    check_options,
+    require_delay,
+)
 from parley._node.bus.consumers.registry import LONGEST_CONSUMER, ConsumerNames
 from parley._node.bus.errors import InvalidEventError
 from parley._node.errors import ConfigError
@@ -15,13 +20,15 @@ GOOD: dict[str, Any] = {"batch": 100, "reclaim_after": 60, "max_attempts": 5, "s
 
 
 def test_what_is_read() -> None:
-    terms = read_terms(BusConfig(service="shop"), "auth.user", "mailer", **GOOD)
-    assert terms == Terms("auth.user", "shop-mailer", 100, 60.0, 5, "0-0")
+    options = check_options(BusConfig(service="shop"), "auth.user", "mailer", **GOOD)
+    assert options == ConsumerOptions("auth.user", "shop-mailer", 100, 60.0, 5, "0-0")
     when = datetime.fromtimestamp(1, UTC)
     for start, after in (("new", "$"), ("5-3", "5-2"), (when, f"999-{2**64 - 1}")):
-        assert read_terms(BusConfig(), "a.b", "g", **{**GOOD, "start": start}).after == after
-    assert read_terms(BusConfig(), "a.b.dead", "g", **GOOD).max_attempts is None
-    assert read_terms(BusConfig(), "a.b", "g", **{**GOOD, "batch": MOST_BATCH}).batch == MOST_BATCH
+        assert check_options(BusConfig(), "a.b", "g", **{**GOOD, "start": start}).after == after
+    assert check_options(BusConfig(), "a.b.dead", "g", **GOOD).max_attempts is None
+    assert (
+        check_options(BusConfig(), "a.b", "g", **{**GOOD, "batch": MOST_BATCH}).batch == MOST_BATCH
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +50,7 @@ def test_what_is_wrong(
     name: str, group: str, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        read_terms(BusConfig(service="shop"), name, group, **{**GOOD, **options})
+        check_options(BusConfig(service="shop"), name, group, **{**GOOD, **options})
 
 
 @pytest.mark.parametrize("delay", [-1.0, float("inf"), float("nan")])
@@ -54,8 +61,8 @@ def test_what_is_no_delay(delay: float) -> None:
 
 
 def test_names_of_consumers() -> None:
-    one = read_terms(BusConfig(), "a.b", "g", **GOOD)
-    other = read_terms(BusConfig(), "a.b", "h", **GOOD)
+    one = check_options(BusConfig(), "a.b", "g", **GOOD)
+    other = check_options(BusConfig(), "a.b", "h", **GOOD)
     names = ConsumerNames("m-1")
     assert [names.take(one), names.take(one), names.take(other), names.take(one)] == [
         "m-1",

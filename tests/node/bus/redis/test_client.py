@@ -15,7 +15,7 @@ from parley._node.bus.errors import BusClosedError, BusError, BusRefusedError, B
 from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.redis import client as module
 from parley._node.bus.redis.client import RedisClient
-from parley._node.bus.redis.connection import RedisLink, open_link, parse_address
+from parley._node.bus.redis.connection import RedisConnection, open_connection, parse_address
 from parley._node.bus.redis.store import RedisStore
 from parley._node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
@@ -152,7 +152,8 @@ async def test_nobody_there(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", ["LOADING Redis is loading", "MASTERDOWN RedisLink with MASTER", "READONLY You can't"]
+    "error",
+    ["LOADING Redis is loading", "MASTERDOWN RedisConnection with MASTER", "READONLY You can't"],
 )
 async def test_servers_that_are_not_ready(error: str, anyio_backend: str) -> None:
     answer = f"-{error}\r\n".encode()
@@ -216,8 +217,8 @@ async def test_all_who_wait_for_a_connection_share_its_failure(anyio_backend: st
     async with pretender(streams=made) as url, ground() as backend:
         client = RedisClient(backend, parse_address(url), 0.1, 10)
         async with anyio.create_task_group() as tasks:
-            outcomes = [await started(tasks, lambda: client.command("PING")) for _ in range(4)]
-        assert [type(outcome[0]) for outcome in outcomes] == [BusUnavailableError] * 4
+            acks = [await started(tasks, lambda: client.command("PING")) for _ in range(4)]
+        assert [type(outcome[0]) for outcome in acks] == [BusUnavailableError] * 4
         assert len(made) == 1
         await client.aclose()
 
@@ -244,7 +245,9 @@ async def test_few_connections_are_kept(
 async def test_more_reads_than_connections_wait_for_one(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LINKS", 4)  # the shared and listening ones, two for reads
+    monkeypatch.setattr(
+        module, "MOST_CONNECTIONS", 4
+    )  # the shared and listening ones, two for reads
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         waiting = [await started(tasks, lambda: store.read(S, G, C, 1, 5)) for _ in range(4)]
@@ -264,7 +267,7 @@ async def test_more_reads_than_connections_wait_for_one(
 async def test_closing_ends_who_waits_for_a_connection(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LINKS", 3)
+    monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         waiting = [await started(tasks, lambda: store.read(S, G, C, 1, 5)) for _ in range(2)]
@@ -276,15 +279,15 @@ async def test_closing_ends_who_waits_for_a_connection(
 async def test_answers_in_parts_and_pushed_messages(anyio_backend: str) -> None:
     pushed = b">2\r\n+message\r\n:1\r\n"
     async with pretender(HELLO, pushed + b"$4\r\nha", b"lf\r\n:2\r\n") as url, ground() as backend:
-        ended: list[RedisLink] = []
-        link = await open_link(backend, parse_address(url), 5.0, ended.append)
-        one = link.send([("ONE",)], 5.0)
-        two = link.send([("TWO", b"\r\n", 3, 0.5)], 5.0)
+        ended: list[RedisConnection] = []
+        connection = await open_connection(backend, parse_address(url), 5.0, ended.append)
+        one = connection.send([("ONE",)], 5.0)
+        two = connection.send([("TWO", b"\r\n", 3, 0.5)], 5.0)
         assert (await one.wait(), await two.wait()) == ([b"half"], [2])
-        link.invalidate()
+        connection.invalidate()
         with pytest.raises(LostConnectionError):
-            link.send([("PING",)], 5.0)
-        await eventually(lambda: ended == [link])
+            connection.send([("PING",)], 5.0)
+        await eventually(lambda: ended == [connection])
 
 
 async def test_who_cannot_give_back_takes_nobody_along(

@@ -12,7 +12,7 @@ from parley._node.bus.errors import BusDamagedError, BusUnavailableError, Invali
 from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.redis import client as module
 from parley._node.bus.redis import connection as redis_link
-from parley._node.bus.redis.connection import RedisLink, RedisRequest
+from parley._node.bus.redis.connection import RedisConnection, RedisRequest
 from parley._node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import KEY, Redis, event
 from tests.node.bus.stores import opened
@@ -25,18 +25,18 @@ Outcome = Published | Exception | None
 
 async def publish_all(store: RedisStore, *events: NewEvent) -> list[Outcome]:
     """Publish each in a task of its own; what became of each."""
-    outcomes: list[Outcome] = [None] * len(events)
+    acks: list[Outcome] = [None] * len(events)
 
     async def publish(number: int, one: NewEvent) -> None:
         try:
-            (outcomes[number],) = await store.publish([one], durable=True)
+            (acks[number],) = await store.publish([one], durable=True)
         except Exception as error:
-            outcomes[number] = error
+            acks[number] = error
 
     async with anyio.create_task_group() as tasks:
         for number, one in enumerate(events):
             tasks.start_soon(publish, number, one)
-    return outcomes
+    return acks
 
 
 def stored(redis: Redis) -> list[int]:
@@ -50,8 +50,10 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
 
     class Counted(RedisRequest):
-        def __init__(self, link: RedisLink, several: Any, timeout: float, batch: bool) -> None:
-            super().__init__(link, several, timeout, batch)
+        def __init__(
+            self, connection: RedisConnection, several: Any, timeout: float, batch: bool
+        ) -> None:
+            super().__init__(connection, several, timeout, batch)
             if several[0][0] == b"XADD":
                 made.append(len(several))
 
@@ -62,8 +64,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_what_is_asked_in_one_turn_is_one_request(
     requests: list[int], store: RedisStore, redis: Redis
 ) -> None:
-    outcomes = await publish_all(store, *(event(n) for n in range(30)))
-    ids = [one.id for one in outcomes if isinstance(one, Published)]
+    acks = await publish_all(store, *(event(n) for n in range(30)))
+    ids = [one.id for one in acks if isinstance(one, Published)]
     assert len(set(ids)) == 30
     assert requests == [1, 29]  # the first goes at once
     assert sorted(stored(redis)) == list(range(30))
@@ -88,8 +90,10 @@ async def test_requests_have_their_limits(
     under_way = [0]
 
     class Watched(redis_link.RedisRequest):
-        def __init__(self, link: RedisLink, several: Any, timeout: float, batch: bool) -> None:
-            super().__init__(link, several, timeout, batch)
+        def __init__(
+            self, connection: RedisConnection, several: Any, timeout: float, batch: bool
+        ) -> None:
+            super().__init__(connection, several, timeout, batch)
             under_way.append(under_way[-1] + 1)
 
         async def wait(self) -> list[Any]:
@@ -109,7 +113,7 @@ async def test_requests_have_their_limits(
 async def test_who_is_refused_is_refused_alone(store: RedisStore, redis: Redis) -> None:
     redis("SET", "bad.one:stream", "text")
     for _ in range(2):  # the second time its scripts are not known
-        outcomes = await publish_all(
+        acks = await publish_all(
             store,
             event(0),
             event(1, name="bad.one"),
@@ -118,7 +122,7 @@ async def test_who_is_refused_is_refused_alone(store: RedisStore, redis: Redis) 
             event(4, name="bad.one", key="k"),
             event(5),
         )
-        assert [type(outcome) for outcome in outcomes] == [
+        assert [type(outcome) for outcome in acks] == [
             Published,
             BusDamagedError,
             Published,
@@ -163,17 +167,17 @@ async def test_who_gives_up_takes_nobody_along(
 
 async def test_a_connection_that_is_lost_is_told_to_all(store: RedisStore, redis: Redis) -> None:
     redis("CLIENT", "PAUSE", 150, "WRITE")
-    outcomes: list[Outcome] = []
+    acks: list[Outcome] = []
 
     async def publish() -> None:
-        outcomes.extend(await publish_all(store, *(event(n) for n in range(10))))
+        acks.extend(await publish_all(store, *(event(n) for n in range(10))))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(publish)
         await eventually(lambda: "cmd=xadd" in redis("CLIENT", "LIST"))
         redis("CLIENT", "KILL", "TYPE", "normal")
-    assert {type(outcome) for outcome in outcomes} == {BusUnavailableError}
-    assert len(outcomes) == 10
+    assert {type(outcome) for outcome in acks} == {BusUnavailableError}
+    assert len(acks) == 10
     redis("CLIENT", "UNPAUSE")
     again = await publish_all(store, *(event(n, key=f"k{n}") for n in range(10, 20)))
     assert {type(outcome) for outcome in again} == {Published}
@@ -183,7 +187,7 @@ async def test_a_connection_that_is_lost_is_told_to_all(store: RedisStore, redis
 async def test_a_server_that_says_nothing_is_told_to_all(redis_url: str, redis: Redis) -> None:
     async with opened(RedisStore(redis_url, BusConfig(timeout=0.1))) as store:
         redis("CLIENT", "PAUSE", 200, "ALL")
-        outcomes = await publish_all(store, *(event(n) for n in range(5)))
-        assert {type(outcome) for outcome in outcomes} == {BusUnavailableError}
+        acks = await publish_all(store, *(event(n) for n in range(5)))
+        assert {type(outcome) for outcome in acks} == {BusUnavailableError}
         redis("CLIENT", "UNPAUSE")
         assert isinstance((await publish_all(store, event(9)))[0], Published)

@@ -39,7 +39,7 @@ from tests.sweep import sweep
         (ResponseError("OOM command not allowed when used memory > 'maxmemory'."), BusFullError),
         (ResponseError("MISCONF Errors writing to the AOF: No space left on device"), BusFullError),
         (ResponseError("MISCONF Redis is configured to save"), BusUnavailableError),
-        (ResponseError("MASTERDOWN RedisLink with MASTER is down"), BusUnavailableError),
+        (ResponseError("MASTERDOWN RedisConnection with MASTER is down"), BusUnavailableError),
         (ResponseError("NOREPLICAS Not enough good replicas"), BusUnavailableError),
         (ResponseError("BUSY Redis is busy running a script"), BusUnavailableError),
         (ResponseError("ERR Error running script: @user_script:1: OOM command"), BusFullError),

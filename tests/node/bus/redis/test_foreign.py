@@ -13,7 +13,7 @@ from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.redis import group_reader as group_notes
 from parley._node.bus.redis import store as store_module
 from parley._node.bus.redis.format import LIGHTBUS
-from parley._node.bus.redis.group_reader import Memberships
+from parley._node.bus.redis.group_reader import GroupStates
 from parley._node.bus.redis.scripts import idempotency_key, keys_of
 from parley._node.bus.redis.store import RedisStore
 from parley._node.errors import ConfigError
@@ -181,7 +181,7 @@ async def test_who_asks_for_one_event_of_an_api_is_handed_no_other(
 def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_notes, "MOST_GROUPS", 2)
     monkeypatch.setattr(group_notes, "MOST_PLACES", 2)
-    known = Memberships()
+    known = GroupStates()
     first = known.of("a.b", "a.b:stream", "1")
     known.of("a.b", "a.b:stream", "2")
     assert known.of("a.b", "a.b:stream", "1") is first

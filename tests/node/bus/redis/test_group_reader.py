@@ -260,19 +260,19 @@ async def test_lines_in_the_log_are_rationed(
 
 async def test_what_is_in_hand_is_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_notes, "MOST_HELD", 3)
-    member = group_notes.Membership(S, KEY, G)
+    state = group_notes.GroupState(S, KEY, G)
     for n in (1, 2, 1, 3, 4):
-        member.handed(f"{n}-0", n)
-    assert list(member.held) == ["1-0", "3-0", "4-0"]
+        state.handed(f"{n}-0", n)
+    assert list(state.held) == ["1-0", "3-0", "4-0"]
 
 
 def test_consumers_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_notes, "MOST_PLACES", 2)
-    member = group_notes.Membership(S, KEY, G)
+    state = group_notes.GroupState(S, KEY, G)
     for consumer in "abac":
-        member.has_drained(consumer)
-        member.lost_answer(consumer)
-    assert list(member.drained) == list(member.lost) == ["a", "c"]
+        state.has_drained(consumer)
+        state.lost_answer(consumer)
+    assert list(state.drained) == list(state.lost) == ["a", "c"]
 
 
 async def test_a_key_that_is_no_stream(store: RedisStore, redis: Redis) -> None:

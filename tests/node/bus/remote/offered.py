@@ -14,7 +14,7 @@ from parley._node.bus.model import Counters, NewEvent
 from parley._node.bus.remote.authorisation import AllowBus, BusRequest
 from parley._node.bus.remote.messages import (
     Answer,
-    Given,
+    EventRow,
     Publish,
     Request,
     decode_answer,
@@ -113,7 +113,7 @@ async def ask_raw(stream: Stream, number: int, payload: bytes, timeout: float = 
 
 def given(n: int = 1, name: str = NAME, body: str = "{}") -> Publish:
     """A request that publishes so many events."""
-    return Publish([Given(name, body, None, 1)] * n)
+    return Publish([EventRow(name, body, None, 1)] * n)
 
 
 def new(n: int, name: str = NAME, key: str | None = None) -> NewEvent:

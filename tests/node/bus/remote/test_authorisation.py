@@ -15,7 +15,7 @@ from parley._node.bus.remote.messages import (
     Bury,
     Claim,
     Drop,
-    Given,
+    EventRow,
     Join,
     ListConsumers,
     ListGroups,
@@ -92,7 +92,7 @@ async def test_each_request_needs_its_right_and_no_other(
 
 async def test_all_names_of_a_publish_have_to_be_allowed(anyio_backend: str) -> None:
     async with between(lambda request: request.name == NAME) as bus:
-        both = Publish([Given(NAME, "{}", None, 1), Given("auth.other", "{}", None, 1)])
+        both = Publish([EventRow(NAME, "{}", None, 1), EventRow("auth.other", "{}", None, 1)])
         assert (await ask(bus.stream(), both)).code == ResultCode.NOT_AUTHORISED
         assert await bus.store.streams() == []
 

@@ -31,7 +31,7 @@ class Gated(ModelStore):
     def __init__(self) -> None:
         super().__init__(BusConfig())
         self.asked = 0
-        self.gate = anyio.Event()
+        self.authoriser = anyio.Event()
 
     async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
         await self._pass()
@@ -47,7 +47,7 @@ class Gated(ModelStore):
 
     async def _pass(self) -> None:
         self.asked += 1
-        await self.gate.wait()
+        await self.authoriser.wait()
 
 
 # Of the side that serves.
@@ -57,7 +57,7 @@ class Gated(ModelStore):
 async def test_a_stream_speaks_for_so_many_consumers(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PLACES", 2)
+    monkeypatch.setattr(limits, "CONSUMERS", 2)
     async with between() as bus:
         stream = bus.stream()
         joins = [Join(NAME, GROUP, consumer, "0-0") for consumer in "abc"]
@@ -87,7 +87,7 @@ async def test_long_answers_are_worked_on_a_few_at_a_time(
             await eventually(lambda: store.asked >= 2)
             assert (await ask(stream, JOIN)).code == 0  # what is short goes past them
             assert store.asked == 2
-            store.gate.set()
+            store.authoriser.set()
         assert (codes, store.asked) == ([0] * 5, 5)
 
 
@@ -113,7 +113,7 @@ async def test_who_waited_for_long_is_asked_about_again(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
-            await eventually(lambda: any(one.waiting for one in bus.service.shares.values()))
+            await eventually(lambda: any(one.waiting for one in bus.service.usages.values()))
             await settled()
             rights.clear()
             await bus.store.publish([new(1)], durable=True)
@@ -174,12 +174,12 @@ async def test_a_store_that_hangs_keeps_no_stream_from_ending(
     monkeypatch.setattr(executor, "_PATIENCE", 0.01)
     async with ground() as backend:
         store = Gated()
-        store.gate.set()
+        store.authoriser.set()
         await store.open(backend)
         await store.publish([new(1)], durable=True)
         await store.join(*PLACE, "0-0")
         batch = DeliveryBatch(PLACE, await store.read(*PLACE, 1, 0.0))
-        store.gate, store.asked = anyio.Event(), 0
+        store.authoriser, store.asked = anyio.Event(), 0
         with anyio.fail_after(PATIENCE):
             await EventFetcher(store, backend, 1_000, MemoryBudget(1 << 20)).give_back(batch)
         assert store.asked == 1
@@ -208,7 +208,7 @@ async def test_two_publishing_requests_are_under_way(
             await eventually(lambda: store.asked >= 2)
             await settled()
             assert store.asked == 2
-            store.gate.set()
+            store.authoriser.set()
         assert (store.asked, len(set(done))) == (6, 6)
 
 

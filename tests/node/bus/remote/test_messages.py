@@ -23,7 +23,7 @@ from parley._node.bus.remote.messages import (
     FIELDS,
     REQUESTS,
     Answer,
-    Given,
+    EventRow,
     Nack,
     Publish,
     Read,
@@ -55,7 +55,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "id": ids,
     "ids": st.lists(ids, min_size=1, max_size=3),
     "events": st.lists(
-        st.builds(Given, names, st.text(max_size=5), st.none() | words, st.integers(1, 9)),
+        st.builds(EventRow, names, st.text(max_size=5), st.none() | words, st.integers(1, 9)),
         min_size=1,
         max_size=3,
     ),
@@ -182,7 +182,12 @@ def test_what_is_required(kind: int) -> None:
 def whole_cells(kind: int) -> dict[int, Value]:
     """The cells of a request that has all that it may have."""
     request = REQUESTS[kind]
-    whole = {"ids": ["1-0"], "events": [Given("a.b", "{}", None, 1)], "number": 5, "durable": False}
+    whole = {
+        "ids": ["1-0"],
+        "events": [EventRow("a.b", "{}", None, 1)],
+        "number": 5,
+        "durable": False,
+    }
     values = [
         whole.get(field, 1.0 if field in ("wait", "idle", "delay") else "a.b")
         if field not in ("after", "after_id", "id", "until", "before")
@@ -273,5 +278,5 @@ def test_as_many_rows_as_fit() -> None:
 
 
 def test_publish_has_no_cell_for_what_is_usual() -> None:
-    _, payload = encode_request(Publish([Given("a.b", "{}", None, 1)]))
+    _, payload = encode_request(Publish([EventRow("a.b", "{}", None, 1)]))
     assert list(decode(payload)) == [keys.ROWS]

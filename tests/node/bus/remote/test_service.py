@@ -24,7 +24,7 @@ from parley._node.bus.remote.messages import (
     REQUESTS,
     Ack,
     Bury,
-    Given,
+    EventRow,
     Join,
     ListStreams,
     Nack,
@@ -136,7 +136,7 @@ async def test_one_stream_too_many_is_reset(anyio_backend: str) -> None:
             await ask(bus.stream(), ListStreams())
         assert caught.value.code == CloseCode.OVERLOADED
         await streams[0].aclose()
-        crowds = bus.service.shares
+        crowds = bus.service.usages
         await eventually(lambda: [one.streams for one in crowds.values()] == [3])
         assert (await ask(bus.stream(), ListStreams())).code == 0
 
@@ -158,7 +158,7 @@ async def test_more_reads_than_may_wait_are_refused(
 
 
 def _waiting(bus: Between) -> int:
-    return sum(crowd.waiting for crowd in bus.service.shares.values())
+    return sum(crowd.waiting for crowd in bus.service.usages.values())
 
 
 async def test_more_requests_than_may_be_unanswered_are_refused(
@@ -195,7 +195,7 @@ async def test_who_has_too_much_in_hand_is_not_read(
             await eventually(lambda: store.publishing >= 2)
             await settled()
             assert store.publishing == 3  # the third is what was too much
-            store.gate.set()
+            store.authoriser.set()
         assert done == [0] * 12
 
 
@@ -205,11 +205,11 @@ class Slow(ModelStore):
     def __init__(self) -> None:
         super().__init__(BusConfig())
         self.publishing = 0
-        self.gate = anyio.Event()
+        self.authoriser = anyio.Event()
 
     async def publish(self, events: Any, *, durable: bool) -> Any:
         self.publishing += 1
-        await self.gate.wait()
+        await self.authoriser.wait()
         return await super().publish(events, durable=durable)
 
 
@@ -231,7 +231,7 @@ async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
         await settled()
         assert len(await held(bus)) == 12
         bus.nodes.peer.live.drop(CloseCode.NORMAL)
-        await eventually(lambda: not bus.service.shares)
+        await eventually(lambda: not bus.service.usages)
         # Those whose answers were queued are held as long as nobody claims them.
         assert 1 <= len(await held(bus)) < 9
 
@@ -278,7 +278,7 @@ async def test_what_was_handed_out_as_cancel_came_is_released(anyio_backend: str
         with anyio.move_on_after(0.05):
             await ask(stream, Read(NAME, GROUP, "c", 1))
         await anyio.sleep(0.02)  # for Cancel to arrive
-        store.gate.set()
+        store.authoriser.set()
         await eventually(lambda: store.released == 1)
         answer = await ask(stream, Read(NAME, GROUP, "c", 1, 0.01))
         assert answer.rows == []
@@ -291,13 +291,13 @@ class LateStore(ModelStore):
 
     def __init__(self) -> None:
         super().__init__(BusConfig())
-        self.gate = anyio.Event()
+        self.authoriser = anyio.Event()
         self.released = 0
 
     async def read(self, *arguments: Any) -> Any:
         found = await super().read(*arguments)
         with anyio.CancelScope(shield=True):
-            await self.gate.wait()
+            await self.authoriser.wait()
         return found
 
     async def release(self, *arguments: Any) -> None:
@@ -321,7 +321,7 @@ async def test_the_end_of_a_stream_ends_its_reads(anyio_backend: str, end: str) 
                 await bus.nodes.peer.close()
             case _:
                 bus.nodes.peer.live.drop(CloseCode.NORMAL)
-        await eventually(lambda: not bus.service.shares)
+        await eventually(lambda: not bus.service.usages)
         await eventually(lambda: bool(outcome))
         # Before its own Finish the server still answers.
         if end == "finish":
@@ -341,7 +341,7 @@ async def test_own_hands_out_what_an_ended_stream_left(anyio_backend: str) -> No
         ids = [row[0] for row in rows]
         await ask(first, Ack(NAME, GROUP, ids[:1]))
         first.reset()
-        await eventually(lambda: not bus.service.shares)
+        await eventually(lambda: not bus.service.usages)
         second = bus.stream()
         await ask(second, JOIN)
         # It was not handed out on this stream, so it is not acknowledged there.
@@ -431,13 +431,13 @@ async def test_an_error_of_the_store_is_a_code_without_details(
 )
 async def test_data_that_no_event_may_have(anyio_backend: str, body: str, text: str) -> None:
     async with between(bus=BusConfig(max_event_bytes=64)) as bus:
-        answer = await ask(bus.stream(), Publish([Given(NAME, body, None, 1)]))
+        answer = await ask(bus.stream(), Publish([EventRow(NAME, body, None, 1)]))
         assert answer.code == ResultCode.INVALID_EVENT
         assert text in answer.text
 
 
 async def test_what_is_stored_is_written_anew(anyio_backend: str) -> None:
     async with between() as bus:
-        await ask(bus.stream(), Publish([Given(NAME, ' { "a" : 1.0 } ', "key", 3)]))
+        await ask(bus.stream(), Publish([EventRow(NAME, ' { "a" : 1.0 } ', "key", 3)]))
         (event,) = await bus.store.history(NAME, "0-0", None, 1, 0.0)
         assert (event.body, event.key, event.version) == ('{"a":1.0}', "key", 3)

@@ -314,7 +314,7 @@ async def test_more_reads_than_may_wait_take_turns(
         for _ in range(4):
             tasks.start_soon(peer.read, *PLACE, 1, 0.02)
         await settled()
-        assert sum(crowd.waiting for crowd in bus.service.shares.values()) <= 2
+        assert sum(crowd.waiting for crowd in bus.service.usages.values()) <= 2
         assert await peer.groups(NAME)  # what does not wait goes past them
 
 
@@ -369,7 +369,7 @@ async def test_a_consumer_that_was_cut_off_goes_on(anyio_backend: str) -> None:
         await first.ack(NAME, GROUP, [found[0].event.id])
         bus.nodes.back.live.drop(CloseCode.NORMAL)
         await bus.nodes.peer.closed()
-        await eventually(lambda: not bus.service.shares)
+        await eventually(lambda: not bus.service.usages)
         seen: list[tuple[int, int]] = []
         peer = await again(bus)
         async with peer.bus(config).consume(NAME, group=GROUP, reclaim_after=60.0) as events:
@@ -425,7 +425,7 @@ async def test_the_log_says_that_a_handler_ended_with_its_connection(
         async def handle(event: BusEvent) -> None:
             """Never called."""
 
-        await eventually(lambda: bool(bus.service.shares))
+        await eventually(lambda: bool(bus.service.usages))
         bus.nodes.back.live.drop(CloseCode.NORMAL)
         await eventually(lambda: lent.is_closed)
     said = f"the handler of {NAME} for {GROUP} ends: the connection ended: closed (normal)"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from parley._node.bus.sqlite import cache as books
+from parley._node.bus.sqlite import cache as cache_module
 from tests.inspection import running_of
 from tests.node.bus.sqlite.stage import GROUP, STREAM, stage
 
@@ -14,14 +14,14 @@ pytestmark = pytest.mark.anyio
 async def test_so_much_is_remembered_and_then_read_again(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "REMEMBERED", 3)
+    monkeypatch.setattr(cache_module, "REMEMBERED", 3)
     async with stage(tmp_path) as on:
         for number in range(10):
             await on.publish(2, name=f"auth.event{number}")
             await on.store.join(f"auth.event{number}", GROUP, f"c{number}", "0-0")
             await on.store.read(f"auth.event{number}", GROUP, f"c{number}", 1, 0)
         running = running_of(on.store)
-        held = running.worker.database.books
+        held = running.worker.database.cache
         assert held is not None
         assert len(held.streams) <= 2  # each with its group and its consumer
         assert [one.length for one in await on.store.streams()] == [2] * 10
@@ -41,11 +41,11 @@ async def test_a_consumer_that_waits_does_not_write_at_each_look(
         await on.join()
         before = (tmp_path / "bus.db-wal").stat().st_size
         for _ in range(5):
-            on.clock.now += books.SIGN / 10
+            on.clock.now += cache_module.SEEN_RESOLUTION / 10
             await on.read()
         assert (tmp_path / "bus.db-wal").stat().st_size == before
         (consumer,) = await on.store.consumers(STREAM, GROUP)
         assert consumer.idle == 0
-        on.clock.now += books.SIGN
+        on.clock.now += cache_module.SEEN_RESOLUTION
         await on.read()
         assert (tmp_path / "bus.db-wal").stat().st_size > before

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.sqlite.cache import Books
+from parley._node.bus.sqlite.cache import MetadataCache
 from parley._node.bus.sqlite.database import Database
 from parley._node.bus.sqlite.events import publish
 from tests.node.bus.sqlite.stage import START, STREAM, new
@@ -23,46 +23,46 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def setting(books: Books, name: str) -> object:
-    return books.connection.execute(f"PRAGMA {name}").fetchone()[0]
+def setting(cache: MetadataCache, name: str) -> object:
+    return cache.connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def test_only_what_is_durable_waits_for_the_disk(database: Database) -> None:
     for durable in (True, False, True, True, False, False, True):
-        books = database.begin(START, True, durable)
-        assert setting(books, "synchronous") == (2 if durable else 1)
+        cache = database.begin(START, True, durable)
+        assert setting(cache, "synchronous") == (2 if durable else 1)
         database.commit(durable)
 
 
 def test_a_part_of_the_file_is_not_for_publishing(database: Database) -> None:
-    books = database.begin(START, True, True)
+    cache = database.begin(START, True, True)
     for publishes, pages in ((True, 240), (False, 256), (True, 240)):
         database.leave_room(publishes)
-        assert setting(books, "max_page_count") == pages
+        assert setting(cache, "max_page_count") == pages
     database.commit(True)
 
 
 def test_what_is_there_already_is_on_the_disk_when_that_is_said(database: Database) -> None:
-    books = database.begin(START, True, False)
-    publish(books, CONFIG, [new(1, "k")])
-    books.insert()
+    cache = database.begin(START, True, False)
+    publish(cache, CONFIG, [new(1, "k")])
+    cache.insert()
     database.commit(False)
-    books.end()
-    books = database.begin(START, True, True)
-    assert publish(books, CONFIG, [new(1, "k")])[0].duplicate
-    before = books.connection.total_changes
+    cache.end()
+    cache = database.begin(START, True, True)
+    assert publish(cache, CONFIG, [new(1, "k")])[0].duplicate
+    before = cache.connection.total_changes
     database.commit(True)
-    assert books.connection.total_changes > before  # a commit of nothing would not be waited for
+    assert cache.connection.total_changes > before  # a commit of nothing would not be waited for
 
 
 def test_after_a_failed_sync_nothing_is_appended_to_the_log(
     database: Database, tmp_path: Path
 ) -> None:
-    books = database.begin(START, True, True)
-    publish(books, CONFIG, [new(1)])
-    books.insert()
+    cache = database.begin(START, True, True)
+    publish(cache, CONFIG, [new(1)])
+    cache.insert()
     database.commit(True)
-    first = books.connection
+    first = cache.connection
     failed = sqlite3.OperationalError("disk I/O error")
     failed.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
     with closing(sqlite3.connect(tmp_path / "bus.db")) as other:
@@ -71,22 +71,22 @@ def test_after_a_failed_sync_nothing_is_appended_to_the_log(
         database.begin(START, True, True)
         database.rolled_back(failed)
         assert (tmp_path / "bus.db-wal").stat().st_size > 0
-        books = database.begin(START, True, True)
-        assert books.connection is not first
+        cache = database.begin(START, True, True)
+        assert cache.connection is not first
         assert (tmp_path / "bus.db-wal").stat().st_size == 0
-        assert books.stream(STREAM) is not None
+        assert cache.stream(STREAM) is not None
         database.commit(True)
 
 
 def test_the_changes_of_others_are_seen_and_said_once(database: Database, tmp_path: Path) -> None:
-    books = database.begin(START, True, True)
-    books.make_stream(STREAM)
+    cache = database.begin(START, True, True)
+    cache.make_stream(STREAM)
     database.commit(True)
     assert not database.others_wrote()
     with closing(sqlite3.connect(tmp_path / "bus.db", isolation_level=None)) as other:
         other.execute("UPDATE streams SET length = 7")
-    books = database.begin(START, False, False)
-    stream = books.stream(STREAM)
+    cache = database.begin(START, False, False)
+    stream = cache.stream(STREAM)
     assert stream is not None
     assert stream.length == 7
     database.commit(False)

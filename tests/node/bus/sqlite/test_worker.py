@@ -18,20 +18,20 @@ pytestmark = pytest.mark.anyio
 
 async def together(clock: Clock, *asks: Callable[[], Awaitable[Any]]) -> list[Any]:
     """What each gives or raises, when all are in line at once."""
-    outcomes: list[Any] = [None] * len(asks)
+    acks: list[Any] = [None] * len(asks)
 
     async def ask(number: int) -> None:
         try:
-            outcomes[number] = await asks[number]()
+            acks[number] = await asks[number]()
         except Exception as error:
-            outcomes[number] = type(error)
+            acks[number] = type(error)
 
     async with anyio.create_task_group() as tasks:
         with clock.held():
             for number in range(len(asks)):
                 tasks.start_soon(ask, number)
             await anyio.wait_all_tasks_blocked()
-    return outcomes
+    return acks
 
 
 async def until_full(on: Stage) -> list[str]:
@@ -53,8 +53,8 @@ async def test_all_that_wait_share_transactions(anyio_backend: str, tmp_path: Pa
     async with stage(tmp_path) as on:
         before = on.clock.asked
         asks = [publishing(on, new(number), durable=number % 2 == 0) for number in range(50)]
-        outcomes = await together(on.clock, *asks)
-        assert {one.id for (one,) in outcomes} == {one.id for one in await on.stored()}
+        acks = await together(on.clock, *asks)
+        assert {one.id for (one,) in acks} == {one.id for one in await on.stored()}
         # The first may go alone, all others go together; and one more looked at them.
         assert on.clock.asked - before <= 3
 
@@ -62,7 +62,7 @@ async def test_all_that_wait_share_transactions(anyio_backend: str, tmp_path: Pa
 async def test_what_fails_fails_alone(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         bad = NewEvent(STREAM, {}, "\ud800")
-        outcomes = await together(
+        acks = await together(
             on.clock,
             publishing(on, new(1)),
             publishing(on, bad),
@@ -71,8 +71,8 @@ async def test_what_fails_fails_alone(anyio_backend: str, tmp_path: Path) -> Non
             lambda: on.store.join(STREAM, GROUP, "c", "0-0"),
             publishing(on, new(3, "k")),
         )
-        assert outcomes[1] is InvalidEventError
-        assert outcomes[2][0].duplicate is not outcomes[5][0].duplicate
+        assert acks[1] is InvalidEventError
+        assert acks[2][0].duplicate is not acks[5][0].duplicate
         assert len(await on.stored()) == 2
 
 
@@ -83,16 +83,16 @@ async def test_while_another_process_writes_looking_goes_on(
         ids = await on.publish(2)
         with closing(sqlite3.connect(on.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            outcomes = await together(
+            acks = await together(
                 on.clock,
                 publishing(on, new(1)),
                 lambda: on.store.read(STREAM, GROUP, "c", 9, 0),
                 on.store.streams,
                 lambda: on.store.history(STREAM, "0-0", None, 9, 0),
             )
-            assert [one.id for one in outcomes[3]] == ids
-            assert outcomes[2][0].length == 2
-            assert outcomes[:2] == [BusBusyError, BusBusyError]
+            assert [one.id for one in acks[3]] == ids
+            assert acks[2][0].length == 2
+            assert acks[:2] == [BusBusyError, BusBusyError]
             other.execute("ROLLBACK")
         await on.publish()
         assert len(await on.read()) == 3
@@ -103,13 +103,13 @@ async def test_what_finds_no_room_leaves_all_else_alone(anyio_backend: str, tmp_
         await on.join()
         await until_full(on)
         stored = [one.id for one in await on.stored()]
-        outcomes = await together(
+        acks = await together(
             on.clock,
             publishing(on, new(1, size=50_000)),
             lambda: on.read(50),
             publishing(on, new(2, size=50_000)),
         )
-        assert outcomes == [BusFullError, stored[:50], BusFullError]
+        assert acks == [BusFullError, stored[:50], BusFullError]
         assert await on.store.ack(STREAM, GROUP, stored[:50]) == 50
         assert await on.store.nack(STREAM, GROUP, "c", (await on.read(1))[0], 0, "no")
         assert [one.id for one in await on.stored()] == stored

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from parley._node.bus.errors import BusClosedError
-from parley._node.bus.sqlite.worker import LOOK, Operation, WorkQueue
+from parley._node.bus.sqlite.worker import READ, Operation, WorkQueue
 from parley._node.transport.asyncio_backend import AsyncioBackend
 from tests.node.network import eventually, ground
 
@@ -27,7 +27,7 @@ async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend:
         done: list[str] = []
 
         async def ask(name: str) -> None:
-            await line.do(LOOK, lambda: name)
+            await line.do(READ, lambda: name)
             done.append(name)
 
         for name in "abcde":
@@ -51,7 +51,7 @@ async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
 
         async def ask(name: str) -> None:
             with anyio.CancelScope() as scopes[name]:
-                done.append(await line.do(LOOK, lambda: name))
+                done.append(await line.do(READ, lambda: name))
 
         for name in "abc":
             tasks.start_soon(ask, name)
@@ -74,7 +74,7 @@ def test_who_has_been_let_in_and_is_cancelled_lets_the_next_in() -> None:
         line = WorkQueue(AsyncioBackend(), 1)
         asks = []
         for name in "abc":
-            asks.append(asyncio.create_task(line.do(LOOK, lambda name=name: name)))
+            asks.append(asyncio.create_task(line.do(READ, lambda name=name: name)))
             await asyncio.sleep(0)
         line.finished(taken(line))  # lets b in, who does not know yet
         asks[1].cancel()  # asyncio's own: anyio would let b go on first
@@ -94,9 +94,9 @@ async def test_nobody_enters_a_line_that_is_closed(anyio_backend: str) -> None:
 
         async def refused() -> None:
             with pytest.raises(BusClosedError):
-                await line.do(LOOK, lambda: None)
+                await line.do(READ, lambda: None)
 
-        tasks.start_soon(line.do, LOOK, lambda: "in line")
+        tasks.start_soon(line.do, READ, lambda: "in line")
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(refused)  # waits for room
         tasks.start_soon(refused)

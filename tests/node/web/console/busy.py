@@ -26,7 +26,7 @@ from parley._node.testing import connect_nodes
 from parley._node.testing.nodes import MemoryNetwork
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.web.console.console import Console
-from parley._node.web.console.serving import ServedConsole, serving_console
+from parley._node.web.console.server import ServedConsole, serve_console
 from tests.node.network import config, new_node
 
 # What a page must show as it is: markup, a script, and what turns text around.
@@ -165,7 +165,7 @@ async def _served(
         findings=lambda: FINDINGS if federation else (),
         on_drain=drained.set,
     )
-    served = await stack.enter_async_context(serving_console(console, "127.0.0.1:0"))
+    served = await stack.enter_async_context(serve_console(console, "127.0.0.1:0"))
     met = []
     for number in range(peers):
         info = {"app": SCRIPT if number == 1 else "shop", "version": number}

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from parley._node.web.console.serving import ServedConsole
+from parley._node.web.console.server import ServedConsole
 from parley._node.web.console.site import KEY_HEADER
 
 

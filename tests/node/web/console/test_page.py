@@ -22,8 +22,8 @@ from starlette.routing import Route
 
 from parley._node.bus.bus import Bus
 from parley._node.bus.errors import BusUnavailableError
-from parley._node.web.console.places import ConsolePlace, write_page
-from parley._node.web.http_server import serving
+from parley._node.web.console.endpoints import ConsoleEndpoint, write_page
+from parley._node.web.http_server import serve_asgi
 from tests.browser import NEEDS_BROWSER, chromium
 from tests.node.web.console.busy import HOSTILE, LONG, SCRIPT, Busy, busy, quiet
 
@@ -363,7 +363,7 @@ async def test_a_link_opens_it_once_and_a_session_can_be_left(
             page.find("main p", "used already")
             page.open(found.served.link())
             # As `parley console --open` has it.
-            place = ConsolePlace(found.served.url, str(found.node.node_id), "")
+            place = ConsoleEndpoint(found.served.url, str(found.node.node_id), "")
             page.click(".foot button", "Leave")
             page.find("h1", "needs a new link")
             page.open(write_page(tmp_path, place, found.served.link()).as_uri())
@@ -561,7 +561,7 @@ async def test_a_page_of_another_port_of_this_machine_gets_nothing(
         async def answer(request: Request) -> Response:
             return HTMLResponse(FOREIGN.format(url=found.served.url))
 
-        async with serving(Starlette(routes=[Route("/", answer)]), "127.0.0.1:0") as url:
+        async with serve_asgi(Starlette(routes=[Route("/", answer)]), "127.0.0.1:0") as url:
 
             def use(page: Page) -> None:
                 page.open(found.served.link(may_act=True))

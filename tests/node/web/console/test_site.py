@@ -13,8 +13,8 @@ from parley._node.web.console import actions
 from parley._node.web.console import views as buses_view
 from parley._node.web.console.access import ENTRIES, REQUESTS
 from parley._node.web.console.console import Console
-from parley._node.web.console.places import link_from, places
-from parley._node.web.console.serving import serving_console
+from parley._node.web.console.endpoints import find_consoles, request_link
+from parley._node.web.console.server import serve_console
 from parley._node.web.console.site import HEADERS, KEY_HEADER, MOST_READERS
 from tests.node.network import PATIENCE
 from tests.node.web.console.busy import HOSTILE, dead_letters, quiet
@@ -283,22 +283,22 @@ async def test_a_program_of_the_user_gets_links(tmp_path: Path, anyio_backend: A
         with found.served.found_in(directory):
             (file,) = directory.iterdir()
             assert (file.stat().st_mode & 0o777, directory.stat().st_mode & 0o777) == (0o600, 0o700)
-            (place,) = places(directory)
+            (place,) = find_consoles(directory)
             assert place.node_id == str(found.node.node_id)
-            link = await anyio.to_thread.run_sync(lambda: link_from(place, may_act=True))
+            link = await anyio.to_thread.run_sync(lambda: request_link(place, may_act=True))
             answer = await visitor.enter(link)
             assert answer.json()["may_act"] is True
             wrong = {**visitor.headers, "authorization": "Bearer x"}
             refused = await visitor.http.post("/links", json={}, headers=wrong)
             assert refused.status_code == 401
-        assert places(directory) == []
+        assert find_consoles(directory) == []
 
 
 async def test_it_is_for_this_machine_alone(tmp_path: Path, anyio_backend: Any) -> None:
     async with quiet(tmp_path) as found:
         for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:80", "example.org:80"):
             with pytest.raises(InsecureAddressError):
-                async with serving_console(found.console, address):
+                async with serve_console(found.console, address):
                     pass
 
 

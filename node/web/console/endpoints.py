@@ -26,7 +26,7 @@ _PAGE: Final = """<!doctype html>
 
 
 @dataclass(frozen=True)
-class ConsolePlace:
+class ConsoleEndpoint:
     """Where a console is, and the secret with which a link is asked for."""
 
     url: str
@@ -44,7 +44,7 @@ def page_in(directory: Path, port: int | None) -> Path:
     return directory / f"{port}.html"
 
 
-def write_page(directory: Path, place: ConsolePlace, link: str) -> Path:
+def write_page(directory: Path, place: ConsoleEndpoint, link: str) -> Path:
     """Write a page that leads to a link, for the user's browser alone: a program's arguments, as
     the link itself would be one, are seen by all users of a machine. The console removes it at its
     end; the link in it is worth nothing once it was opened.
@@ -72,19 +72,19 @@ def link_to(url: str, token: str) -> str:
     return f"{url}/#token={token}"
 
 
-def places(directory: Path) -> list[ConsolePlace]:
+def find_consoles(directory: Path) -> list[ConsoleEndpoint]:
     """The consoles that say in a directory where they are; some may have ended without a word."""
     found = []
     for path in sorted(directory.glob("*.json"))[:MOST_PLACES]:
         try:
             with path.open("rb") as file:
-                found.append(ConsolePlace(**json.loads(file.read(LARGEST))))
+                found.append(ConsoleEndpoint(**json.loads(file.read(LARGEST))))
         except (OSError, ValueError, TypeError):
             continue  # gone, or not ours
     return found
 
 
-def link_from(place: ConsolePlace, *, may_act: bool) -> str:
+def request_link(place: ConsoleEndpoint, *, may_act: bool) -> str:
     """Ask a console for a link.
 
     Raises:

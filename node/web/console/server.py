@@ -14,9 +14,9 @@ from parley._node.gateways.server import is_local
 from parley._node.transport.address import Address
 from parley._node.web.console.access import SECRET_SIZE, Access
 from parley._node.web.console.console import Console
-from parley._node.web.console.places import ConsolePlace, link_to, page_in, write_private
+from parley._node.web.console.endpoints import ConsoleEndpoint, link_to, page_in, write_private
 from parley._node.web.console.site import ConsoleSite
-from parley._node.web.http_server import WebLimits, serving
+from parley._node.web.http_server import WebLimits, serve_asgi
 
 LIMITS: Final = WebLimits(connections=32)
 
@@ -36,12 +36,12 @@ class ServedConsole:
 
     @contextmanager
     def found_in(self, directory: Path) -> Iterator[None]:
-        """While it lasts, `link_from` finds it by a file in a directory, which is the user's alone.
+        """Write a file with which `request_link` finds this console, and remove it at the end.
 
         Raises:
             FileError: it cannot be written.
         """
-        place = ConsolePlace(self.url, str(self._console.node.node_id), self._secret)
+        place = ConsoleEndpoint(self.url, str(self._console.node.node_id), self._secret)
         path = directory / f"{place.port}.json"
         try:
             directory.mkdir(0o700, parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ class ServedConsole:
 
 
 @asynccontextmanager
-async def serving_console(console: Console, address: str) -> AsyncIterator[ServedConsole]:
+async def serve_console(console: Console, address: str) -> AsyncIterator[ServedConsole]:
     """While it lasts, serve a console on `HOST:PORT`, of this machine alone.
 
     Raises:
@@ -69,7 +69,7 @@ async def serving_console(console: Console, address: str) -> AsyncIterator[Serve
     access, secret = Access(random_bytes), random_bytes(SECRET_SIZE).hex()
     hosts: set[str] = set()
     app = ConsoleSite(console, access, secret).app(hosts)
-    async with console, serving(app, address, limits=LIMITS) as url:
+    async with console, serve_asgi(app, address, limits=LIMITS) as url:
         port = urlsplit(url).port
         hosts |= {urlsplit(url).netloc, f"localhost:{port}"}
         yield ServedConsole(console, access, url, secret)
